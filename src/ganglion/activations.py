@@ -1,0 +1,164 @@
+"""Activation functions, by name or as functions, with Keras' defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion import keras2, ops
+from ganglion.lookup import resolve
+from ganglion.serialization import export, serialize_keras_object
+
+_exported = export("keras.activations")
+
+
+@_exported
+def linear(x: Any) -> Any:
+    """Return x."""
+    return x
+
+
+@_exported
+def relu(
+    x: Any,
+    negative_slope: float = 0.0,
+    max_value: float | None = None,
+    threshold: float = 0.0,
+) -> Any:
+    """Return x where it is positive, else 0 (or a slope, a limit, a threshold).
+
+    >>> import numpy as np
+    >>> relu(np.array([-1.0, 2.0], "float32"))
+    array([0., 2.], dtype=float32)
+    """
+    if not threshold and not negative_slope:
+        kept = ops.relu(x)
+    else:
+        below = negative_slope * (x - threshold)
+        kept = ops.where(x >= threshold, x, below)
+    return kept if max_value is None else ops.minimum(kept, float(max_value))
+
+
+@_exported
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+    """Return x where it is positive, else a fraction of it."""
+    return ops.leaky_relu(x, negative_slope=negative_slope)
+
+
+@_exported
+def relu6(x: Any) -> Any:
+    """Return x limited to 0 ... 6."""
+    return ops.relu6(x)
+
+
+@_exported
+def softmax(x: Any, axis: int = -1) -> Any:
+    """Return exp(x) over its sum along an axis."""
+    return ops.softmax(x, axis=axis)
+
+
+@_exported
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """Return log(softmax(x))."""
+    return ops.log_softmax(x, axis=axis)
+
+
+@_exported
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """Return x where it is positive, else alpha (exp(x) - 1)."""
+    return ops.elu(x, alpha=alpha)
+
+
+@_exported
+def selu(x: Any) -> Any:
+    """Scaled ELU."""
+    return ops.selu(x)
+
+
+@_exported
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x))."""
+    return ops.softplus(x)
+
+
+@_exported
+def softsign(x: Any) -> Any:
+    """Return x / (1 + |x|)."""
+    return ops.softsign(x)
+
+
+@export("keras.activations", "swish")
+def silu(x: Any) -> Any:
+    """Return x sigmoid(x)."""
+    return ops.silu(x)
+
+
+@_exported
+def gelu(x: Any, approximate: bool = False) -> Any:
+    """Return x Φ(x)."""
+    return ops.gelu(x, approximate=approximate)
+
+
+@_exported
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent."""
+    return ops.tanh(x)
+
+
+@_exported
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x))."""
+    return ops.sigmoid(x)
+
+
+@_exported
+def log_sigmoid(x: Any) -> Any:
+    """Return log(sigmoid(x))."""
+    return ops.log_sigmoid(x)
+
+
+@_exported
+def exponential(x: Any) -> Any:
+    """Return exp(x)."""
+    return ops.exp(x)
+
+
+@_exported
+def hard_sigmoid(x: Any) -> Any:
+    """Return relu6(x + 3) / 6; in a Keras 2 script clip(0.2 x + 0.5, 0, 1)."""
+    if keras2.active():
+        return ops.clip(0.2 * x + 0.5, 0.0, 1.0)
+    return ops.hard_sigmoid(x)
+
+
+@export("keras.activations", "hard_swish")
+def hard_silu(x: Any) -> Any:
+    """Return x hard_sigmoid(x)."""
+    return ops.hard_silu(x)
+
+
+@_exported
+def mish(x: Any) -> Any:
+    """Return x tanh(softplus(x))."""
+    return ops.mish(x)
+
+
+swish, hard_swish = silu, hard_silu
+
+
+def get(identifier: Any) -> Any:
+    """Return the activation that a name or function means; None is `linear`.
+
+    >>> get("relu") is relu
+    True
+    """
+    if identifier is None:
+        return linear
+    return resolve("keras.activations", identifier, "activation")
+
+
+def serialize(activation: Any) -> Any:
+    """Return plain data that names an activation."""
+    return serialize_keras_object(activation)
+
+
+deserialize = get

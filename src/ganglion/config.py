@@ -1,0 +1,112 @@
+"""Global choices: float type, epsilon, image layout, backend and thread count.
+
+>>> from ganglion import config
+>>> config.floatx()
+'float32'
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+
+FLOAT_TYPES = ("float32", "float64")
+BACKENDS = ("numpy",)
+
+_choices: dict[str, object] = {
+    "floatx": "float32",
+    "epsilon": 1e-7,
+    "backend": None,
+    "threads": None,
+}
+
+
+def floatx() -> str:
+    """Return the float type of new weights: ``"float32"`` or ``"float64"``."""
+    return str(_choices["floatx"])
+
+
+def set_floatx(value: str) -> None:
+    """Choose the float type of weights made from now on.
+
+    ``"float64"`` is used throughout: weights, data, gradients and metrics.
+    """
+    if value not in FLOAT_TYPES:
+        raise ValueError(
+            f"Unknown float type {value!r}: choose one of {', '.join(FLOAT_TYPES)}."
+        )
+    _choices["floatx"] = value
+
+
+def epsilon() -> float:
+    """Return the small number that keeps divisions and logarithms finite."""
+    return float(_choices["epsilon"])  # type: ignore[arg-type]
+
+
+def set_epsilon(value: float) -> None:
+    """Choose the number that ``epsilon()`` returns."""
+    _choices["epsilon"] = float(value)
+
+
+def image_data_format() -> str:
+    """Return ``"channels_last"``, the only layout Ganglion compiles for."""
+    return "channels_last"
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Accept ``"channels_last"``; any other layout is refused."""
+    if data_format != "channels_last":
+        raise ValueError(
+            f"Image data format {data_format!r} is not supported: transpose the "
+            "images to (rows, columns, channels) and use 'channels_last'."
+        )
+
+
+def backend() -> str:
+    """Return the backend in use: `set_backend`, else GANGLION_BACKEND, else numpy."""
+    chosen = _choices["backend"] or os.environ.get("GANGLION_BACKEND") or "numpy"
+    return _known_backend(str(chosen))
+
+
+def set_backend(name: str) -> None:
+    """Choose the backend by name; see ``ganglion info`` for those found here."""
+    _choices["backend"] = _known_backend(name)
+
+
+def threads() -> int:
+    """Return the thread count: `set_threads`, else GANGLION_THREADS, else all cores."""
+    chosen = _choices["threads"] or os.environ.get("GANGLION_THREADS")
+    if chosen is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return _positive(str(chosen), "GANGLION_THREADS")
+
+
+def set_threads(count: int) -> None:
+    """Choose how many threads a compiled program uses."""
+    _choices["threads"] = _positive(str(count), "threads")
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return a sentence that names the nearest known spellings, for error texts."""
+    names = sorted(set(known))
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    if near:
+        return f"Did you mean {' or '.join(repr(one) for one in near)}?"
+    return f"Known: {', '.join(names)}."
+
+
+def _known_backend(name: str) -> str:
+    if name not in BACKENDS:
+        raise ValueError(f"Unknown backend {name!r}. {closest(name, BACKENDS)}")
+    return name
+
+
+def _positive(text: str, what: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise ValueError(f"{what} must be a whole number of at least 1, not {text!r}.")
+    return count

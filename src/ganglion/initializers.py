@@ -1,0 +1,308 @@
+"""Initializers: where weights start. Each draws from NumPy's Philox by its own seed."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from ganglion import config
+from ganglion.lookup import Configured, resolve
+from ganglion.random import SeedGenerator
+from ganglion.serialization import export, serialize_keras_object
+from ganglion.variables import draw_seed
+
+Shape = tuple[int, ...]
+
+
+class Initializer(Configured):
+    """Base class: an object that makes an array of a shape and type."""
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return the first value of a weight."""
+        raise NotImplementedError
+
+    def clone(self) -> Any:
+        """Return an equal initializer."""
+        return self.from_config(self.get_config())
+
+
+def _kind(dtype: Any) -> np.dtype:
+    return np.dtype(dtype or config.floatx())
+
+
+@export("keras.initializers", "zeros", "zero")
+class Zeros(Initializer):
+    """All zeros."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return zeros."""
+        return np.zeros(shape, _kind(dtype))
+
+
+@export("keras.initializers", "ones", "one")
+class Ones(Initializer):
+    """All ones."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return ones."""
+        return np.ones(shape, _kind(dtype))
+
+
+@export("keras.initializers", "constant")
+class Constant(Initializer):
+    """One number everywhere, or a given array."""
+
+    def __init__(self, value: Any = 0.0) -> None:
+        self.value = value
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return the constant, stretched to the shape."""
+        return np.broadcast_to(np.asarray(self.value), shape).astype(_kind(dtype))
+
+
+@export("keras.initializers", "identity", "IdentityInitializer")
+class Identity(Initializer):
+    """The identity matrix, times a gain."""
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return a matrix with `gain` on its diagonal."""
+        if len(shape) != 2:
+            raise ValueError(f"Identity makes matrices, not arrays of shape {shape}.")
+        return (self.gain * np.eye(*shape)).astype(_kind(dtype))
+
+
+class _Random(Initializer):
+    """An initializer with a seed: the same one draws the same numbers every time."""
+
+    seed: Any
+
+    def _set_seed(self, seed: Any) -> None:
+        self._given_seed = seed
+        self.seed = draw_seed() if seed is None else seed
+
+    def _generator(self) -> np.random.Generator:
+        if isinstance(self.seed, SeedGenerator):
+            words = self.seed.state.numpy().tolist()
+            self.seed.next()
+            return np.random.Generator(np.random.Philox(words))
+        return np.random.Generator(np.random.Philox(int(self.seed)))
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; a seed that was drawn is drawn anew."""
+        made = super().get_config()
+        made["seed"] = self._given_seed
+        return made
+
+    def _uniform(self, shape: Shape, low: float, high: float, dtype: Any) -> np.ndarray:
+        return self._generator().uniform(low, high, shape).astype(_kind(dtype))
+
+    def _truncated(
+        self, shape: Shape, mean: float, stddev: float, dtype: Any
+    ) -> np.ndarray:
+        """Draw a normal distribution, again and again outside of two deviations."""
+        generator = self._generator()
+        drawn = generator.standard_normal(shape)
+        outside = np.abs(drawn) > 2
+        while outside.any():
+            drawn[outside] = generator.standard_normal(int(outside.sum()))
+            outside = np.abs(drawn) > 2
+        return (drawn * stddev + mean).astype(_kind(dtype))
+
+
+@export("keras.initializers", "random_uniform", "uniform")
+class RandomUniform(_Random):
+    """Numbers spread evenly over a range."""
+
+    def __init__(
+        self, minval: float = -0.05, maxval: float = 0.05, seed: Any = None
+    ) -> None:
+        self.minval, self.maxval = minval, maxval
+        self._set_seed(seed)
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return uniform numbers."""
+        return self._uniform(shape, self.minval, self.maxval, dtype)
+
+
+@export("keras.initializers", "random_normal", "normal")
+class RandomNormal(_Random):
+    """Numbers from a normal distribution."""
+
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None
+    ) -> None:
+        self.mean, self.stddev = mean, stddev
+        self._set_seed(seed)
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return normal numbers."""
+        drawn = self._generator().normal(self.mean, self.stddev, shape)
+        return drawn.astype(_kind(dtype))
+
+
+@export("keras.initializers", "truncated_normal")
+class TruncatedNormal(_Random):
+    """Normal numbers, none further than two deviations from the mean."""
+
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None
+    ) -> None:
+        self.mean, self.stddev = mean, stddev
+        self._set_seed(seed)
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return truncated normal numbers."""
+        return self._truncated(shape, self.mean, self.stddev, dtype)
+
+
+def compute_fans(shape: Shape) -> tuple[int, int]:
+    """Return how many inputs and outputs one element of a kernel connects.
+
+    >>> compute_fans((3, 3, 16, 32))
+    (144, 288)
+    """
+    if len(shape) < 1:
+        return 1, 1
+    if len(shape) == 1:
+        return shape[0], shape[0]
+    field = math.prod(shape[:-2])
+    return int(shape[-2] * field), int(shape[-1] * field)
+
+
+_MODES = ("fan_in", "fan_out", "fan_avg")
+_DISTRIBUTIONS = ("truncated_normal", "untruncated_normal", "uniform")
+# The deviation of a normal distribution cut at two deviations.
+_CUT = 0.87962566103423978
+
+
+@export("keras.initializers", "variance_scaling")
+class VarianceScaling(_Random):
+    """Numbers whose variance fits the number of connections."""
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: Any = None,
+    ) -> None:
+        if scale <= 0:
+            raise ValueError(f"`scale` must be positive, got {scale}.")
+        distribution = distribution.lower()
+        if distribution == "normal":
+            distribution = "truncated_normal"
+        if mode not in _MODES:
+            raise ValueError(f"Unknown mode {mode!r}: use one of {', '.join(_MODES)}.")
+        if distribution not in _DISTRIBUTIONS:
+            raise ValueError(
+                f"Unknown distribution {distribution!r}: use one of "
+                f"{', '.join(_DISTRIBUTIONS)}."
+            )
+        self.scale, self.mode, self.distribution = scale, mode, distribution
+        self._set_seed(seed)
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return numbers of the right variance for the shape."""
+        fan_in, fan_out = compute_fans(shape)
+        fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
+        variance = self.scale / max(1.0, fans[self.mode])
+        if self.distribution == "uniform":
+            limit = math.sqrt(3 * variance)
+            return self._uniform(shape, -limit, limit, dtype)
+        deviation = math.sqrt(variance)
+        if self.distribution == "truncated_normal":
+            return self._truncated(shape, 0.0, deviation / _CUT, dtype)
+        return self._generator().normal(0, deviation, shape).astype(_kind(dtype))
+
+
+def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
+    def __init__(self: Any, seed: Any = None) -> None:
+        VarianceScaling.__init__(self, scale, mode, distribution, seed)
+
+    def get_config(self: Any) -> dict[str, Any]:
+        return {"seed": self._given_seed}
+
+    alias = re.sub("(.)([A-Z])", r"\1_\2", name).lower()
+    members = {
+        "__init__": __init__,
+        "get_config": get_config,
+        "__doc__": doc,
+        "__module__": __name__,
+    }
+    return export("keras.initializers", alias)(type(name, (VarianceScaling,), members))
+
+
+GlorotUniform = _scaled(
+    "GlorotUniform", 1.0, "fan_avg", "uniform", "Uniform in ±sqrt(6 / (in + out))."
+)
+GlorotNormal = _scaled(
+    "GlorotNormal", 1.0, "fan_avg", "truncated_normal", "Variance 2 / (in + out)."
+)
+HeNormal = _scaled("HeNormal", 2.0, "fan_in", "truncated_normal", "Variance 2 / in.")
+HeUniform = _scaled("HeUniform", 2.0, "fan_in", "uniform", "Uniform ±sqrt(6 / in).")
+LecunNormal = _scaled(
+    "LecunNormal", 1.0, "fan_in", "truncated_normal", "Variance 1 / in."
+)
+LecunUniform = _scaled(
+    "LecunUniform", 1.0, "fan_in", "uniform", "Uniform in ±sqrt(3 / in)."
+)
+
+
+@export("keras.initializers", "orthogonal", "OrthogonalInitializer")
+class Orthogonal(_Random):
+    """A matrix with orthonormal rows or columns, times a gain."""
+
+    def __init__(self, gain: float = 1.0, seed: Any = None) -> None:
+        self.gain = gain
+        self._set_seed(seed)
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        """Return an orthogonal matrix, reshaped."""
+        if len(shape) < 2:
+            raise ValueError(f"Orthogonal needs at least two axes, got {shape}.")
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        tall = (max(rows, columns), min(rows, columns))
+        q, r = np.linalg.qr(self._generator().standard_normal(tall))
+        q *= np.sign(np.diag(r))  # makes the draw uniform over all such matrices
+        q = q.T if rows < columns else q
+        return (self.gain * q.reshape(shape)).astype(_kind(dtype))
+
+
+zeros, ones, constant = Zeros, Ones, Constant
+random_uniform, random_normal = RandomUniform, RandomNormal
+truncated_normal, variance_scaling = TruncatedNormal, VarianceScaling
+glorot_uniform, glorot_normal = GlorotUniform, GlorotNormal
+he_uniform, he_normal = HeUniform, HeNormal
+lecun_uniform, lecun_normal = LecunUniform, LecunNormal
+identity, orthogonal = Identity, Orthogonal
+
+
+def get(identifier: Any) -> Any:
+    """Return the initializer that a name, configuration or object means.
+
+    >>> type(get("he_normal")).__name__
+    'HeNormal'
+    """
+    if isinstance(identifier, np.ndarray):
+        return Constant(identifier)
+    return resolve("keras.initializers", identifier, "initializer")
+
+
+def serialize(initializer: Any) -> Any:
+    """Return plain data that rebuilds an initializer."""
+    return serialize_keras_object(initializer)
+
+
+deserialize = get

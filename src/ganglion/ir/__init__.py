@@ -1,0 +1,1 @@
+"""The graph: values, primitive ops, gradients, simplification, verification."""

@@ -1,0 +1,57 @@
+"""Reverse-mode gradients: new nodes behind a scalar, returned as a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ganglion.ir import origin
+from ganglion.ir.graph import Node, ShapeError, Value, toposort
+from ganglion.ir.pointwise import add
+from ganglion.ir.shaping import fill, is_float
+
+
+def gradients(loss: Value, wrt: Iterable[Value]) -> dict[Value, Value]:
+    """Return d loss / d value for each value of ``wrt`` that the loss depends on.
+
+    >>> from ganglion.ir.graph import Graph, Input
+    >>> from ganglion.ir.pointwise import multiply
+    >>> x = Input("x", (), "float32")
+    >>> print(Graph.of("slope", [x], {"dx": gradients(multiply(x, x), [x])[x]}))
+    graph slope
+      x  input float32[]
+      %0 float32[] = multiply(1, x)
+      %1 float32[] = multiply(1, x)
+      %2 float32[] = add(%0, %1)
+      return dx=%2
+    """
+    if loss.shape != () or not is_float(loss.dtype):
+        raise ShapeError(f"a gradient needs a scalar float loss, not {loss.type_text}")
+    targets = set(wrt)
+    order = toposort([loss])
+    active = _reaching(order, targets)
+    found: dict[Value, Value] = {loss: fill(1, loss)} if loss in active else {}
+    for value in reversed(order):
+        if value not in found or not isinstance(value, Node):
+            continue
+        with origin.like(value.origin):
+            _push_back(value, found, active)
+    return {value: found[value] for value in targets if value in found}
+
+
+def _reaching(order: list[Value], targets: set[Value]) -> set[Value]:
+    """Return the values on a path of floats from a target to the loss."""
+    active: set[Value] = set()
+    for value in order:
+        flows = isinstance(value, Node) and any(one in active for one in value.inputs)
+        if (value in targets or flows) and is_float(value.dtype):
+            active.add(value)
+    return active
+
+
+def _push_back(node: Node, found: dict[Value, Value], active: set[Value]) -> None:
+    if node.op.gradient is None:
+        return
+    parts = node.op.gradient(node, found[node])
+    for one, part in zip(node.inputs, parts, strict=True):
+        if part is not None and one in active:
+            found[one] = add(found[one], part) if one in found else part

@@ -1,0 +1,39 @@
+"""Keras 2 spellings: accepted, with one warning each, and what they switch on.
+
+A script that speaks Keras 2 (`lr=`, `fit_generator`, `keras.layers.core`, ...) also
+expects the few defaults that changed between Keras 2 and 3; `active()` tells.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+_seen: set[str] = set()
+_legacy = False
+
+
+class Keras2Warning(UserWarning):
+    """A Keras 2 spelling was accepted; the text says today's one."""
+
+
+def note(old: str, new: str, *, changes_defaults: bool = True) -> None:
+    """Warn once about an old spelling and remember that the script uses it."""
+    global _legacy
+    if changes_defaults:
+        _legacy = True
+    if old not in _seen:
+        _seen.add(old)
+        text = f"{old} is a Keras 2 spelling; today it is {new}. Accepted."
+        warnings.warn(text, Keras2Warning, stacklevel=4)
+
+
+def active() -> bool:
+    """Tell whether the defaults of Keras 2 are in force."""
+    return _legacy
+
+
+def set_active(on: bool) -> None:
+    """Switch the defaults of Keras 2 on or off, and forget what was warned about."""
+    global _legacy
+    _legacy = on
+    _seen.clear()

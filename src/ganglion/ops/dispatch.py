@@ -1,0 +1,121 @@
+"""How an op finds out what it works on: a trace, Keras tensors, or plain arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ganglion import config, symbolic, tree
+from ganglion.ir import pointwise as p
+from ganglion.ir import shaping
+from ganglion.ir.graph import ShapeError, Value
+from ganglion.ir.shaping import is_float
+from ganglion.ir.simplify import evaluate
+from ganglion.variables import current_scope, read
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def op(function: F) -> F:
+    """Let a function over values work on everything a user may hand it.
+
+    On Keras tensors it records a step of the functional graph, inside of a trace it
+    makes nodes, and on arrays it computes at once and returns arrays.
+    """
+
+    @functools.wraps(function)
+    def dispatched(*args: Any, **kwargs: Any) -> Any:
+        if symbolic.any_symbolic(args, kwargs):
+            return symbolic.record(dispatched, args, kwargs)
+        result = function(*args, **kwargs)
+        leaves = tree.flatten((args, kwargs))
+        if current_scope() or any(isinstance(leaf, Value) for leaf in leaves):
+            return result
+        return concrete(result)
+
+    return dispatched  # type: ignore[return-value]
+
+
+def concrete(result: Any) -> Any:
+    """Turn the values of a result into arrays."""
+    return tree.map_leaves(
+        lambda one: evaluate([one])[0] if isinstance(one, Value) else one, result
+    )
+
+
+def is_weak(x: Any) -> bool:
+    """Tell whether this is a Python number, which takes the other operand's type."""
+    return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)
+
+
+def promoted(*operands: Any) -> list[Value]:
+    """Return the operands as values of one common type and shape.
+
+    Floats win over whole numbers, whole numbers over bool; a Python number takes the
+    type of the arrays it meets.
+    """
+    arrays = [read(x) for x in operands if not is_weak(x)]
+    dtype = _common_type(arrays, [x for x in operands if is_weak(x)])
+    values = [astype(x, dtype) for x in operands]
+    return broadcast_all(values)
+
+
+def _common_type(arrays: list[Value], scalars: list[Any]) -> np.dtype:
+    floats = [one.dtype for one in arrays if is_float(one.dtype)]
+    if floats:
+        return max(floats, key=lambda one: one.itemsize)
+    if any(type(x) is float for x in scalars):
+        return np.dtype(config.floatx())
+    if arrays:
+        kinds = [one.dtype for one in arrays]
+        if all(one == bool for one in kinds) and any(type(x) is int for x in scalars):
+            return np.dtype("int32")
+        return functools.reduce(np.promote_types, kinds)
+    ints = any(type(x) is int for x in scalars)
+    return np.dtype("int32" if ints else "bool")
+
+
+def astype(x: Any, dtype: Any) -> Value:
+    """Return any array-like as a value of this type."""
+    value = read(x, dtype if is_weak(x) else None)
+    dtype = np.dtype(dtype)
+    return value if value.dtype == dtype else p.cast(value, dtype=dtype.name)
+
+
+def floating(x: Any) -> Value:
+    """Return any array-like as floats; whole numbers become the default float type."""
+    value = read(x)
+    return value if is_float(value.dtype) else astype(value, config.floatx())
+
+
+def broadcast_all(values: list[Value]) -> list[Value]:
+    """Stretch values to their common shape, as NumPy does."""
+    try:
+        shape = np.broadcast_shapes(*(one.shape for one in values))
+    except ValueError:
+        shapes = " and ".join(str(one.shape) for one in values)
+        raise ShapeError(f"shapes {shapes} do not fit together") from None
+    return [stretch(one, shape) for one in values]
+
+
+def stretch(value: Value, shape: tuple[int, ...]) -> Value:
+    """Broadcast a value to a shape, if it does not have it already."""
+    return value if value.shape == shape else shaping.broadcast(value, shape=shape)
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes meant by None, a number or a sequence, all non-negative."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = [axis] if isinstance(axis, (int, np.integer)) else list(axis)
+    return tuple(one_axis(one, ndim) for one in axes)
+
+
+def one_axis(axis: int, ndim: int) -> int:
+    """Return an axis as a number from the front."""
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"axis {axis} does not exist in an array of {ndim} axes")
+    return int(axis) % ndim

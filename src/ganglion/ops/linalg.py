@@ -1,0 +1,185 @@
+"""Products of matrices and of anything that can be seen as matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ganglion.ir import arrays, structured
+from ganglion.ir import shaping as s
+from ganglion.ir.graph import ShapeError, Value
+from ganglion.ops.dispatch import (
+    astype,
+    axes_of,
+    broadcast_all,
+    floating,
+    op,
+    promoted,
+    stretch,
+)
+from ganglion.ops.numpy import multiply, power, sqrt, square
+from ganglion.ops.numpy import sum as sum_over
+from ganglion.variables import read
+
+
+def _float_pair(x1: Any, x2: Any) -> tuple[Value, Value]:
+    a, b = read(x1), read(x2)
+    dtype = promoted(np.zeros((), a.dtype), np.zeros((), b.dtype))[0].dtype
+    dtype = floating(np.zeros((), dtype)).dtype
+    return astype(a, dtype), astype(b, dtype)
+
+
+@op
+def matmul(x1: Any, x2: Any) -> Any:
+    """Multiply matrices; leading axes are stacks of matrices, as in NumPy."""
+    a, b = _float_pair(x1, x2)
+    if a.ndim == 0 or b.ndim == 0:
+        raise ShapeError("matmul: a scalar is no matrix; use multiply")
+    row, column = a.ndim == 1, b.ndim == 1
+    a = s.reshape(a, shape=(1, a.size)) if row else a
+    b = s.reshape(b, shape=(b.size, 1)) if column else b
+    out = _stacked_product(a, b)
+    shape = out.shape[:-2] + (() if row else out.shape[-2:-1])
+    shape += () if column else out.shape[-1:]
+    return s.reshape(out, shape=shape)
+
+
+def _stacked_product(a: Value, b: Value) -> Value:
+    if b.ndim == 2 and a.ndim > 2:
+        # One matrix for the whole stack: a single tall product is faster.
+        rows = math.prod(a.shape[:-1])
+        flat = structured.matmul(s.reshape(a, shape=(rows, a.shape[-1])), b)
+        return s.reshape(flat, shape=(*a.shape[:-1], b.shape[-1]))
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return structured.matmul(
+        stretch(a, (*lead, *a.shape[-2:])), stretch(b, (*lead, *b.shape[-2:]))
+    )
+
+
+@op
+def dot(x1: Any, x2: Any) -> Any:
+    """Sum products over the last axis of x1 and the second to last of x2."""
+    a, b = _float_pair(x1, x2)
+    if a.ndim == 0 or b.ndim == 0:
+        return multiply(a, b)
+    return tensordot(a, b, axes=([a.ndim - 1], [max(b.ndim - 2, 0)]))
+
+
+@op
+def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
+    """Sum products over pairs of axes."""
+    a, b = _float_pair(x1, x2)
+    if isinstance(axes, int):
+        axes = (range(a.ndim - axes, a.ndim), range(axes))
+    over_a, over_b = axes_of(axes[0], a.ndim), axes_of(axes[1], b.ndim)
+    keep_a = tuple(i for i in range(a.ndim) if i not in over_a)
+    keep_b = tuple(i for i in range(b.ndim) if i not in over_b)
+    inner = math.prod(a.shape[i] for i in over_a)
+    shape_a = tuple(a.shape[i] for i in keep_a)
+    shape_b = tuple(b.shape[i] for i in keep_b)
+    left = arrays.transpose(a, axes=keep_a + over_a)
+    right = arrays.transpose(b, axes=over_b + keep_b)
+    left = s.reshape(left, shape=(math.prod(shape_a), inner))
+    right = s.reshape(right, shape=(inner, math.prod(shape_b)))
+    return s.reshape(structured.matmul(left, right), shape=shape_a + shape_b)
+
+
+@op
+def outer(x1: Any, x2: Any) -> Any:
+    """Multiply each element of x1 with each of x2."""
+    a, b = promoted_flat(x1), promoted_flat(x2)
+    return multiply(s.reshape(a, shape=(a.size, 1)), s.reshape(b, shape=(1, b.size)))
+
+
+def promoted_flat(x: Any) -> Value:
+    """Return any array-like as one row."""
+    value = read(x)
+    return s.reshape(value, shape=(value.size,))
+
+
+@op
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+    """Return the Euclidean length (or the p-norm of vectors) over axes."""
+    value = floating(x)
+    if ord in (None, 2, "fro"):
+        return sqrt(sum_over(square(value), axis=axis, keepdims=keepdims))
+    if not isinstance(ord, (int, float)) or math.isinf(ord):
+        raise ValueError(f"ops.norm: ord={ord!r} is not supported; use 1, 2, ... p.")
+    powers = power(abs(value), ord)
+    return power(sum_over(powers, axis=axis, keepdims=keepdims), 1.0 / ord)
+
+
+@op
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """Sum products as Einstein wrote them, for example ``"bij,jk->bik"``."""
+    terms, result = _parse(subscripts, len(operands))
+    values = [floating(x) for x in operands]
+    for term, value in zip(terms, values, strict=True):
+        if len(term) != value.ndim or len(set(term)) != len(term):
+            raise ShapeError(
+                f"einsum: {term!r} does not name the axes of {value.shape}"
+            )
+    term, value = terms[0], values[0]
+    for number, (other, right) in enumerate(zip(terms[1:], values[1:], strict=True), 2):
+        later = set(result).union(*terms[number:])
+        term, value = _contract(term, value, other, right, later)
+    return _arrange(term, value, result)
+
+
+def _parse(subscripts: str, count: int) -> tuple[list[str], str]:
+    text = subscripts.replace(" ", "")
+    if "." in text:
+        raise ValueError("ops.einsum: '...' is not supported; name every axis.")
+    left, arrow, result = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != count:
+        raise ValueError(f"einsum: {subscripts!r} names {len(terms)} of {count} arrays")
+    if not arrow:
+        letters = left.replace(",", "")
+        result = "".join(sorted(x for x in set(letters) if letters.count(x) == 1))
+    return terms, result
+
+
+def _contract(
+    term: str, a: Value, other: str, b: Value, later: set[str]
+) -> tuple[str, Value]:
+    """Multiply two factors, summing the letters that nobody needs later."""
+    term, a = _drop(term, a, later | set(other))
+    other, b = _drop(other, b, later | set(term))
+    shared = [x for x in term if x in other]
+    stack = "".join(x for x in shared if x in later)
+    inner = "".join(x for x in shared if x not in later)
+    left = "".join(x for x in term if x not in shared)
+    right = "".join(x for x in other if x not in shared)
+    sizes = dict(zip(term + other, a.shape + b.shape, strict=True))
+
+    def matrix(letters: str, value: Value, *groups: str) -> Value:
+        moved = _arrange(letters, value, "".join(groups))
+        lead = [sizes[x] for x in groups[0]]
+        tail = [math.prod(sizes[x] for x in group) for group in groups[1:]]
+        return s.reshape(moved, shape=(*lead, *tail))
+
+    product = structured.matmul(
+        matrix(term, a, stack, left, inner), matrix(other, b, stack, inner, right)
+    )
+    letters = stack + left + right
+    return letters, s.reshape(product, shape=tuple(sizes[x] for x in letters))
+
+
+def _drop(term: str, value: Value, needed: set[str]) -> tuple[str, Value]:
+    axes = tuple(i for i, letter in enumerate(term) if letter not in needed)
+    kept = "".join(letter for letter in term if letter in needed)
+    return kept, s.sum_(value, axes=axes) if axes else value
+
+
+def _arrange(term: str, value: Value, result: str) -> Value:
+    term, value = _drop(term, value, set(result))
+    return arrays.transpose(value, axes=tuple(term.index(x) for x in result))
+
+
+@op
+def broadcast_arrays(*arrays_: Any) -> Any:
+    """Stretch arrays to their common shape."""
+    return broadcast_all([read(x) for x in arrays_])

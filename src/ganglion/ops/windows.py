@@ -1,0 +1,233 @@
+"""Windows that slide over images: convolution, transposed convolution, pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ganglion.ir import pointwise as p
+from ganglion.ir import pooling, structured
+from ganglion.ir import shaping as s
+from ganglion.ir.graph import Constant, Value
+from ganglion.ops.dispatch import astype, floating, op, stretch
+from ganglion.ops.numpy import divide
+from ganglion.variables import read
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def same_pairs(
+    n: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Pairs:
+    """Return the 'same' padding, the odd element at the end.
+
+    >>> same_pairs((4,), (3,), (2,), (1,))
+    ((0, 1),)
+    """
+    pairs = []
+    for size, k, stride, d in zip(n, kernel, strides, dilation, strict=True):
+        reach = (k - 1) * d + 1
+        total = max((-(-size // stride) - 1) * stride + reach - size, 0)
+        pairs.append((total // 2, total - total // 2))
+    return tuple(pairs)
+
+
+def _pairs(
+    padding: Any,
+    n: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Pairs:
+    if padding == "valid":
+        return ((0, 0),) * len(n)
+    if padding == "same":
+        return same_pairs(n, kernel, strides, dilation)
+    if padding == "causal" and len(n) == 1:
+        return (((kernel[0] - 1) * dilation[0], 0),)
+    raise ValueError(f"Unknown padding {padding!r}: use 'valid' or 'same'.")
+
+
+def spread(number: Any, rank: int, name: str) -> tuple[int, ...]:
+    """Return one size per spatial axis from a number or a sequence.
+
+    >>> spread(3, 2, "kernel_size")
+    (3, 3)
+    """
+    if isinstance(number, (int, np.integer)):
+        sizes = (int(number),) * rank
+    else:
+        sizes = tuple(int(one) for one in number)
+    if len(sizes) != rank or any(one < 1 for one in sizes):
+        raise ValueError(f"`{name}` must be {rank} positive numbers, not {number!r}.")
+    return sizes
+
+
+def _check_format(data_format: str | None) -> None:
+    if data_format not in (None, "channels_last"):
+        raise ValueError(
+            f"data_format={data_format!r} is not supported: Ganglion works on "
+            "'channels_last' images; transpose them."
+        )
+
+
+@op
+def conv(
+    inputs: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Any:
+    """Convolve channels-last images with a kernel (*sizes, C_in / groups, C_out)."""
+    _check_format(data_format)
+    x, w = _same_type(inputs, kernel)
+    rank = x.ndim - 2
+    strides = spread(strides, rank, "strides")
+    dilation = spread(dilation_rate, rank, "dilation_rate")
+    groups = max(x.shape[-1] // max(w.shape[-2], 1), 1)
+    pairs = _pairs(padding, x.shape[1:-1], w.shape[:-2], strides, dilation)
+    return structured.conv(
+        x, w, strides=strides, pairs=pairs, dilation=dilation, groups=groups
+    )
+
+
+def _same_type(x: Any, w: Any) -> tuple[Value, Value]:
+    kernel = floating(w)
+    return astype(x, kernel.dtype), kernel
+
+
+@op
+def depthwise_conv(
+    inputs: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Any:
+    """Convolve each channel alone, with a kernel (*sizes, C_in, multiplier)."""
+    value = read(kernel)
+    *sizes, channels, multiplier = value.shape
+    flat = s.reshape(value, shape=(*sizes, 1, channels * multiplier))
+    return conv(inputs, flat, strides, padding, data_format, dilation_rate)
+
+
+@op
+def separable_conv(
+    inputs: Any,
+    depthwise_kernel: Any,
+    pointwise_kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Any:
+    """Convolve each channel alone, then mix the channels pixel by pixel."""
+    spread_out = depthwise_conv(
+        inputs, depthwise_kernel, strides, padding, data_format, dilation_rate
+    )
+    return conv(spread_out, pointwise_kernel)
+
+
+@op
+def conv_transpose(
+    inputs: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    output_padding: Any = None,
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Any:
+    """Run a convolution backwards, with a kernel (*sizes, C_out, C_in)."""
+    _check_format(data_format)
+    x, w = _same_type(inputs, kernel)
+    rank = x.ndim - 2
+    strides = spread(strides, rank, "strides")
+    dilation = spread(dilation_rate, rank, "dilation_rate")
+    extra = None if output_padding is None else _numbers(output_padding, rank)
+    spatial, pairs = _transposed_window(
+        x.shape[1:-1], w.shape[:-2], strides, dilation, padding, extra
+    )
+    return structured.conv_transpose(
+        x, w, spatial=spatial, strides=strides, pairs=pairs, dilation=dilation, groups=1
+    )
+
+
+def _numbers(number: Any, rank: int) -> tuple[int, ...]:
+    return (int(number),) * rank if np.ndim(number) == 0 else tuple(map(int, number))
+
+
+def _transposed_window(
+    n: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilation: tuple[int, ...],
+    padding: str,
+    extra: tuple[int, ...] | None,
+) -> tuple[tuple[int, ...], Pairs]:
+    """Return the output size and the padding of the convolution that is undone."""
+    if padding not in ("valid", "same"):
+        raise ValueError(f"Unknown padding {padding!r}: use 'valid' or 'same'.")
+    spatial = []
+    for axis, (size, k, stride, d) in enumerate(
+        zip(n, kernel, strides, dilation, strict=True)
+    ):
+        reach = (k - 1) * d + 1
+        if extra is not None:
+            cut = 2 * (reach // 2) if padding == "same" else 0
+            spatial.append((size - 1) * stride + reach - cut + extra[axis])
+        elif padding == "same":
+            spatial.append(size * stride)
+        else:
+            spatial.append(size * stride + max(reach - stride, 0))
+    return tuple(spatial), _pairs(padding, tuple(spatial), kernel, strides, dilation)
+
+
+@op
+def max_pool(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> Any:
+    """Take the largest element of each window."""
+    x, window = _pooled(inputs, pool_size, strides, padding, data_format)
+    return pooling.max_pool(x, **window)
+
+
+@op
+def average_pool(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> Any:
+    """Average each window, leaving the padding out."""
+    x, window = _pooled(inputs, pool_size, strides, padding, data_format)
+    total = pooling.sum_pool(x, **window)
+    ones = np.ones((1, *x.shape[1:-1], 1), x.dtype)
+    counts = pooling.sum_pool.meaning(ones, **window)
+    if np.all(counts == counts.flat[0]):
+        return divide(total, float(counts.flat[0]))
+    return p.divide(total, stretch(Constant(counts), total.shape))
+
+
+def _pooled(
+    inputs: Any, pool_size: Any, strides: Any, padding: str, data_format: str | None
+) -> tuple[Value, dict[str, Any]]:
+    _check_format(data_format)
+    x = floating(inputs)
+    rank = x.ndim - 2
+    size = spread(pool_size, rank, "pool_size")
+    step = size if strides is None else spread(strides, rank, "strides")
+    pairs = _pairs(padding, x.shape[1:-1], size, step, (1,) * rank)
+    return x, {"window": size, "strides": step, "pairs": pairs}

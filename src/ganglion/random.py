@@ -1,0 +1,126 @@
+"""Random numbers from seeds that can be saved: the same bits on every backend."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, ops
+from ganglion.ir import random as r
+from ganglion.variables import Variable, draw_seed, read
+
+
+class SeedGenerator:
+    """A seed and a counter that moves on with every draw.
+
+    >>> SeedGenerator(7).state.numpy()
+    array([7, 0], dtype=uint32)
+    """
+
+    def __init__(
+        self, seed: int | None = None, name: str | None = None, **kwargs: Any
+    ) -> None:
+        if kwargs:
+            raise TypeError(f"Unknown arguments: {', '.join(kwargs)}.")
+        seed = draw_seed() if seed is None else int(seed)
+        if seed < 0:
+            raise ValueError(f"`seed` must not be negative, got {seed}.")
+        self.name = name or "seed_generator"
+        self.seed = seed
+        self.state = Variable(
+            np.array([seed % 2**32, 0]),
+            dtype="uint32",
+            trainable=False,
+            name=f"{self.name}_state",
+        )
+
+    def next(self) -> Any:
+        """Return the state for one draw and move the counter on."""
+        now = read(self.state)
+        self.state.assign(ops.add(now, np.array([0, 1], "uint32")))
+        return now
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what rebuilds this generator."""
+        return {"seed": self.seed}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
+        """Rebuild a generator from its configuration."""
+        return cls(**config)
+
+
+def _state(seed: Any) -> Any:
+    if isinstance(seed, SeedGenerator):
+        return seed.next()
+    number = draw_seed() if seed is None else int(seed)
+    return read(np.array([number % 2**32, 0], "uint32"))
+
+
+def _bits(shape: Any, dtype: Any, seed: Any) -> Any:
+    sizes = tuple(int(n) for n in shape)
+    kind = np.dtype(dtype or config.floatx()).name
+    return r.random_uniform(_state(seed), shape=sizes, dtype=kind)
+
+
+@ops.op
+def uniform(
+    shape: Any,
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
+) -> Any:
+    """Draw floats evenly from a range.
+
+    >>> uniform((2,), seed=1).shape
+    (2,)
+    """
+    return _bits(shape, dtype, seed) * (maxval - minval) + minval
+
+
+@ops.op
+def normal(
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
+) -> Any:
+    """Draw from a normal distribution (Box and Muller's method)."""
+    pair = _bits((2, *shape), dtype, seed)
+    radius = ops.sqrt(-2.0 * ops.log(1.0 - pair[0]))
+    return radius * ops.cos(2 * math.pi * pair[1]) * stddev + mean
+
+
+@ops.op
+def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
+    """Set a random share of the elements to zero and scale up the rest."""
+    x = read(inputs)
+    shape = x.shape
+    if noise_shape is not None:
+        given = zip(noise_shape, x.shape, strict=True)
+        shape = tuple(n if size is None else size for size, n in given)
+    kept = _bits(shape, x.dtype, seed) >= rate
+    return ops.where(kept, x / (1.0 - rate), 0.0)
+
+
+@ops.op
+def randint(
+    shape: Any, minval: int, maxval: int, dtype: Any = "int32", seed: Any = None
+) -> Any:
+    """Draw whole numbers from minval up to, not including, maxval."""
+    spread = ops.floor(_bits(shape, None, seed) * float(maxval - minval))
+    return ops.cast(spread, dtype) + minval
+
+
+def shuffled(seed: int, epoch: int, rows: int) -> np.ndarray:
+    """Return the order in which `fit` visits the rows in an epoch.
+
+    >>> shuffled(seed=1, epoch=0, rows=5).tolist()
+    [1, 2, 3, 4, 0]
+    """
+    state = np.array([seed % 2**32, epoch], "uint32")
+    return r.shuffle.meaning(state, np.arange(rows, dtype="int32"), rows=rows)

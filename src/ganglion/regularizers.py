@@ -1,0 +1,87 @@
+"""Regularizers: a loss that keeps weights small."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ganglion import ops
+from ganglion.lookup import Configured, resolve
+from ganglion.serialization import export, serialize_keras_object
+
+
+class Regularizer(Configured):
+    """Base class: called on a weight, returns a scalar loss."""
+
+    def __call__(self, x: Any) -> Any:
+        """Return the loss of a weight."""
+        raise NotImplementedError
+
+
+def _strength(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"`{name}` must be a non-negative number, got {value!r}.")
+    return float(value)
+
+
+@export("keras.regularizers", "l1_l2")
+class L1L2(Regularizer):
+    """l1 sum(|x|) + l2 sum(x²)."""
+
+    def __init__(self, l1: float = 0.0, l2: float = 0.0) -> None:
+        self.l1 = _strength("l1", 0.0 if l1 is None else l1)
+        self.l2 = _strength("l2", 0.0 if l2 is None else l2)
+
+    def __call__(self, x: Any) -> Any:
+        """Return the loss of a weight."""
+        total = 0.0
+        if self.l1:
+            total = total + self.l1 * ops.sum(ops.absolute(x))
+        if self.l2:
+            total = total + self.l2 * ops.sum(ops.square(x))
+        return total
+
+
+@export("keras.regularizers", "l1")
+class L1(Regularizer):
+    """l1 sum(|x|)."""
+
+    def __init__(self, l1: float = 0.01) -> None:
+        self.l1 = _strength("l1", 0.01 if l1 is None else l1)
+
+    def __call__(self, x: Any) -> Any:
+        """Return the loss of a weight."""
+        return self.l1 * ops.sum(ops.absolute(x))
+
+
+@export("keras.regularizers", "l2")
+class L2(Regularizer):
+    """l2 sum(x²)."""
+
+    def __init__(self, l2: float = 0.01) -> None:
+        self.l2 = _strength("l2", 0.01 if l2 is None else l2)
+
+    def __call__(self, x: Any) -> Any:
+        """Return the loss of a weight."""
+        return self.l2 * ops.sum(ops.square(x))
+
+
+def l1_l2(l1: float = 0.01, l2: float = 0.01) -> L1L2:
+    """Keras 2's spelling of `L1L2`."""
+    return L1L2(l1, l2)
+
+
+l1, l2 = L1, L2
+
+
+def get(identifier: Any) -> Any:
+    """Return the regularizer that a name, configuration or object means."""
+    return resolve("keras.regularizers", identifier, "regularizer")
+
+
+def serialize(regularizer: Any) -> Any:
+    """Return plain data that rebuilds a regularizer."""
+    return serialize_keras_object(regularizer)
+
+
+deserialize = get

@@ -1,0 +1,258 @@
+"""Objects to plain data and back, in Keras' own format; no code is ever executed.
+
+An object is found by its class name in tables that this package and the user fill:
+nothing named in a file is imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ganglion.config import closest
+
+_builtin: dict[tuple[str, str], Any] = {}
+_custom: dict[str, Any] = {}
+_scoped: list[dict[str, Any]] = []
+
+
+def export(module: str, *aliases: str) -> Callable[[Any], Any]:
+    """Register a class or function of ours under the Keras module it stands for.
+
+    Files are written with its own name; aliases are other spellings to find it by.
+    """
+
+    def register(thing: Any) -> Any:
+        for name in (thing.__name__, *aliases):
+            _builtin[module, name] = thing
+        if inspect.isclass(thing):
+            thing._keras_module, thing._keras_name = module, thing.__name__
+        return thing
+
+    return register
+
+
+def names_in(module: str) -> list[str]:
+    """Return the names registered for a Keras module."""
+    return sorted(name for where, name in _builtin if where == module)
+
+
+def register_keras_serializable(
+    package: str = "Custom", name: str | None = None
+) -> Callable[[Any], Any]:
+    """Let a class or function of yours be found again when a model is loaded.
+
+    >>> @register_keras_serializable(package="demo")
+    ... def double(x):
+    ...     return x * 2
+    >>> get_registered_object("demo>double") is double
+    True
+    """
+
+    def register(thing: Any) -> Any:
+        if inspect.isclass(thing) and not hasattr(thing, "get_config"):
+            raise ValueError(f"{thing.__name__} needs a `get_config` to be saved.")
+        known = f"{package}>{name or thing.__name__}"
+        _custom[known] = thing
+        thing._registered_name = known
+        return thing
+
+    return register
+
+
+def get_registered_object(
+    name: str, custom_objects: dict[str, Any] | None = None
+) -> Any:
+    """Return what the user registered under a name, None if nothing."""
+    for table in (custom_objects or {}, *reversed(_scoped), _custom):
+        if name in table:
+            return table[name]
+    return None
+
+
+def get_registered_name(thing: Any) -> str:
+    """Return the name a class or function is registered under."""
+    return getattr(thing, "_registered_name", thing.__name__)
+
+
+@contextmanager
+def custom_object_scope(objects: dict[str, Any]) -> Iterator[None]:
+    """Make names known to everything that is loaded in this block."""
+    _scoped.append(dict(objects))
+    try:
+        yield
+    finally:
+        _scoped.pop()
+
+
+def get_custom_objects() -> dict[str, Any]:
+    """Return the table of registered objects, to read or to add to."""
+    return _custom
+
+
+def look_up(module: str, identifier: Any, what: str) -> Any:
+    """Return what a name, configuration or object means; refuse the unknown.
+
+    Classes come back as classes, so that the caller decides how to make one.
+    """
+    custom = get_registered_object(identifier)
+    if custom is not None:
+        return custom
+    found = _builtin.get((module, identifier))
+    if found is None:
+        raise ValueError(
+            f"Unknown {what} {identifier!r}. {closest(identifier, names_in(module))}"
+        )
+    return found
+
+
+def serialize_keras_object(thing: Any) -> Any:
+    """Return plain data (what JSON can hold) that rebuilds an object."""
+    if thing is None or isinstance(thing, (str, int, float, bool)):
+        return thing
+    if isinstance(thing, (np.integer, np.floating, np.bool_)):
+        return thing.item()
+    if isinstance(thing, np.dtype):
+        return thing.name
+    if isinstance(thing, np.ndarray):
+        plain = {"value": thing.tolist(), "dtype": thing.dtype.name}
+        return {"class_name": "__numpy__", "config": plain}
+    if isinstance(thing, tuple):
+        items = [serialize_keras_object(one) for one in thing]
+        return {"class_name": "__tuple__", "items": items}
+    if isinstance(thing, list):
+        return [serialize_keras_object(one) for one in thing]
+    if isinstance(thing, dict):
+        return {key: serialize_keras_object(one) for key, one in thing.items()}
+    if inspect.isfunction(thing) or inspect.isclass(thing):
+        return _serialize_function(thing)
+    if hasattr(thing, "get_config"):
+        return _serialize_instance(thing)
+    raise TypeError(f"{thing!r} cannot be saved: it has no `get_config`.")
+
+
+def _serialize_function(thing: Any) -> Any:
+    for (module, name), known in _builtin.items():
+        if known is thing:
+            return name if not inspect.isclass(thing) else _class_entry(module, name)
+    if thing.__name__ == "<lambda>":
+        raise ValueError(
+            "A lambda cannot be saved, because loading it would execute code: define a "
+            "named function and decorate it with "
+            "@ganglion.saving.register_keras_serializable()."
+        )
+    name = get_registered_name(thing)
+    return {
+        "module": None if name != thing.__name__ else thing.__module__,
+        "class_name": "function",
+        "config": thing.__name__,
+        "registered_name": name,
+    }
+
+
+def _class_entry(module: str, name: str) -> dict[str, Any]:
+    return {"module": module, "class_name": "__class__", "config": name}
+
+
+def _serialize_instance(thing: Any) -> dict[str, Any]:
+    cls = type(thing)
+    is_ours = cls.__dict__.get("_keras_name") is not None
+    entry = {
+        "module": cls._keras_module if is_ours else cls.__module__,
+        "class_name": cls._keras_name if is_ours else cls.__name__,
+        "config": plain_config(thing.get_config()),
+        "registered_name": None if is_ours else get_registered_name(cls),
+    }
+    build = getattr(thing, "get_build_config", lambda: None)()
+    if build is not None:
+        entry["build_config"] = build
+    return entry
+
+
+def plain_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Serialize the values of a configuration; tuples become lists, as in Keras."""
+    return {key: _plain(value) for key, value in config.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict) and "class_name" not in value:
+        return {key: _plain(one) for key, one in value.items()}
+    return value if isinstance(value, dict) else serialize_keras_object(value)
+
+
+def deserialize_keras_object(
+    config: Any, custom_objects: dict[str, Any] | None = None, safe_mode: bool = True
+) -> Any:
+    """Rebuild an object from plain data."""
+    if custom_objects:
+        with custom_object_scope(custom_objects):
+            return deserialize_keras_object(config)
+    if isinstance(config, list):
+        return [deserialize_keras_object(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    if "class_name" not in config:
+        return {key: deserialize_keras_object(one) for key, one in config.items()}
+    return _rebuild(config)
+
+
+def _rebuild(entry: dict[str, Any]) -> Any:
+    kind = entry["class_name"]
+    if kind == "__tuple__":
+        return tuple(deserialize_keras_object(one) for one in entry["items"])
+    if kind == "__numpy__":
+        return np.array(entry["config"]["value"], dtype=entry["config"]["dtype"])
+    if kind == "__lambda__":
+        raise ValueError(
+            "This file holds a Python lambda as byte code. Ganglion never executes code "
+            "from a file: define the function by name, pass it in `custom_objects`, and "
+            "save the model again."
+        )
+    if kind == "__keras_tensor__" or "config" not in entry:
+        return entry
+    if kind == "DTypePolicy":
+        return entry["config"].get("name", "float32")
+    thing = find_class(entry)
+    if kind in ("function", "__class__"):
+        return thing
+    config = entry["config"] or {}
+    made = (
+        thing.from_config(config)
+        if hasattr(thing, "from_config")
+        else thing(**{key: deserialize_keras_object(v) for key, v in config.items()})
+    )
+    if entry.get("build_config") and hasattr(made, "build_from_config"):
+        made.build_from_config(entry["build_config"])
+    return made
+
+
+def find_class(entry: dict[str, Any]) -> Any:
+    """Find the class or function an entry means: the user's first, then ours."""
+    kind, module = entry["class_name"], entry.get("module")
+    name = entry["config"] if kind in ("function", "__class__") else kind
+    registered = entry.get("registered_name")
+    for one in (registered, name, f"Custom>{name}"):
+        found = get_registered_object(one) if one else None
+        if found is not None:
+            return found
+    for where, known in _builtin:
+        if known == name and (not module or _same_place(where, module)):
+            return _builtin[where, known]
+    every = [known for _, known in _builtin]
+    raise ValueError(
+        f"Unknown object {name!r} (module {module}). Pass it in `custom_objects` or "
+        "decorate it with @ganglion.saving.register_keras_serializable() before "
+        f"loading. {closest(str(name), every)}"
+    )
+
+
+def _same_place(ours: str, theirs: str) -> bool:
+    """Compare a Keras module with its public or private spelling."""
+    theirs = theirs.replace("keras.src.", "keras.").replace("tf_keras.", "keras.")
+    return theirs == ours or theirs.startswith(ours + ".") or theirs == "builtins"

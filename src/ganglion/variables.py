@@ -1,0 +1,270 @@
+"""Variables, and the scope that turns reading and writing them into a graph.
+
+Outside of a scope a variable is an array. Inside, reading one gives a graph input and
+assigning one records an output: this is how layers, optimizers and metrics written as
+plain assignments become one pure step graph.
+"""
+
+from __future__ import annotations
+
+import random as python_random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ganglion import config
+from ganglion.ir.graph import Constant, Input, ShapeError, Value
+from ganglion.ir.operators import Operators
+from ganglion.ir.origin import layer_path
+from ganglion.ir.pointwise import cast
+from ganglion.ir.simplify import evaluate
+
+
+class Variable(Operators):
+    """A named array that training changes.
+
+    >>> v = Variable(np.zeros(2), name="v")
+    >>> v.assign_add([1.0, 2.0]).numpy()
+    array([1., 2.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        initializer: Any,
+        shape: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        aggregation: str = "none",
+        synchronization: str = "auto",
+        name: str | None = None,
+    ) -> None:
+        self.name = name or unique_name("variable")
+        self.path = f"{layer_path()}/{self.name}" if layer_path() else self.name
+        self.trainable = trainable
+        self.regularizer: Callable[[Any], Any] | None = None
+        self.constraint: Callable[[Any], Any] | None = None
+        self.overwrite_with_gradient = False
+        if callable(initializer):
+            dtype = np.dtype(dtype or config.floatx())
+            if shape is None:
+                raise ValueError(f"Variable {self.path!r} needs a shape.")
+            with suspended():
+                initializer = initializer(tuple(shape), dtype=dtype.name)
+        array = np.asarray(initializer)
+        if dtype is None:
+            dtype = config.floatx() if array.dtype.kind == "f" else array.dtype
+        self._array = np.array(array, dtype=dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, fixed for the life of the variable."""
+        return self._array.shape
+
+    @property
+    def dtype(self) -> str:
+        """The type's name, as in Keras."""
+        return self._array.dtype.name
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._array.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._array.size
+
+    @property
+    def value(self) -> Any:
+        """The array, or the traced value inside of a scope."""
+        scope = current_scope()
+        return scope.read(self) if scope else self._array
+
+    def numpy(self) -> np.ndarray:
+        """Return a copy of the array."""
+        return self._array.copy()
+
+    @property
+    def array(self) -> np.ndarray:
+        """The array itself, for backends: they read and write it in place."""
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self._array, dtype=dtype)
+
+    def assign(self, value: Any) -> Any:
+        """Replace the value; inside of a scope, at the end of the step."""
+        scope = current_scope()
+        if scope:
+            return scope.write(self, value)
+        array = np.asarray(value, dtype=self._array.dtype)
+        if array.shape != self.shape:
+            raise ValueError(
+                f"Cannot assign an array of shape {array.shape} to the variable "
+                f"{self.path!r} of shape {self.shape}."
+            )
+        self._array[...] = array
+        return self
+
+    def assign_add(self, value: Any) -> Any:
+        """Add to the value."""
+        return self.assign(self + value)
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtract from the value."""
+        return self.assign(self - value)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __bool__(self) -> bool:
+        if current_scope():
+            return bool(self.value)
+        return bool(self._array)
+
+    def __int__(self) -> int:
+        return int(self._array)
+
+    def __float__(self) -> float:
+        return float(self._array)
+
+    def __repr__(self) -> str:
+        return f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}>"
+
+
+class Scope:
+    """What one trace reads and writes; used as ``with Scope(training=True):``.
+
+    A concrete scope reads variables as constants, for calls on plain arrays.
+    """
+
+    def __init__(self, training: bool = False, concrete: bool = False) -> None:
+        self.training = training
+        self.concrete = concrete
+        self.reads: dict[Variable, Value] = {}
+        self.writes: dict[Variable, Value] = {}
+        self.losses: list[Value] = []
+        self.trainable: frozenset[Variable] | None = None
+        self._names: set[str] = set()
+
+    def read(self, variable: Variable) -> Value:
+        """Return the variable's value at this point of the step."""
+        if variable in self.writes:
+            return self.writes[variable]
+        if variable not in self.reads:
+            self.reads[variable] = self._first_read(variable)
+        return self.reads[variable]
+
+    def _first_read(self, variable: Variable) -> Value:
+        if self.concrete:
+            return Constant(variable.array)
+        return Input(self._name(variable.path), variable.shape, variable.array.dtype)
+
+    def _name(self, path: str) -> str:
+        name, number = path, 1
+        while name in self._names:
+            number += 1
+            name = f"{path}~{number}"
+        self._names.add(name)
+        return name
+
+    def write(self, variable: Variable, value: Any) -> Variable:
+        """Record the variable's new value."""
+        if not isinstance(value, Value):
+            value = read(value)
+        if value.dtype != variable.array.dtype:
+            value = cast(value, dtype=variable.dtype)
+        if value.shape != variable.shape:
+            raise ShapeError(
+                f"Cannot assign {value.type_text} to the variable {variable.path!r} "
+                f"of shape {variable.shape}."
+            )
+        self.read(variable)
+        self.writes[variable] = value
+        return variable
+
+    def commit(self) -> None:
+        """Compute what was written and store it (concrete scopes)."""
+        changed = list(self.writes)
+        arrays = evaluate([self.writes[one] for one in changed])
+        for variable, array in zip(changed, arrays, strict=True):
+            variable.array[...] = array
+
+    def __enter__(self) -> Scope:
+        _active.scopes.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _active.scopes.pop()
+
+
+class _Active(threading.local):
+    def __init__(self) -> None:
+        self.scopes: list[Scope | None] = []
+
+
+_active = _Active()
+
+
+def current_scope() -> Scope | None:
+    """Return the scope being traced, None outside of any."""
+    return _active.scopes[-1] if _active.scopes else None
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Compute on plain arrays in this block, even inside of a trace."""
+    _active.scopes.append(None)
+    try:
+        yield
+    finally:
+        _active.scopes.pop()
+
+
+def read(x: Any, dtype: Any = None) -> Value:
+    """Return any array-like as a value: traced, or a constant.
+
+    Python floats and float64 arrays take the float type of `config`, whole numbers
+    int32, as Keras does.
+    """
+    if isinstance(x, Variable):
+        scope = current_scope()
+        x = scope.read(x) if scope else Constant(x.array)
+    if isinstance(x, Value):
+        return x
+    array = np.asarray(x)
+    if array.dtype == object:
+        raise TypeError(f"Cannot use {type(x).__name__} as an array: {x!r:.80}")
+    if dtype is None:
+        dtype = array.dtype
+        if array.dtype == np.float64:
+            dtype = config.floatx()
+        elif not isinstance(x, (np.ndarray, np.generic)) and array.dtype == np.int64:
+            dtype = "int32"
+    return Constant(array, dtype)
+
+
+_name_counts: defaultdict[str, int] = defaultdict(int)
+
+
+def unique_name(prefix: str) -> str:
+    """Return ``dense``, then ``dense_1``, ``dense_2`` ..."""
+    count = _name_counts[prefix]
+    _name_counts[prefix] += 1
+    return f"{prefix}_{count}" if count else prefix
+
+
+def reset_names() -> None:
+    """Count names from the start again (`clear_session`)."""
+    _name_counts.clear()
+
+
+def draw_seed() -> int:
+    """Return a new seed from Python's generator, which `set_random_seed` fixes."""
+    return python_random.randint(1, int(1e9))

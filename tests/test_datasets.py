@@ -36,7 +36,7 @@ from ganglion.datasets import (
     mnist,
 )
 from ganglion.datasets.arrays import Arrays
-from ganglion.datasets.errors import Damaged
+from ganglion.datasets.errors import DamageError
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ def test_a_read_only_cache_still_gives_the_data(
     site.answers["/tiny.npz"] = npz_bytes(tiny_arrays())
     data_set = web_set(site.url)
     monkeypatch.setattr(os, "replace", read_only)
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="could not be kept") as caught:
         assert same(loading.load(data_set), tiny_arrays())
     assert len(caught) == 1
     message = str(caught[0].message)
@@ -186,8 +186,10 @@ def test_cifar_placed_by_hand(monkeypatch: pytest.MonkeyPatch, packed: bool) -> 
         files = {decode.CIFAR_ARCHIVE: tar_bytes(inside)}
     place(expected.raw_folder, files)
     (x_train, y_train), (x_test, y_test) = cifar10.load_data()
-    assert x_train.shape == (10, 32, 32, 3) and y_train.shape == (10, 1)
-    assert x_test.shape == (2, 32, 32, 3) and y_test.shape == (2, 1)
+    assert x_train.shape == (10, 32, 32, 3)
+    assert y_train.shape == (10, 1)
+    assert x_test.shape == (2, 32, 32, 3)
+    assert y_test.shape == (2, 1)
 
 
 @pytest.mark.usefixtures("offline")
@@ -208,8 +210,11 @@ def test_info_says_what_is_in_the_cache(home: Path) -> None:
     place(home / "datasets" / "mnist", idx_set(tiny_arrays()))
     path = datasets.fetch("mnist")
     entry = datasets.info()[0]
-    assert entry.name == "mnist" and entry.train_shape == (60_000, 28, 28)
-    assert entry.cached and entry.path == path and entry.size == path.stat().st_size
+    assert entry.name == "mnist"
+    assert entry.train_shape == (60_000, 28, 28)
+    assert entry.cached
+    assert entry.path == path
+    assert entry.size == path.stat().st_size
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
@@ -245,7 +250,7 @@ def test_a_load_from_the_cache_is_silent(
 
 
 def test_check_names_both_sums() -> None:
-    with pytest.raises(Damaged, match=r"SHA-256 \w{12}\.\.\., expected 0{12}"):
+    with pytest.raises(DamageError, match=r"SHA-256 \w{12}\.\.\., expected 0{12}"):
         cache.check(tiny_arrays(), "0" * 64)
 
 
@@ -272,9 +277,11 @@ def test_the_real_sets_are_the_public_ones(
     assert y_train[:5].ravel().tolist() == first_labels
     assert x_train.mean() / 255 == pytest.approx(mean, abs=1e-4)
     entry = next(entry for entry in datasets.info() if entry.name == name)
-    assert x_train.shape == entry.train_shape and x_test.shape == entry.test_shape
+    assert x_train.shape == entry.train_shape
+    assert x_test.shape == entry.test_shape
     assert x_train.dtype == y_train.dtype == x_test.dtype == y_test.dtype == np.uint8
-    assert len(x_train) == len(y_train) and len(x_test) == len(y_test)
+    assert len(x_train) == len(y_train)
+    assert len(x_test) == len(y_test)
 
 
 @pytest.mark.network

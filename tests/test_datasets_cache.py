@@ -69,7 +69,8 @@ def test_what_is_written_is_read_back(home: Path) -> None:
     path = home / "datasets" / "tiny.npz"
     cache.write(path, tiny_arrays())
     kept = cache.read(path, tiny_arrays().sha256())
-    assert kept is not None and same(kept, tiny_arrays())
+    assert kept is not None
+    assert same(kept, tiny_arrays())
     assert [file.name for file in path.parent.iterdir()] == ["tiny.npz"]
 
 
@@ -93,7 +94,8 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
     with pytest.raises(OSError, match="No space left"):
         cache.write(path, tiny_arrays()._replace(y_test=np.zeros(2, np.uint8)))
     kept = cache.read(path, tiny_arrays().sha256())
-    assert kept is not None and same(kept, tiny_arrays())
+    assert kept is not None
+    assert same(kept, tiny_arrays())
     assert [file.name for file in path.parent.iterdir()] == ["tiny.npz"]
 
 
@@ -266,7 +268,8 @@ with cache.locked(Path({str(data_set.path)!r}), lambda: None):
         env={**os.environ, "PYTHONPATH": SOURCE_ROOT},
         stdout=subprocess.PIPE,
     )
-    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
     waited: list[bool] = []
 
     def kill_the_holder() -> None:

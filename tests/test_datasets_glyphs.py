@@ -29,8 +29,10 @@ def test_the_bits_are_fixed() -> None:
 
 def test_shapes_and_types_are_those_of_mnist() -> None:
     arrays = small(30, 20)
-    assert arrays.x_train.shape == (30, 28, 28) and arrays.y_train.shape == (30,)
-    assert arrays.x_test.shape == (20, 28, 28) and arrays.y_test.shape == (20,)
+    assert arrays.x_train.shape == (30, 28, 28)
+    assert arrays.y_train.shape == (30,)
+    assert arrays.x_test.shape == (20, 28, 28)
+    assert arrays.y_test.shape == (20,)
     assert all(array.dtype == np.uint8 for array in arrays)
 
 

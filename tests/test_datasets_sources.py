@@ -36,7 +36,7 @@ from ganglion.datasets import (
     sources,
 )
 from ganglion.datasets.arrays import Arrays
-from ganglion.datasets.errors import SourceFailed
+from ganglion.datasets.errors import SourceError
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_a_download_is_checked_and_kept(
 
 
 def reason(url: str) -> str:
-    with pytest.raises(SourceFailed) as caught:
+    with pytest.raises(SourceError) as caught:
         download.download(url, report.Report())
     return str(caught.value)
 

@@ -1,0 +1,109 @@
+"""Data sets to train on: MNIST, Fashion-MNIST, CIFAR-10, and glyphs of our own.
+
+    >>> from ganglion.datasets import glyphs
+    >>> (x_train, y_train), (x_test, y_test) = glyphs.load_data(train=100, test=10)
+
+``mnist``, ``fashion_mnist`` and ``cifar10`` have Keras' ``load_data()``: fetched on
+first use, checked, and kept in ``GANGLION_HOME`` or the user's cache folder.
+"""
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from .errors import DataUnavailable
+
+if TYPE_CHECKING:
+    from . import cifar10, fashion_mnist, glyphs, mnist
+    from .loading import DataSet
+
+NAMES = ("mnist", "fashion_mnist", "cifar10", "glyphs")
+
+__all__ = [
+    "NAMES",
+    "DataSetInfo",
+    "DataUnavailable",
+    "cifar10",
+    "fashion_mnist",
+    "fetch",
+    "glyphs",
+    "info",
+    "mnist",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in NAMES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@dataclass(frozen=True)
+class DataSetInfo:
+    """One line of ``info()``: a data set, and where it stands on this machine."""
+
+    name: str
+    title: str
+    train_shape: tuple[int, ...]
+    test_shape: tuple[int, ...]
+    path: Path
+    size: int | None
+    """Bytes on disk; None when it is not in the cache yet."""
+
+    @property
+    def cached(self) -> bool:
+        """Whether its file is in the cache (loading it also checks it)."""
+        return self.size is not None
+
+
+def info() -> list[DataSetInfo]:
+    """List every data set with its shapes and whether it is in the cache.
+
+    >>> [entry.name for entry in info()]
+    ['mnist', 'fashion_mnist', 'cifar10', 'glyphs']
+    """
+    return [_info(_data_set(name)) for name in NAMES]
+
+
+def _info(data_set: "DataSet") -> DataSetInfo:
+    try:
+        size = data_set.path.stat().st_size
+    except OSError:
+        size = None
+    return DataSetInfo(
+        name=data_set.name,
+        title=data_set.title,
+        train_shape=data_set.train_shape,
+        test_shape=data_set.test_shape,
+        path=data_set.path,
+        size=size,
+    )
+
+
+def _data_set(name: str) -> "DataSet":
+    module = importlib.import_module(f"{__name__}.{name}")
+    data_set: DataSet = module.DATA_SET
+    return data_set
+
+
+def fetch(name: str) -> Path:
+    """Bring a data set into the cache, check it, and return its file.
+
+    >>> fetch("mnist").name  # doctest: +SKIP
+    'mnist.npz'
+    """
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NAMES)}"
+        raise ValueError(f"no data set is called {name!r}; {hint}")
+    importlib.import_module(f"{__name__}.{name}").load_data()
+    path = _data_set(name).path
+    if not path.exists():
+        raise DataUnavailable(
+            f"{name} was fetched but could not be kept in {path.parent}: set "
+            "GANGLION_HOME to a folder that can be written to"
+        )
+    return path

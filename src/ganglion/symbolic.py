@@ -52,9 +52,9 @@ class KerasTensor(Operators):
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise ValueError(
-            "A KerasTensor is symbolic and holds no numbers: it cannot be turned into "
-            "an array. Use `ganglion.ops` in place of NumPy functions, or wrap the code "
-            "in a Layer."
+            "A KerasTensor is symbolic and holds no numbers: it cannot be turned "
+            "into an array. Use `ganglion.ops` in place of NumPy functions, or wrap "
+            "the code in a Layer."
         )
 
     def __repr__(self) -> str:
@@ -97,6 +97,7 @@ class Function:
         self.name = unique_name(function.__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the op again, when a model replays its calls."""
         return self.function(*args, **kwargs)
 
 

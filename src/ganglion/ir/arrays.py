@@ -38,7 +38,7 @@ def _max_gradient(node: Node, g: Value) -> list[Value | None]:
     return [multiply(winners, share)]
 
 
-max_ = Op(
+max_: Op = Op(
     "max",
     "reduction",
     _max_infer,
@@ -52,7 +52,7 @@ def _argmax_infer(x: Value, axis: int) -> Typed:
     return _max_infer(x, (axis,))[0], np.dtype("int32")
 
 
-argmax = Op(
+argmax: Op = Op(
     "argmax",
     "reduction",
     _argmax_infer,
@@ -61,16 +61,21 @@ argmax = Op(
 )
 
 
+def _same_type(x: Value, axes: Shape) -> Typed:
+    check_axes(x, axes)
+    return x.shape, x.dtype
+
+
 def _cumsum_gradient(node: Node, g: Value) -> list[Value | None]:
     axis = node.attrs["axis"]
     summed = cumsum(reverse(g, axes=(axis,)), axis=axis)
     return [reverse(summed, axes=(axis,))]
 
 
-cumsum = Op(
+cumsum: Op = Op(
     "cumsum",
     "reduction",
-    lambda x, axis: (check_axes(x, (axis,)), (x.shape, x.dtype))[1],
+    lambda x, axis: _same_type(x, (axis,)),
     lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype),
     drawn((3, 4), axis=1),
     _cumsum_gradient,
@@ -83,7 +88,7 @@ def _transpose_infer(x: Value, axes: Shape) -> Typed:
     return tuple(x.shape[axis] for axis in axes), x.dtype
 
 
-transpose = Op(
+transpose: Op = Op(
     "transpose",
     "movement",
     _transpose_infer,
@@ -123,7 +128,7 @@ def _slice_gradient(node: Node, g: Value) -> list[Value | None]:
     return [pad(g, pairs=pairs, interior=tuple(s - 1 for s in steps), value=0.0)]
 
 
-slice_ = Op(
+slice_: Op = Op(
     "slice",
     "movement",
     _slice_infer,
@@ -160,7 +165,7 @@ def _pad_gradient(node: Node, g: Value) -> list[Value | None]:
     return [slice_(g, starts=starts, stops=stops, steps=tuple(i + 1 for i in interior))]
 
 
-pad = Op(
+pad: Op = Op(
     "pad",
     "movement",
     _pad_infer,
@@ -187,7 +192,8 @@ def _concat_infer(*inputs: Value, axis: int) -> Typed:
 
 
 def _concat_gradient(node: Node, g: Value) -> list[Value | None]:
-    axis, start, parts = node.attrs["axis"], 0, []
+    axis, start = node.attrs["axis"], 0
+    parts: list[Value | None] = []
     for one in node.inputs:
         starts, stops = [0] * g.ndim, list(g.shape)
         starts[axis], stops[axis] = start, start + one.shape[axis]
@@ -197,7 +203,7 @@ def _concat_gradient(node: Node, g: Value) -> list[Value | None]:
     return parts
 
 
-concat = Op(
+concat: Op = Op(
     "concat",
     "movement",
     _concat_infer,
@@ -205,15 +211,15 @@ concat = Op(
     lambda rng: ([rng.uniform(-2, 2, (3, n)) for n in (2, 1, 4)], {"axis": 1}),
     _concat_gradient,
 )
-reverse = Op(
+reverse: Op = Op(
     "reverse",
     "movement",
-    lambda x, axes: (check_axes(x, axes), (x.shape, x.dtype))[1],
+    _same_type,
     lambda x, axes: np.flip(x, axes),
     drawn((3, 4), axes=(1,)),
     lambda node, g: [reverse(g, axes=node.attrs["axes"])],
 )
-iota = Op(
+iota: Op = Op(
     "iota",
     "movement",
     lambda size, dtype: ((size,), np.dtype(dtype)),

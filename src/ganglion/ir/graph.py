@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,11 @@ class Value(Operators):
         """The type as printed in a graph, for example ``float32[128,10]``."""
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self, name):
+            raise AttributeError(f"{self!r} cannot change its {name}: make a new one")
+        object.__setattr__(self, name, value)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("a scalar has no length")
@@ -134,7 +140,7 @@ class Node(Value):
         super().__init__(shape, dtype)
         self.op = op
         self.inputs = tuple(inputs)
-        self.attrs = dict(attrs)
+        self.attrs: Mapping[str, Any] = MappingProxyType(dict(attrs))
         self.origin = origins.here() if origin is None else origin
 
 
@@ -160,7 +166,8 @@ class Graph:
     def of(name: str, inputs: Iterable[Input], outputs: Mapping[str, Value]) -> Graph:
         """Make a graph from its ends; the nodes are found and sorted."""
         found = tuple(v for v in toposort(outputs.values()) if isinstance(v, Node))
-        return Graph(name, tuple(inputs), dict(outputs), found)
+        ends = MappingProxyType(dict(outputs))
+        return Graph(name, tuple(inputs), ends, found)
 
     def __str__(self) -> str:
         return "\n".join(_print(self))

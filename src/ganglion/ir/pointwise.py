@@ -91,7 +91,8 @@ def _binary(
     rule: Callable[..., Typed] = _numbers,
 ) -> Op:
     def backward(node: Node, g: Value) -> list[Value | None]:
-        return gradient(*node.inputs, node, g) if gradient else [None, None]
+        a, b = node.inputs
+        return gradient(a, b, node, g) if gradient else [None, None]
 
     drawn = domain or between((-2, 2), (-2, 2))
     return Op(name, "pointwise", rule, meaning, drawn, backward)
@@ -106,49 +107,51 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
 
 
-negative = _unary("negative", np.negative, lambda x, y, g: negative(g), rule=_numbers)
-absolute = _unary(
+negative: Op = _unary(
+    "negative", np.negative, lambda x, y, g: negative(g), rule=_numbers
+)
+absolute: Op = _unary(
     "absolute", np.abs, lambda x, y, g: multiply(g, sign(x)), rule=_numbers
 )
-sign = _unary("sign", np.sign, rule=_numbers)
-floor = _unary("floor", np.floor)
-round = _unary("round", np.round)  # noqa: A001 (halves to even, as NumPy and Keras)
-exp = _unary("exp", np.exp, lambda x, y, g: multiply(g, y))
-expm1 = _unary("expm1", np.expm1, lambda x, y, g: multiply(g, add(y, fill(1, y))))
-log = _unary("log", np.log, lambda x, y, g: divide(g, x), low=0.1)
-log1p = _unary(
+sign: Op = _unary("sign", np.sign, rule=_numbers)
+floor: Op = _unary("floor", np.floor)
+round: Op = _unary("round", np.round)  # noqa: A001 (halves to even, as NumPy)
+exp: Op = _unary("exp", np.exp, lambda x, y, g: multiply(g, y))
+expm1: Op = _unary("expm1", np.expm1, lambda x, y, g: multiply(g, add(y, fill(1, y))))
+log: Op = _unary("log", np.log, lambda x, y, g: divide(g, x), low=0.1)
+log1p: Op = _unary(
     "log1p", np.log1p, lambda x, y, g: divide(g, add(x, fill(1, x))), low=-0.9
 )
-sqrt = _unary("sqrt", np.sqrt, lambda x, y, g: divide(g, add(y, y)), low=0.1)
-sin = _unary("sin", np.sin, lambda x, y, g: multiply(g, cos(x)))
-cos = _unary("cos", np.cos, lambda x, y, g: negative(multiply(g, sin(x))))
-tanh = _unary(
+sqrt: Op = _unary("sqrt", np.sqrt, lambda x, y, g: divide(g, add(y, y)), low=0.1)
+sin: Op = _unary("sin", np.sin, lambda x, y, g: multiply(g, cos(x)))
+cos: Op = _unary("cos", np.cos, lambda x, y, g: negative(multiply(g, sin(x))))
+tanh: Op = _unary(
     "tanh",
     np.tanh,
     lambda x, y, g: multiply(g, subtract(fill(1, y), multiply(y, y))),
 )
-sigmoid = _unary(
+sigmoid: Op = _unary(
     "sigmoid",
     _sigmoid,
     lambda x, y, g: multiply(g, multiply(y, subtract(fill(1, y), y))),
 )
-erf = _unary(
+erf: Op = _unary(
     "erf",
     _erf,
     lambda x, y, g: multiply(
         g, multiply(fill(2 / math.sqrt(math.pi), x), exp(negative(multiply(x, x))))
     ),
 )
-is_finite = _unary("is_finite", np.isfinite, rule=_to_bool(_floats))
-stop_gradient = _unary("stop_gradient", np.array, rule=_alike)
-logical_not = Op("logical_not", "pointwise", _bools, np.logical_not, _booleans(1))
+is_finite: Op = _unary("is_finite", np.isfinite, rule=_to_bool(_floats))
+stop_gradient: Op = _unary("stop_gradient", np.array, rule=_alike)
+logical_not: Op = Op("logical_not", "pointwise", _bools, np.logical_not, _booleans(1))
 
-add = _binary("add", np.add, lambda a, b, y, g: [g, g])
-subtract = _binary("subtract", np.subtract, lambda a, b, y, g: [g, negative(g)])
-multiply = _binary(
+add: Op = _binary("add", np.add, lambda a, b, y, g: [g, g])
+subtract: Op = _binary("subtract", np.subtract, lambda a, b, y, g: [g, negative(g)])
+multiply: Op = _binary(
     "multiply", np.multiply, lambda a, b, y, g: [multiply(g, b), multiply(g, a)]
 )
-divide = _binary(
+divide: Op = _binary(
     "divide",
     np.divide,
     lambda a, b, y, g: [divide(g, b), negative(divide(multiply(g, y), b))],
@@ -164,7 +167,7 @@ def _power_gradient(a: Value, b: Value, y: Value, g: Value) -> list[Value | None
     return [to_base, multiply(g, multiply(y, log(safe)))]
 
 
-power = _binary(
+power: Op = _binary(
     "power",
     np.power,
     _power_gradient,
@@ -182,19 +185,21 @@ def _pick_gradient(first_wins: Callable[[Value, Value], Value]) -> Any:
 
 
 # A tie belongs to the second input, so that relu(x) = maximum(x, 0) has slope 0 at 0.
-maximum = _binary("maximum", np.maximum, _pick_gradient(lambda a, b: less(b, a)))
-minimum = _binary("minimum", np.minimum, _pick_gradient(lambda a, b: less(a, b)))
-remainder = _binary(
+maximum: Op = _binary("maximum", np.maximum, _pick_gradient(lambda a, b: less(b, a)))
+minimum: Op = _binary("minimum", np.minimum, _pick_gradient(lambda a, b: less(a, b)))
+remainder: Op = _binary(
     "remainder",
     np.remainder,
     lambda a, b, y, g: [g, negative(multiply(g, floor(divide(a, b))))],
     domain=between((0.1, 0.9), (1, 2)),
 )
-equal = _binary("equal", np.equal, rule=_to_bool(_alike))
-less = _binary("less", np.less, rule=_to_bool(_numbers))
-less_equal = _binary("less_equal", np.less_equal, rule=_to_bool(_numbers))
-logical_and = _binary("logical_and", np.logical_and, rule=_bools, domain=_booleans(2))
-logical_or = _binary("logical_or", np.logical_or, rule=_bools, domain=_booleans(2))
+equal: Op = _binary("equal", np.equal, rule=_to_bool(_alike))
+less: Op = _binary("less", np.less, rule=_to_bool(_numbers))
+less_equal: Op = _binary("less_equal", np.less_equal, rule=_to_bool(_numbers))
+logical_and: Op = _binary(
+    "logical_and", np.logical_and, rule=_bools, domain=_booleans(2)
+)
+logical_or: Op = _binary("logical_or", np.logical_or, rule=_bools, domain=_booleans(2))
 
 
 def _where_infer(condition: Value, a: Value, b: Value) -> Typed:
@@ -213,7 +218,9 @@ def _where_gradient(node: Node, g: Value) -> list[Value | None]:
     return [None, where(condition, g, zero), where(condition, zero, g)]
 
 
-where = Op("where", "pointwise", _where_infer, np.where, _where_domain, _where_gradient)
+where: Op = Op(
+    "where", "pointwise", _where_infer, np.where, _where_domain, _where_gradient
+)
 
 
 def _cast_gradient(node: Node, g: Value) -> list[Value | None]:
@@ -221,7 +228,7 @@ def _cast_gradient(node: Node, g: Value) -> list[Value | None]:
     return [cast(g, dtype=x.dtype.name) if is_float(x.dtype) else None]
 
 
-cast = Op(
+cast: Op = Op(
     "cast",
     "pointwise",
     lambda x, dtype: (x.shape, np.dtype(dtype)),

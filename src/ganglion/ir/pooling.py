@@ -126,7 +126,7 @@ def _sum_pool_back_gradient(node: Node, g: Value) -> list[Value | None]:
     return [sum_pool(g, **attrs)]
 
 
-max_pool = Op(
+max_pool: Op = Op(
     "max_pool",
     "pool",
     _pool_infer,
@@ -134,14 +134,14 @@ max_pool = Op(
     lambda rng: ([_images(rng)], _SAMPLE),
     _max_pool_gradient,
 )
-max_pool_back = Op(
+max_pool_back: Op = Op(
     "max_pool_back",
     "pool",
     _max_pool_back_infer,
     _max_pool_back_meaning,
     _max_pool_back_domain,
 )
-sum_pool = Op(
+sum_pool: Op = Op(
     "sum_pool",
     "pool",
     _pool_infer,
@@ -149,7 +149,7 @@ sum_pool = Op(
     lambda rng: ([rng.uniform(-2, 2, _X)], _SAMPLE),
     _sum_pool_gradient,
 )
-sum_pool_back = Op(
+sum_pool_back: Op = Op(
     "sum_pool_back",
     "pool",
     _spread_infer,

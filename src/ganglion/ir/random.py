@@ -63,7 +63,7 @@ def _state_domain(rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 2**32, 2, dtype=np.uint32)
 
 
-random_uniform = Op(
+random_uniform: Op = Op(
     "random_uniform",
     "random",
     _uniform_infer,
@@ -103,4 +103,4 @@ def _shuffle_domain(rng: np.random.Generator) -> Case:
     return [_state_domain(rng), np.arange(7, dtype=np.int32)], {"rows": 7}
 
 
-shuffle = Op("shuffle", "random", _shuffle_infer, _shuffle_meaning, _shuffle_domain)
+shuffle: Op = Op("shuffle", "random", _shuffle_infer, _shuffle_meaning, _shuffle_domain)

@@ -76,7 +76,7 @@ def _broadcast_gradient(node: Node, g: Value) -> list[Value | None]:
     return [reshape(total, shape=x.shape) if total.shape != x.shape else total]
 
 
-broadcast = Op(
+broadcast: Op = Op(
     "broadcast",
     "movement",
     _broadcast_infer,
@@ -84,7 +84,7 @@ broadcast = Op(
     lambda rng: ([rng.uniform(-2, 2, (3, 1))], {"shape": (2, 3, 4)}),
     _broadcast_gradient,
 )
-sum_ = Op(
+sum_: Op = Op(
     "sum",
     "reduction",
     reduced,
@@ -100,7 +100,7 @@ def _reshape_infer(x: Value, shape: Shape) -> Typed:
     return shape, x.dtype
 
 
-reshape = Op(
+reshape: Op = Op(
     "reshape",
     "movement",
     _reshape_infer,

@@ -13,7 +13,7 @@ import numpy as np
 
 from ganglion.ir import arrays, pointwise, shaping
 from ganglion.ir.check import verify
-from ganglion.ir.graph import Constant, Graph, Node, Value, toposort
+from ganglion.ir.graph import Constant, Graph, Node, Op, Value, toposort
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
@@ -96,7 +96,8 @@ def _fold(node: Node) -> Value | None:
         if all(one is not None for one in splats):
             scalars = [Constant(one) for one in splats]
             small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
-            return shaping.broadcast(Constant(evaluate([small])[0]), shape=node.shape)
+            number = Constant(evaluate([small])[0])
+            return _like(node, shaping.broadcast, number, shape=node.shape)
     return None
 
 
@@ -121,7 +122,9 @@ def _add(node: Node) -> Value | None:
 
 def _subtract(node: Node) -> Value | None:
     a, b = node.inputs
-    return a if _is(b, 0) else pointwise.negative(b) if _is(a, 0) else None
+    if _is(b, 0):
+        return a
+    return _like(node, pointwise.negative, b) if _is(a, 0) else None
 
 
 def _multiply(node: Node) -> Value | None:
@@ -144,7 +147,7 @@ def _negative(node: Node) -> Value | None:
     return _undo(node, pointwise.negative)
 
 
-def _undo(node: Node, op: Any) -> Value | None:
+def _undo(node: Node, op: Op) -> Value | None:
     (x,) = node.inputs
     return x.inputs[0] if isinstance(x, Node) and x.op is op else None
 
@@ -156,14 +159,14 @@ def _keeps_shape(node: Node) -> Value | None:
 def _reshape(node: Node) -> Value | None:
     inner = _undo(node, shaping.reshape)
     if inner is not None:
-        return _like(node, shaping.reshape(inner, shape=node.shape))
+        return _like(node, shaping.reshape, inner, shape=node.shape)
     return _keeps_shape(node)
 
 
 def _broadcast(node: Node) -> Value | None:
     inner = _undo(node, shaping.broadcast)
     if inner is not None:
-        return _like(node, shaping.broadcast(inner, shape=node.shape))
+        return _like(node, shaping.broadcast, inner, shape=node.shape)
     return _keeps_shape(node)
 
 
@@ -175,12 +178,12 @@ def _transpose(node: Node) -> Value | None:
     if inner is None:
         return None
     first = node.inputs[0].attrs["axes"]  # type: ignore[attr-defined]
-    return _like(node, arrays.transpose(inner, axes=tuple(first[a] for a in axes)))
+    return _like(node, arrays.transpose, inner, axes=tuple(first[a] for a in axes))
 
 
-def _like(node: Node, made: Node) -> Node:
-    made.origin = node.origin
-    return made
+def _like(node: Node, op: Op, x: Value, **attrs: Any) -> Node:
+    """Put another op in the place of a node, for the same result."""
+    return Node(op, (x,), attrs, node.shape, node.dtype, node.origin)
 
 
 def _cast(node: Node) -> Value | None:

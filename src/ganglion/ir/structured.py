@@ -43,7 +43,7 @@ def flipped(x: Value) -> Value:
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-matmul = Op(
+matmul: Op = Op(
     "matmul",
     "contraction",
     _matmul_infer,
@@ -79,7 +79,7 @@ def _rows_domain(rng: np.random.Generator) -> Case:
     return [rng.uniform(-2, 2, (5, 3)), rng.integers(0, 5, (2, 4))], {}
 
 
-gather = Op(
+gather: Op = Op(
     "gather",
     "gather",
     _gather_infer,
@@ -104,7 +104,7 @@ def _scatter_meaning(updates: np.ndarray, index: np.ndarray, rows: int) -> np.nd
     return out
 
 
-scatter_add = Op(
+scatter_add: Op = Op(
     "scatter_add",
     "gather",
     _scatter_infer,
@@ -161,7 +161,9 @@ def _check_conv(x: Value, w: Value, groups: int) -> None:
         raise ShapeError(
             f"images {x.shape} and kernel {w.shape} have different numbers of axes"
         )
-    if x.shape[-1] != w.shape[-2] * groups or w.shape[-1] % groups:
+    if w.shape[-1] % groups:
+        raise ShapeError(f"{w.shape[-1]} filters do not split into {groups} groups")
+    if x.shape[-1] != w.shape[-2] * groups:
         raise ShapeError(
             f"images have {x.shape[-1]} channels, kernel {w.shape} with {groups} "
             f"groups needs {w.shape[-2] * groups}"
@@ -312,7 +314,7 @@ def _conv_domain(*which: str, **attrs: Any) -> Any:
     return draw
 
 
-conv = Op(
+conv: Op = Op(
     "conv",
     "contraction",
     _conv_infer,
@@ -320,7 +322,7 @@ conv = Op(
     _conv_domain("x", "w"),
     _conv_gradient,
 )
-conv_transpose = Op(
+conv_transpose: Op = Op(
     "conv_transpose",
     "contraction",
     _conv_transpose_infer,
@@ -328,7 +330,7 @@ conv_transpose = Op(
     _conv_domain("y", "w", spatial=(6, 5)),
     _conv_transpose_gradient,
 )
-conv_kernel = Op(
+conv_kernel: Op = Op(
     "conv_kernel",
     "contraction",
     _conv_kernel_infer,

@@ -71,7 +71,8 @@ def _common_type(arrays: list[Value], scalars: list[Any]) -> np.dtype:
         return np.dtype(config.floatx())
     if arrays:
         kinds = [one.dtype for one in arrays]
-        if all(one == bool for one in kinds) and any(type(x) is int for x in scalars):
+        whole = any(type(x) is int for x in scalars)
+        if whole and all(one.kind == "b" for one in kinds):
             return np.dtype("int32")
         return functools.reduce(np.promote_types, kinds)
     ints = any(type(x) is int for x in scalars)
@@ -114,7 +115,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(one_axis(one, ndim) for one in axes)
 
 
-def one_axis(axis: int, ndim: int) -> int:
+def one_axis(axis: int | np.integer, ndim: int) -> int:
     """Return an axis as a number from the front."""
     if not -ndim <= axis < ndim:
         raise ShapeError(f"axis {axis} does not exist in an array of {ndim} axes")

@@ -245,7 +245,7 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     target, output = promoted(astype(target, output.dtype), output)
     is_sigmoid = isinstance(output, Node) and output.op is p.sigmoid
     if from_logits or is_sigmoid:
-        logits = output if from_logits else output.inputs[0]  # type: ignore[attr-defined]
+        logits = output if from_logits else output.inputs[0]
         return relu(logits) - logits * target + p.log1p(p.exp(-abs(logits)))
     fuzz = config.epsilon()
     prob = clip(output, fuzz, 1.0 - fuzz)

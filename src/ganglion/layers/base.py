@@ -212,7 +212,6 @@ class Layer:
         args, kwargs = tree.map_leaves(_lift, args), tree.map_leaves(_lift, kwargs)
         if self.autocast:
             args = tree.map_leaves(self._cast_float, args)
-        self._check_inputs(args)
         self._build_for(args, kwargs)
         before = scope.training
         if isinstance(kwargs.get("training"), (bool, int)):
@@ -240,8 +239,8 @@ class Layer:
     def _check_inputs(self, args: Any) -> None:
         if self.input_spec is None or not args:
             return
-        one_spec = isinstance(self.input_spec, InputSpec)
-        specs = [self.input_spec] if one_spec else list(self.input_spec)  # type: ignore[arg-type]
+        given = self.input_spec
+        specs = [given] if isinstance(given, InputSpec) else list(given)
         values = [one for one in tree.flatten(args[0]) if hasattr(one, "shape")]
         for number, (spec, value) in enumerate(zip(specs, values, strict=False)):
             refusal = spec.refusal(value.shape)
@@ -255,6 +254,8 @@ class Layer:
     # ---- building --------------------------------------------------------------
 
     def _build_for(self, args: Any, kwargs: dict[str, Any]) -> None:
+        # Before building: a wrong shape must not leave wrong weights behind.
+        self._check_inputs(args)
         if self.built:
             return
         shapes = tree.map_leaves(_shape_of, args[0] if args else list(kwargs.values()))
@@ -509,7 +510,8 @@ def _dtype_name(dtype: Any) -> str:
             return np.dtype(name).name
         except TypeError:
             raise ValueError(
-                f"Type {name!r} is not supported; use {' or '.join(config.FLOAT_TYPES)}."
+                f"Type {name!r} is not supported; use one of "
+                f"{', '.join(config.FLOAT_TYPES)}."
             ) from None
     return str(name)
 

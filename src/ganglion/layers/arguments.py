@@ -1,0 +1,156 @@
+"""What the layers' constructors have in common: checking, resolving, refusing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ganglion import activations, config, constraints, initializers, regularizers
+from ganglion.layers.base import Layer
+from ganglion.ops.windows import spread
+from ganglion.variables import Variable
+
+_GETTERS: dict[str, Callable[[Any], Any]] = {
+    "activation": activations.get,
+    "initializer": initializers.get,
+    "regularizer": regularizers.get,
+    "constraint": constraints.get,
+}
+
+
+def passed(scope: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an `__init__` from its ``locals()``, to hand them on.
+
+    Every class spells out Keras' full signature; this saves spelling it out twice.
+    """
+    given = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
+    return given | scope.get("kwargs", {})
+
+
+def keep(layer: Layer, **arguments: Any) -> None:
+    """Store arguments as attributes; names of activations and the like are resolved."""
+    for name, value in arguments.items():
+        getter = _GETTERS.get(name.rpartition("_")[2])
+        setattr(layer, name, getter(value) if getter else value)
+
+
+def weight(
+    layer: Layer, name: str, shape: Iterable[int], settings: str | None = None
+) -> Variable:
+    """Make a trainable weight from the layer's ``<settings>_initializer`` and so on."""
+    settings = settings or name
+    return layer.add_weight(
+        shape=tuple(shape),
+        initializer=getattr(layer, f"{settings}_initializer"),
+        regularizer=getattr(layer, f"{settings}_regularizer"),
+        constraint=getattr(layer, f"{settings}_constraint"),
+        name=name,
+    )
+
+
+def refuse(layer: Layer, instead: str, **arguments: Any) -> None:
+    """Refuse arguments that are set although Ganglion does not support them."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise ValueError(
+                f"{type(layer).__name__} does not support `{name}={value!r}`: {instead}"
+            )
+
+
+def positive(value: Any, name: str) -> int:
+    """Return a whole number of at least one."""
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_whole or value < 1:
+        raise ValueError(f"`{name}` must be a positive whole number, got {value!r}.")
+    return int(value)
+
+
+def share(value: Any, name: str) -> float:
+    """Return a number between 0 and 1."""
+    if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+        raise ValueError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+    return value  # type: ignore[return-value]
+
+
+def sizes(value: Any, rank: int, name: str) -> tuple[int, ...]:
+    """Return one positive whole number per spatial axis."""
+    try:
+        return spread(value, rank, name)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`{name}` must be one positive whole number or {rank} of them, got "
+            f"{value!r}."
+        ) from None
+
+
+def pair(value: Any, name: str) -> tuple[int, int]:
+    """Return two whole numbers, before and after, neither negative."""
+    both = (value, value) if isinstance(value, (int, np.integer)) else value
+    try:
+        low, high = (int(one) for one in both)
+    except (TypeError, ValueError):
+        low = high = -1
+    if low < 0 or high < 0:
+        raise ValueError(
+            f"`{name}` must be one or two whole numbers, none negative, got {value!r}."
+        )
+    return low, high
+
+
+def pairs(value: Any, rank: int, name: str) -> tuple[tuple[int, int], ...]:
+    """Return (before, after) per spatial axis from a number, numbers or pairs."""
+    each = (value,) * rank if isinstance(value, (int, np.integer)) else value
+    if not isinstance(each, (list, tuple)) or len(each) != rank:
+        raise ValueError(
+            f"`{name}` must be a whole number, or {rank} numbers or pairs of numbers, "
+            f"got {value!r}."
+        )
+    return tuple(pair(one, name) for one in each)
+
+
+def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
+    """Return one of the known words, whatever its case."""
+    if isinstance(value, str) and value.lower() in choices:
+        return value.lower()
+    known = ", ".join(repr(one) for one in choices)
+    raise ValueError(f"Unknown `{name}` {value!r}: use one of {known}.")
+
+
+def padding_of(value: Any, *more: str) -> str:
+    """Return a known kind of padding."""
+    if isinstance(value, (list, tuple)):
+        raise ValueError(
+            f"padding={value!r} is not supported: put a ZeroPadding layer in front and "
+            "use padding='valid'."
+        )
+    return choice(value, "padding", ("valid", "same", *more))
+
+
+def channels_last(data_format: str | None) -> str:
+    """Return the one supported layout of images; refuse the other."""
+    if data_format in (None, "channels_last"):
+        return config.image_data_format()
+    if data_format != "channels_first":
+        return choice(data_format, "data_format", ("channels_last",))
+    raise ValueError(
+        "data_format='channels_first' is not supported: put the channels on the last "
+        "axis, for example with np.moveaxis(images, 1, -1), and use 'channels_last'."
+    )
+
+
+def known_size(layer: Layer, shape: tuple[int | None, ...], axis: int) -> int:
+    """Return the size of an axis that a layer's weights depend on."""
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(
+            f'Layer "{layer.name}" works on axis {axis}, but its input has shape '
+            f"{shape}."
+        )
+    size = shape[axis]
+    if size is None:
+        raise ValueError(
+            f'Layer "{layer.name}" needs to know the size of axis {axis} of its input, '
+            f"but the input has shape {shape}: give that size in `Input(shape)`."
+        )
+    return size

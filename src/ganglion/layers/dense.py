@@ -1,0 +1,241 @@
+"""Dense, Embedding and the layers that only apply a function."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from ganglion import keras2, ops
+from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
+from ganglion.layers.base import InputSpec, Layer
+from ganglion.serialization import deserialize_keras_object, export
+from ganglion.symbolic import KerasTensor
+
+_NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
+
+
+@export("keras.layers")
+class Dense(Layer):
+    """Every output is a weighted sum of all inputs: ``activation(x @ kernel + bias)``.
+
+    >>> import numpy as np
+    >>> Dense(2, kernel_initializer="ones")(np.ones((1, 3), "float32"))
+    array([[3., 3.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self.units = positive(units, "units")
+        self.activation: Any
+        self.use_bias = use_bias
+        keep(
+            self,
+            activation=activation,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+        )
+        refuse(
+            self,
+            _NO_LORA,
+            lora_rank=lora_rank,
+            lora_alpha=lora_alpha,
+            quantization_config=quantization_config,
+        )
+        self.input_spec = InputSpec(min_ndim=2)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Make the kernel (inputs, units) and the bias."""
+        inputs = known_size(self, input_shape, -1)
+        self.kernel = weight(self, "kernel", (inputs, self.units))
+        self.bias = weight(self, "bias", (self.units,)) if self.use_bias else None
+        self.input_spec = InputSpec(min_ndim=2, axes={-1: inputs})
+
+    def call(self, inputs: Any) -> Any:
+        """Multiply, add, activate."""
+        outputs = ops.matmul(inputs, self.kernel)
+        if self.bias is not None:
+            outputs = outputs + self.bias
+        return self.activation(outputs)
+
+
+@export("keras.layers")
+class Embedding(Layer):
+    """A row of numbers for each whole number.
+
+    >>> import numpy as np
+    >>> Embedding(10, 4)(np.array([[1, 2, 3]])).shape
+    (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        mask_zero: bool = False,
+        weights: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.pop("input_length", None) is not None:
+            keras2.note(
+                "`input_length=` of Embedding",
+                "read off the data: leave it out",
+                changes_defaults=False,
+            )
+        self._init_values.pop("input_length", None)
+        super().__init__(**kwargs)
+        self.input_dim = positive(input_dim, "input_dim")
+        self.output_dim = positive(output_dim, "output_dim")
+        self.mask_zero = mask_zero
+        keep(
+            self,
+            embeddings_initializer=embeddings_initializer,
+            embeddings_regularizer=embeddings_regularizer,
+            embeddings_constraint=embeddings_constraint,
+        )
+        refuse(self, "masks are not supported yet; leave it out.", mask_zero=mask_zero)
+        refuse(
+            self,
+            _NO_LORA,
+            lora_rank=lora_rank,
+            lora_alpha=lora_alpha,
+            quantization_config=quantization_config,
+        )
+        if weights is not None:
+            is_list = isinstance(weights, (list, tuple)) and len(weights) == 1
+            self._initial_weights = list(weights) if is_list else [np.asarray(weights)]
+            self.build_from_config({"input_shape": (None,)})
+
+    def build(self, input_shape: Any = None) -> None:
+        """Make the table of rows."""
+        shape = (self.input_dim, self.output_dim)
+        self.embeddings = weight(self, "embeddings", shape)
+
+    def call(self, inputs: Any) -> Any:
+        """Look the rows up."""
+        return ops.take(self.embeddings, ops.cast(inputs, "int32"), axis=0)
+
+
+@export("keras.layers")
+class Activation(Layer):
+    """An activation function as a layer.
+
+    >>> import numpy as np
+    >>> Activation("relu")(np.array([-1.0, 2.0], "float32"))
+    array([0., 2.], dtype=float32)
+    """
+
+    def __init__(self, activation: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation: Any
+        keep(self, activation=activation)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Activate."""
+        return self.activation(inputs)
+
+
+@export("keras.layers")
+class Identity(Layer):
+    """Returns its inputs."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Return the inputs."""
+        return inputs
+
+
+@export("keras.layers")
+class Lambda(Layer):
+    """A function, written in `ops`, as a layer.
+
+    >>> import numpy as np
+    >>> Lambda(lambda x: x * 2)(np.ones(2, "float32"))
+    array([2., 2.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not callable(function):
+            raise ValueError(f"Lambda needs a function, got {function!r}.")
+        refuse(self, "masks are not supported yet; leave it out.", mask=mask)
+        self.function = function
+        self.output_shape = output_shape
+        self.mask = mask
+        self.arguments = dict(arguments or {})
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        """Call the function."""
+        given = dict(self.arguments)
+        if "training" in _parameters(self.function):
+            given["training"] = training
+        return self.function(inputs, **given)
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the shape that was promised, else find it by tracing."""
+        given = args[0] if args else next(iter(kwargs.values()))
+        if callable(self.output_shape):
+            return self.output_shape(given)
+        if self.output_shape is not None and not isinstance(given, KerasTensor):
+            return (given[0], *self.output_shape)
+        return super().compute_output_shape(*args, **kwargs)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Make the layer; the function must be registered under its name."""
+        made = {key: deserialize_keras_object(value) for key, value in config.items()}
+        if isinstance(made.get("output_shape"), list):
+            made["output_shape"] = tuple(made["output_shape"])
+        if isinstance(made["function"], str):
+            from ganglion.lookup import resolve
+
+            made["function"] = resolve(
+                "keras.activations", made["function"], "function"
+            )
+        return cls(**made)
+
+
+def _parameters(function: Any) -> set[str]:
+    try:
+        return set(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return set()

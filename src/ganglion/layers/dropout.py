@@ -1,0 +1,221 @@
+"""Layers that disturb their inputs in training: dropout and noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ganglion import ops, random, regularizers
+from ganglion.layers.arguments import channels_last, share
+from ganglion.layers.base import InputSpec, Layer
+from ganglion.serialization import export
+
+
+class _Noise(Layer):
+    """A layer with a random generator, used in training if there is any noise."""
+
+    seed: Any
+
+    def _set_noise(self, amount: float, seed: Any) -> None:
+        self.seed = seed
+        self._is_noisy = amount > 0
+        if self._is_noisy:
+            self.seed_generator = random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def call(self, inputs: Any, training: Any = False) -> Any:
+        """Disturb the inputs in training, return them otherwise."""
+        return self._disturb(inputs) if training and self._is_noisy else inputs
+
+    def _disturb(self, inputs: Any) -> Any:
+        raise NotImplementedError
+
+
+@export("keras.layers")
+class Dropout(_Noise):
+    """Sets a random share of its inputs to zero and scales up the others.
+
+    >>> import numpy as np
+    >>> x = np.ones(4, "float32")
+    >>> Dropout(0.5)(x)
+    array([1., 1., 1., 1.], dtype=float32)
+    >>> set(Dropout(0.5)(x, training=True).tolist()) <= {0.0, 2.0}
+    True
+    """
+
+    def __init__(
+        self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rate = share(rate, "rate")
+        self.noise_shape = _noise_shape(noise_shape)
+        self._set_noise(rate, seed)
+
+    def _disturb(self, inputs: Any) -> Any:
+        return _dropped(self, inputs, self.noise_shape)
+
+
+def _dropped(layer: Any, inputs: Any, noise_shape: Any) -> Any:
+    if layer.rate == 1:
+        return ops.zeros_like(inputs)
+    return random.dropout(
+        inputs, float(layer.rate), noise_shape=noise_shape, seed=layer.seed_generator
+    )
+
+
+def _noise_shape(given: Any) -> tuple[int | None, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise ValueError(f"`noise_shape` must be a shape, got {given!r}.")
+    shape = tuple(given)
+    if any(n is not None and (not isinstance(n, int) or n < 1) for n in shape):
+        raise ValueError(
+            f"`noise_shape` must hold positive whole numbers or None, got {given!r}."
+        )
+    return shape
+
+
+class _SpatialDropout(Dropout):
+    """Dropout of whole channels: all their places at once."""
+
+    rank = 0
+
+    def __init__(self, rate: float, seed: Any, name: str | None, dtype: Any) -> None:
+        super().__init__(rate, seed=seed, name=name, dtype=dtype)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def _disturb(self, inputs: Any) -> Any:
+        return _dropped(self, inputs, (None, *[1] * self.rank, None))
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; Keras knows no `trainable` here."""
+        made = super().get_config()
+        return {k: v for k, v in made.items() if k != "trainable"}
+
+
+@export("keras.layers")
+class SpatialDropout1D(_SpatialDropout):
+    """Dropout of whole channels over steps."""
+
+    rank = 1
+
+    def __init__(
+        self, rate: float, seed: Any = None, name: str | None = None, dtype: Any = None
+    ) -> None:
+        super().__init__(rate, seed, name, dtype)
+
+
+@export("keras.layers")
+class SpatialDropout2D(_SpatialDropout):
+    """Dropout of whole channels of images."""
+
+    rank = 2
+
+    def __init__(
+        self,
+        rate: float,
+        data_format: str | None = None,
+        seed: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(rate, seed, name, dtype)
+        self.data_format = channels_last(data_format)
+
+
+@export("keras.layers")
+class SpatialDropout3D(_SpatialDropout):
+    """Dropout of whole channels of volumes."""
+
+    rank = 3
+
+    def __init__(
+        self,
+        rate: float,
+        data_format: str | None = None,
+        seed: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(rate, seed, name, dtype)
+        self.data_format = channels_last(data_format)
+
+
+@export("keras.layers")
+class GaussianNoise(_Noise):
+    """Adds normal noise."""
+
+    def __init__(self, stddev: float, seed: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stddev = share(stddev, "stddev")
+        self._set_noise(stddev, seed)
+
+    def _disturb(self, inputs: Any) -> Any:
+        noise = random.normal(
+            inputs.shape, 0.0, float(self.stddev), self.dtype, self.seed_generator
+        )
+        return inputs + noise
+
+
+@export("keras.layers")
+class GaussianDropout(_Noise):
+    """Multiplies with normal noise around one, of the variance dropout would have."""
+
+    def __init__(self, rate: float, seed: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rate = share(rate, "rate")
+        if rate == 1:
+            raise ValueError("`rate` of GaussianDropout must be below 1.")
+        self._set_noise(rate, seed)
+
+    def _disturb(self, inputs: Any) -> Any:
+        spread = math.sqrt(self.rate / (1.0 - self.rate))
+        noise = random.normal(
+            inputs.shape, 1.0, spread, self.dtype, self.seed_generator
+        )
+        return inputs * noise
+
+
+# Where SELU goes for very negative inputs: -scale alpha.
+_SELU_FLOOR = -1.6732632423543772 * 1.0507009873554805
+
+
+@export("keras.layers")
+class AlphaDropout(_Noise):
+    """Dropout that keeps mean and variance, for networks of SELU."""
+
+    def __init__(
+        self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rate = share(rate, "rate")
+        if rate == 1:
+            raise ValueError("`rate` of AlphaDropout must be below 1.")
+        self.noise_shape = _noise_shape(noise_shape)
+        self._set_noise(rate, seed)
+
+    def _disturb(self, inputs: Any) -> Any:
+        rate = float(self.rate)
+        given = self.noise_shape or (None,) * inputs.ndim
+        shape = [
+            n if m is None else m for n, m in zip(inputs.shape, given, strict=True)
+        ]
+        drawn = random.uniform(shape, dtype=inputs.dtype, seed=self.seed_generator)
+        mixed = ops.where(drawn >= rate, inputs, _SELU_FLOOR)
+        scale = ((1 - rate) * (1 + rate * _SELU_FLOOR**2)) ** -0.5
+        return mixed * scale - scale * _SELU_FLOOR * rate
+
+
+@export("keras.layers")
+class ActivityRegularization(Layer):
+    """Returns its inputs and adds a loss that keeps them small."""
+
+    def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)
+        self.l1, self.l2 = l1, l2
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Return the inputs."""
+        return inputs

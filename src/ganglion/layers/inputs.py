@@ -1,0 +1,136 @@
+"""Where a model begins: `Input` and the layer behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, keras2
+from ganglion.layers.arguments import refuse
+from ganglion.layers.base import Layer
+from ganglion.serialization import export
+from ganglion.symbolic import Call, KerasTensor
+
+Shape = tuple[int | None, ...]
+
+
+@export("keras.layers")
+class InputLayer(Layer):
+    """The entry of a model: a shape, a type and a name."""
+
+    def __init__(
+        self,
+        shape: Any = None,
+        batch_size: int | None = None,
+        dtype: Any = None,
+        sparse: bool | None = None,
+        ragged: bool | None = None,
+        batch_shape: Any = None,
+        input_tensor: Any = None,
+        optional: bool = False,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for old, new in (
+            ("input_shape", "shape"),
+            ("batch_input_shape", "batch_shape"),
+        ):
+            if old in kwargs:
+                keras2.note(f"`{old}=` of InputLayer", new, changes_defaults=False)
+        shape = kwargs.pop("input_shape", shape)
+        batch_shape = kwargs.pop("batch_input_shape", batch_shape)
+        super().__init__(name=name, dtype=_kind(dtype), **kwargs)
+        refuse(self, "arrays are dense.", sparse=sparse, ragged=ragged)
+        refuse(self, "give a `shape`.", input_tensor=input_tensor)
+        refuse(self, "every input of a model is needed.", optional=optional)
+        self.batch_shape = _whole_shape(shape, batch_size, batch_shape)
+        self.sparse = self.ragged = self.optional = False
+        self.built = True
+        call = Call(self, (), {})
+        call.bind(KerasTensor(self.batch_shape, self.dtype, name=self.name))
+        self._calls.append(call)
+
+    def call(self) -> Any:
+        """Refuse to be called: a model puts its data in place of this layer."""
+        raise RuntimeError("An InputLayer is not called; call the model.")
+
+    @property
+    def input(self) -> Any:
+        """The Keras tensor that stands for the data."""
+        return self.output
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an equal layer."""
+        return {
+            "batch_shape": self.batch_shape,
+            "dtype": self.dtype,
+            "sparse": False,
+            "ragged": False,
+            "name": self.name,
+            "optional": False,
+        }
+
+
+def _kind(dtype: Any) -> str:
+    try:
+        return np.dtype(dtype or config.floatx()).name
+    except TypeError:
+        raise ValueError(
+            f"Inputs of type {dtype!r} are not supported: turn the data into numbers."
+        ) from None
+
+
+def _whole_shape(shape: Any, batch_size: int | None, batch_shape: Any) -> Shape:
+    if batch_shape is not None:
+        if shape is not None or batch_size is not None:
+            raise ValueError(
+                "`batch_shape` already holds the shape and the batch size: give it "
+                "alone, or `shape` with or without `batch_size`."
+            )
+        return _checked(batch_shape, "batch_shape")
+    if shape is None:
+        raise ValueError("An input needs a `shape`, for example Input(shape=(28, 28)).")
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
+    return _checked((batch_size, *shape), "shape")
+
+
+def _checked(shape: Any, name: str) -> Shape:
+    sizes = tuple(shape)
+    for size in sizes:
+        if size is not None and (not isinstance(size, (int, np.integer)) or size < 0):
+            raise ValueError(
+                f"`{name}` must hold whole numbers (None: any size), got {shape!r}."
+            )
+    return tuple(None if size is None else int(size) for size in sizes)
+
+
+def Input(  # noqa: N802 (Keras' name)
+    shape: Any = None,
+    batch_size: int | None = None,
+    dtype: Any = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
+    batch_shape: Any = None,
+    name: str | None = None,
+    tensor: Any = None,
+    optional: bool = False,
+) -> KerasTensor:
+    """Return the Keras tensor that a model starts from.
+
+    >>> Input(shape=(28, 28, 1)).shape
+    (None, 28, 28, 1)
+    """
+    layer = InputLayer(
+        shape=shape,
+        batch_size=batch_size,
+        dtype=dtype,
+        sparse=sparse,
+        ragged=ragged,
+        batch_shape=batch_shape,
+        input_tensor=tensor,
+        optional=optional,
+        name=name,
+    )
+    made: KerasTensor = layer.output
+    return made

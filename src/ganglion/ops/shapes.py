@@ -9,6 +9,7 @@ import numpy as np
 
 from ganglion import config
 from ganglion.ir import arrays, structured
+from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
@@ -303,9 +304,11 @@ def one_hot(
 ) -> Any:
     """Turn class numbers into rows with a single one; out of range gives zeros."""
     index = read(x)
+    if index.dtype.itemsize < 4:  # uint8 labels may not be able to count the classes
+        index = astype(index, "int32")
     classes = arrays.iota(size=int(num_classes), dtype=index.dtype.name)
-    hot = astype(expand_dims(index, -1) == classes, dtype or config.floatx())
-    return moveaxis(hot, -1, axis)
+    hit = p.equal(*promoted(expand_dims(index, -1), classes))
+    return moveaxis(astype(hit, dtype or config.floatx()), -1, axis)
 
 
 def _one_type(xs: Any) -> list[Value]:

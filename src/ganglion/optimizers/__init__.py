@@ -1,0 +1,54 @@
+"""Optimizers: how the gradients change the weights, with Keras' formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion.lookup import resolve
+from ganglion.optimizers import schedules
+from ganglion.optimizers.adam import Adam, AdamW
+from ganglion.optimizers.base import Optimizer
+from ganglion.optimizers.descent import SGD
+from ganglion.serialization import custom_object_scope, names_in, serialize_keras_object
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Optimizer",
+    "deserialize",
+    "get",
+    "schedules",
+    "serialize",
+]
+
+
+def get(identifier: Any) -> Any:
+    """Return the optimizer that a name, configuration or object means.
+
+    >>> type(get("adam")).__name__
+    'Adam'
+    """
+    if isinstance(identifier, str) and identifier.lower() in names_in(_MODULE):
+        identifier = identifier.lower()
+    found = resolve(_MODULE, identifier, "optimizer")
+    if found is None or isinstance(found, Optimizer):
+        return found
+    raise ValueError(
+        f"{identifier!r} is no optimizer: give a name such as 'adam', a configuration, "
+        "or an object such as SGD(learning_rate=0.1)."
+    )
+
+
+_MODULE = "keras.optimizers"
+
+
+def serialize(optimizer: Any) -> Any:
+    """Return plain data that rebuilds an optimizer."""
+    return serialize_keras_object(optimizer)
+
+
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Rebuild an optimizer from plain data."""
+    with custom_object_scope(custom_objects or {}):
+        return get(config)

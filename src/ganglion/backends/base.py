@@ -1,0 +1,75 @@
+"""What a backend is: a program goes in, something that runs many steps comes out."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ganglion.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Program:
+    """One step as a graph, and what its inputs and outputs stand for.
+
+    Data inputs stay as they are for many steps. A state input's new value is the
+    output of the same name; one without such an output is only read. Results are
+    outputs that are collected step by step.
+    """
+
+    graph: Graph
+    data: tuple[str, ...]
+    state: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+class Executable(Protocol):
+    """A compiled program."""
+
+    def run(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+    ) -> dict[str, np.ndarray]:
+        """Advance the state arrays in place by some steps.
+
+        Returns each result of every step, stacked along a new first axis.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """A module that compiles programs."""
+
+    def compile(self, program: Program) -> Executable:
+        """Make a program runnable."""
+        ...
+
+    def missing(self) -> str | None:
+        """Say why this backend cannot run here, None if it can."""
+        ...
+
+
+_MODULES = {"numpy": "ganglion.backends.reference"}
+
+
+def backend(name: str) -> Backend:
+    """Return a backend by name; it is imported when first asked for."""
+    module: Backend = importlib.import_module(_MODULES[name])  # type: ignore[assignment]
+    reason = module.missing()
+    if reason:
+        raise RuntimeError(f"The backend {name!r} cannot run here: {reason}")
+    return module
+
+
+def available() -> dict[str, str | None]:
+    """Return every backend's name with the reason why it is missing (None: it works)."""
+    found: dict[str, str | None] = {}
+    for name, path in _MODULES.items():
+        found[name] = importlib.import_module(path).missing()
+    return found

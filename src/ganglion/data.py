@@ -1,0 +1,302 @@
+"""What `fit`, `evaluate` and `predict` are given, as tables of rows or as batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, tree
+from ganglion.random import shuffled
+
+DEFAULT_BATCH = 32
+
+
+def as_array(x: Any, what: str) -> np.ndarray:
+    """Return data as an array of a type we compute with; refuse what is none."""
+    if hasattr(x, "detach"):  # a PyTorch tensor that may require a gradient
+        x = x.detach().cpu().numpy()
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise ValueError(
+            f"`{what}` is no regular array ({error}): its rows have different shapes; "
+            "pad them to one length."
+        ) from None
+    if array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"`{what}` has the type {array.dtype}, which is not numbers: encode it as "
+            "numbers first."
+        )
+    if array.dtype.kind == "f":
+        return array.astype(config.floatx(), copy=False)
+    if array.dtype.itemsize == 8:
+        return _narrowed(array, what)
+    return array
+
+
+def _narrowed(array: np.ndarray, what: str) -> np.ndarray:
+    if array.size and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31:
+        raise ValueError(f"`{what}` holds whole numbers beyond 32 bits; scale them.")
+    return array.astype(np.int32)
+
+
+def named_leaves(structure: Any, name: str) -> list[tuple[str, Any]]:
+    """Return the leaves with a name each: ``x``, or ``x/0``, or ``x/key``."""
+    if isinstance(structure, dict):
+        keys: list[Any] = sorted(structure)
+    elif isinstance(structure, (list, tuple)):
+        keys = list(range(len(structure)))
+    else:
+        return [(name, structure)]
+    return [
+        leaf for key in keys for leaf in named_leaves(structure[key], f"{name}/{key}")
+    ]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """All that the graph of a step depends on, and nothing else; hashable."""
+
+    batch: int
+    rows: int | None  # None: the batch itself is given, there is nothing to gather
+    shuffle: bool
+    columns: tuple[tuple[str, tuple[int, ...], str], ...]
+
+
+class Table:
+    """Inputs, targets and weights as arrays with the same number of rows.
+
+    >>> table = Table(np.zeros((5, 2)), [0, 1, 0, 1, 0])
+    >>> table.rows, [name for name, _ in table.columns]
+    (5, ['x', 'y'])
+    """
+
+    def __init__(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+        self.x = _arrays(x, "x")
+        self.y = _arrays(y, "y")
+        self.sample_weight = _arrays(sample_weight, "sample_weight")
+        self.columns: list[tuple[str, np.ndarray]] = [
+            *named_leaves(self.x, "x"),
+            *(named_leaves(self.y, "y") if y is not None else []),
+        ]
+        for name, leaf in named_leaves(self.sample_weight, "sample_weight"):
+            if leaf is not None:
+                self.columns.append((name, leaf))
+        self.rows = _common_rows(self.columns)
+
+    def signature(self, batch: int, rows: int | None, shuffle: bool) -> Signature:
+        """Return what a step over this table depends on."""
+        columns = tuple(
+            (name, array.shape[1:], array.dtype.name) for name, array in self.columns
+        )
+        return Signature(batch, rows, shuffle, columns)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the columns by name."""
+        return dict(self.columns)
+
+    def split(self, share: float) -> tuple[Table, Table]:
+        """Cut off the last rows for validation, before any shuffling."""
+        if not 0 < share < 1:
+            raise ValueError(f"`validation_split` must lie in (0, 1), got {share}.")
+        at = int(np.floor(self.rows * (1 - share)))
+        if at == 0 or at == self.rows:
+            raise ValueError(
+                f"validation_split={share} of {self.rows} rows leaves one part empty."
+            )
+        return self._part(slice(0, at)), self._part(slice(at, None))
+
+    def _part(self, rows: slice) -> Table:
+        def cut(array: Any) -> Any:
+            return None if array is None else array[rows]
+
+        parts = (self.x, self.y, self.sample_weight)
+        return Table(*(tree.map_leaves(cut, one) for one in parts))
+
+    def check_finite(self) -> None:
+        """Refuse NaN and infinity, naming the array and the first such row."""
+        for name, array in self.columns:
+            if array.dtype.kind != "f":
+                continue
+            bad = ~np.isfinite(array.reshape(self.rows, -1)).all(axis=1)
+            if bad.any():
+                row = int(np.argmax(bad))
+                raise ValueError(
+                    f"`{name}` holds NaN or infinity in {int(bad.sum())} rows, first "
+                    f"in row {row}. Remove or replace them before training."
+                )
+
+
+def _arrays(structure: Any, name: str) -> Any:
+    if structure is None:
+        return None
+    if isinstance(structure, list) and not _is_list_of_arrays(structure):
+        structure = as_array(structure, name)
+    leaves = named_leaves(structure, name)
+    made = [None if leaf is None else as_array(leaf, where) for where, leaf in leaves]
+    return tree.pack(structure, made)
+
+
+def _is_list_of_arrays(values: list[Any]) -> bool:
+    """Tell several inputs from one input written as nested lists of numbers."""
+    return any(one is None or hasattr(one, "shape") for one in values) and not all(
+        np.ndim(one) == 0 for one in values if one is not None
+    )
+
+
+def _common_rows(columns: list[tuple[str, np.ndarray]]) -> int:
+    lengths = {}
+    for name, array in columns:
+        if array.ndim == 0:
+            raise ValueError(f"`{name}` is a single number; data needs rows.")
+        lengths[name] = len(array)
+    if len(set(lengths.values())) > 1:
+        text = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+        raise ValueError(f"The arrays differ in their number of rows: {text}.")
+    rows = next(iter(lengths.values()))
+    if rows == 0:
+        raise ValueError(f"`{columns[0][0]}` is empty: there is nothing to learn from.")
+    return rows
+
+
+def checked_batch(batch_size: Any, rows: int) -> int:
+    """Return the batch size; warn when it is larger than the data."""
+    batch = DEFAULT_BATCH if batch_size is None else batch_size
+    if not isinstance(batch, (int, np.integer)) or batch < 1:
+        raise ValueError(f"`batch_size` must be a whole number >= 1, got {batch!r}.")
+    if batch_size is not None and batch > rows:
+        warnings.warn(
+            f"batch_size={batch} is larger than the data: each epoch is one batch of "
+            f"{rows} rows.",
+            stacklevel=4,
+        )
+    return min(int(batch), rows)
+
+
+def class_weighted(
+    y: Any, sample_weight: Any, class_weight: dict[int, float] | None
+) -> Any:
+    """Return the weight of each row from the weight of its class."""
+    if class_weight is None:
+        return sample_weight
+    leaves = tree.flatten(y)
+    if len(leaves) != 1:
+        raise ValueError("`class_weight` works for models with one output only.")
+    labels = np.asarray(leaves[0])
+    if labels.ndim > 1 and labels.shape[-1] > 1:
+        labels = labels.argmax(axis=-1)
+    labels = labels.reshape(len(labels), -1)[:, 0].astype(int)
+    weights = np.ones(len(labels), config.floatx())
+    for number, weight in class_weight.items():
+        weights[labels == int(number)] = weight
+    return weights if sample_weight is None else weights * np.asarray(sample_weight)
+
+
+def check_labels(labels: np.ndarray, classes: int, name: str) -> None:
+    """Refuse class numbers that the model has no output for."""
+    bad = (labels < 0) | (labels >= classes)
+    if bad.any():
+        row = int(np.argmax(bad.reshape(len(labels), -1).any(axis=1)))
+        raise ValueError(
+            f"Label {labels[row].ravel()[0]} in `{name}` (row {row}) is out of range: "
+            f"the model has {classes} classes, 0 to {classes - 1}."
+        )
+
+
+class Batches:
+    """A stream of batches: a generator, a `PyDataset`, or any iterable of (x, y, w)."""
+
+    def __init__(self, source: Any, shuffle: bool = False, seed: int = 0) -> None:
+        self._source = source
+        self._shuffle, self._seed, self._pass = shuffle, seed, 0
+        self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+        self._open: Iterator[Any] | None = None
+        self.length = self._length()
+
+    def _length(self) -> int | None:
+        known = getattr(self._source, "num_batches", None)
+        if known is not None and not callable(known):
+            return int(known)
+        try:
+            return len(self._source)
+        except TypeError:
+            return None
+
+    def batches(self, limit: int | None) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield one epoch: up to ``limit`` batches, or until the source ends."""
+        limit = self.length if limit is None else limit
+        count = 0
+        while limit is None or count < limit:
+            if self._open is None:
+                self._open = self._start()
+                fresh = True
+            try:
+                batch = next(self._open)
+            except StopIteration:
+                self._open = None
+                if limit is None or (fresh and count == 0) or not self._restartable():
+                    break
+                continue
+            fresh = False
+            count += 1
+            yield unpack(batch)
+        if limit is not None and count < limit:
+            warnings.warn(
+                f"The data ended after {count} of {limit} batches; make sure that the "
+                "generator yields enough, or lower `steps_per_epoch`.",
+                stacklevel=3,
+            )
+        if count == 0:
+            raise ValueError("The generator yielded no batch.")
+
+    def _restartable(self) -> bool:
+        return self._indexed or iter(self._source) is not self._source
+
+    def _start(self) -> Iterator[Any]:
+        if not self._indexed:
+            return iter(self._source)
+        order = range(len(self._source))
+        if self._shuffle:
+            order = shuffled(self._seed, self._pass, len(order)).tolist()
+        self._pass += 1
+        return (self._source[index] for index in order)
+
+    def end_epoch(self) -> None:
+        """Tell a `PyDataset` that an epoch is over."""
+        hook: Callable[[], None] | None = getattr(self._source, "on_epoch_end", None)
+        if hook is not None:
+            hook()
+        if self._indexed:
+            self._open = None
+
+
+def unpack(batch: Any) -> tuple[Any, Any, Any]:
+    """Return (x, y, sample_weight) from what a generator yields.
+
+    >>> unpack((1, 2))
+    (1, 2, None)
+    """
+    if not isinstance(batch, tuple) and not (
+        isinstance(batch, list) and len(batch) in (2, 3)
+    ):
+        return batch, None, None
+    parts = tuple(batch)
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(
+            f"A batch must be (x,), (x, y) or (x, y, sample_weight), not {len(parts)} "
+            "parts."
+        )
+    return (*parts, None, None)[:3]  # type: ignore[return-value]
+
+
+def is_stream(x: Any) -> bool:
+    """Tell a source of batches from arrays."""
+    if isinstance(x, (np.ndarray, list, tuple, dict)) or hasattr(x, "shape"):
+        return False
+    if hasattr(x, "__array__") or hasattr(x, "iloc"):
+        return False
+    return hasattr(x, "__iter__") or hasattr(x, "__next__") or hasattr(x, "__getitem__")

@@ -1,0 +1,161 @@
+"""Functional models: layer calls on Keras tensors, replayed on real values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ganglion import ops, tree
+from ganglion.layers import InputLayer, Layer
+from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
+
+
+class Network:
+    """The calls between some inputs and some outputs, in order.
+
+    Shared layers appear in several calls; layers of a call that no output needs do
+    not appear at all.
+    """
+
+    def __init__(self, inputs: Any, outputs: Any) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self.flat_inputs: list[KerasTensor] = tree.flatten(inputs)
+        self.flat_outputs: list[KerasTensor] = tree.flatten(outputs)
+        _check_tensors("inputs", self.flat_inputs)
+        _check_tensors("outputs", self.flat_outputs)
+        self.calls = _ordered_calls(self.flat_outputs, set(self.flat_inputs))
+        self.layers = _layers_of(self.calls, self.flat_inputs)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The name of each input, by which a dictionary may feed it."""
+        return [_operation_name(one) for one in self.flat_inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """The name of each output: that of the layer which makes it."""
+        return [_operation_name(one) for one in self.flat_outputs]
+
+    def run(self, inputs: Any, extra: list[KerasTensor]) -> tuple[Any, list[Any]]:
+        """Replay the calls; return the outputs and the values of extra tensors."""
+        known: dict[KerasTensor, Any] = dict(
+            zip(self.flat_inputs, self._standard(inputs), strict=True)
+        )
+        calls = self.calls
+        if extra:
+            wanted = [*self.flat_outputs, *extra]
+            calls = _ordered_calls(wanted, set(self.flat_inputs))
+        for call in calls:
+            results = call.replay(known)
+            known.update(zip(tree.flatten(call.outputs), results, strict=True))
+        outputs = tree.map_leaves(lambda tensor: known[tensor], self.outputs)
+        return outputs, [known[tensor] for tensor in extra]
+
+    def _standard(self, inputs: Any) -> list[Any]:
+        """Match what was given with the inputs: by position, or by name."""
+        if isinstance(inputs, dict) and not isinstance(self.inputs, dict):
+            given = self._by_name(inputs)
+        else:
+            given = tree.flatten(inputs)
+        if len(given) != len(self.flat_inputs):
+            raise ValueError(
+                f"The model has {len(self.flat_inputs)} inputs "
+                f"({', '.join(self.input_names)}), but {len(given)} were given."
+            )
+        return [_fit(v, t) for v, t in zip(given, self.flat_inputs, strict=True)]
+
+    def _by_name(self, inputs: dict[str, Any]) -> list[Any]:
+        names = [
+            one.name if one.name in inputs else _operation_name(one)
+            for one in self.flat_inputs
+        ]
+        missing = [name for name in names if name not in inputs]
+        if missing:
+            raise ValueError(
+                f"No data for the input(s) {', '.join(missing)}; got "
+                f"{', '.join(sorted(map(str, inputs)))}."
+            )
+        return [inputs[name] for name in names]
+
+
+def _fit(value: Any, tensor: KerasTensor) -> Any:
+    """Add or remove a last axis of one, as Keras does, and check the shape."""
+    shape = tuple(value.shape)
+    if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
+        value = ops.expand_dims(value, -1)
+    elif len(shape) == tensor.ndim + 1 and shape[-1] == 1:
+        value = ops.squeeze(value, -1)
+    got = tuple(value.shape)
+    fits = len(got) == tensor.ndim and all(
+        want is None or want == have
+        for want, have in zip(tensor.shape, got, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f'Input "{_operation_name(tensor)}" expects shape {tensor.shape}, but the '
+            f"data has shape {(None, *shape[1:])}."
+        )
+    return value
+
+
+def _operation_name(tensor: KerasTensor) -> str:
+    return tensor.call.operation.name if tensor.call is not None else tensor.name
+
+
+def _check_tensors(what: str, tensors: list[Any]) -> None:
+    for one in tensors:
+        if not is_symbolic(one):
+            raise ValueError(
+                f"`{what}` of a Model must be Keras tensors (made by `Input` and layer "
+                f"calls), not {type(one).__name__}."
+            )
+
+
+def _ordered_calls(outputs: list[KerasTensor], inputs: set[KerasTensor]) -> list[Call]:
+    """Return the calls needed for the outputs, inputs first (iterative)."""
+    order: list[Call] = []
+    seen: set[Call] = set()
+    stack: list[tuple[KerasTensor, bool]] = [(one, False) for one in reversed(outputs)]
+    while stack:
+        tensor, inputs_done = stack.pop()
+        call = tensor.call
+        if tensor in inputs:
+            continue
+        if call is None or not call.inputs:
+            raise ValueError(
+                f"The graph is not connected: {tensor} is needed for the outputs but "
+                "cannot be reached from the inputs."
+            )
+        if inputs_done:
+            if call not in seen:
+                seen.add(call)
+                order.append(call)
+        elif call not in seen:
+            stack.append((tensor, True))
+            stack.extend((one, False) for one in reversed(call.inputs))
+    return order
+
+
+def _layers_of(calls: list[Call], inputs: list[KerasTensor]) -> list[Layer]:
+    """Return the layers in Keras' order: by depth from the outputs, inputs first."""
+    found: dict[int, Layer] = {}
+    for tensor in inputs:
+        if tensor.call is not None and isinstance(tensor.call.operation, InputLayer):
+            found[id(tensor.call.operation)] = tensor.call.operation
+    for call in calls:
+        if not isinstance(call.operation, Function):
+            found.setdefault(id(call.operation), call.operation)
+    return list(found.values())
+
+
+def operations(network: Network) -> Iterator[Any]:
+    """Yield layers and op calls, inputs first, each once."""
+    seen: set[int] = set()
+    for layer in network.layers:
+        if isinstance(layer, InputLayer):
+            seen.add(id(layer))
+            yield layer
+    for call in network.calls:
+        if id(call.operation) not in seen:
+            seen.add(id(call.operation))
+            yield call.operation

@@ -1,0 +1,69 @@
+"""What this machine is: versions, processor, vector width, backends."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+from ganglion import config
+from ganglion.backends import base
+
+_PACKAGES = ("numpy", "llvmlite", "h5py")
+_WIDTHS = (("avx512f", "AVX-512, 16 floats"), ("avx2", "AVX2, 8 floats"))
+
+
+def facts() -> dict[str, str]:
+    """Return everything worth knowing for a bug report or a comparison of speeds."""
+    found = {"ganglion": version("ganglion"), "python": platform.python_version()}
+    found.update({name: version(name) for name in _PACKAGES})
+    found["system"] = platform.platform()
+    found["processor"] = processor()
+    found["cores"] = f"{cores()} usable, {config.threads()} threads in use"
+    found["vectors"] = vector_width()
+    for name, reason in base.available().items():
+        used = ", in use" if name == config.backend() else ""
+        found[f"  {name}"] = f"missing: {reason}" if reason else f"works{used}"
+    return found
+
+
+def version(package: str) -> str:
+    """Return the version of an installed package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Return the processor's name."""
+    for line in _cpuinfo():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def vector_width() -> str:
+    """Return how many floats one instruction works on."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return "NEON, 4 floats"
+    flags = " ".join(line for line in _cpuinfo() if line.startswith("flags")).split()
+    for flag, text in _WIDTHS:
+        if flag in flags:
+            return text
+    return "unknown"
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []

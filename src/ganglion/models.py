@@ -1,0 +1,421 @@
+"""Models: `Model` (functional or subclassed) and `Sequential`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ganglion import symbolic, tree
+from ganglion.functional import Network
+from ganglion.layers import Input, InputLayer, Layer
+from ganglion.serialization import export
+from ganglion.symbolic import KerasTensor
+from ganglion.training import Trainer
+from ganglion.variables import current_scope, read
+
+
+class Model(Trainer, Layer):
+    """A layer that can be trained: from Keras tensors, or by subclassing.
+
+    >>> from ganglion import Input, Model
+    >>> from ganglion.layers import Dense
+    >>> x = Input((4,))
+    >>> model = Model(x, Dense(2)(x))
+    >>> model.count_params()
+    10
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make a `Functional` where inputs and outputs are given."""
+        if cls is Model and (args or "inputs" in kwargs or "outputs" in kwargs):
+            return super().__new__(Functional, *args, **kwargs)
+        return super().__new__(cls, *args, **kwargs)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        inputs, outputs, kwargs = _ends(args, kwargs)
+        Layer.__init__(self, **kwargs)
+        self._start_training_state()
+        self._network: Network | None = None
+        self._symbolic_losses: list[KerasTensor] = []
+        if inputs is not None:
+            self._network = Network(inputs, outputs)
+            self.built = True
+
+    # ---- structure ---------------------------------------------------------------
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers directly below this model."""
+        if self._network is not None:
+            return self._network.layers
+        return list(super().sublayers())
+
+    def sublayers(self) -> Iterator[Layer]:
+        """Yield the layers directly below this model."""
+        yield from self.layers
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """Return a layer by its name or its number."""
+        if (name is None) == (index is None):
+            raise ValueError("Give either the name or the index of a layer.")
+        if index is not None:
+            if not -len(self.layers) <= index < len(self.layers):
+                raise ValueError(f"No layer {index}: there are {len(self.layers)}.")
+            return self.layers[index]
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        known = ", ".join(layer.name for layer in self.layers)
+        raise ValueError(f"No such layer: {name}. Existing layers: {known}.")
+
+    @property
+    def input(self) -> Any:
+        """The Keras tensor(s) the model starts from."""
+        return self._functional("input").inputs
+
+    @property
+    def output(self) -> Any:
+        """The Keras tensor(s) the model ends in."""
+        return self._functional("output").outputs
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The Keras tensors the model starts from, as a list."""
+        return self._functional("inputs").flat_inputs
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        """The Keras tensors the model ends in, as a list."""
+        return self._functional("outputs").flat_outputs
+
+    @property
+    def input_shape(self) -> Any:
+        """The shape(s) of the input."""
+        return _shapes(self._functional("input shape").inputs)
+
+    @property
+    def output_shape(self) -> Any:
+        """The shape(s) of the output."""
+        return _shapes(self._functional("output shape").outputs)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs."""
+        return self._functional("input names").input_names
+
+    @property
+    def output_names(self) -> list[str] | None:
+        """The names of the outputs, None where they are not known."""
+        return self._network.output_names if self._network else None
+
+    def _functional(self, what: str) -> Network:
+        if self._network is None:
+            raise AttributeError(
+                f'The model "{self.name}" has no {what} yet: build it by an Input, by '
+                "calling it on Keras tensors, or use the functional API."
+            )
+        return self._network
+
+    # ---- calling -----------------------------------------------------------------
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Compute the outputs; subclasses write their own."""
+        if self._network is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not define `call`, and was not given "
+                "`inputs` and `outputs`."
+            )
+        outputs, losses = self._network.run(inputs, self._symbolic_losses)
+        scope = current_scope()
+        if scope is not None:
+            scope.losses.extend(read(one) for one in losses)
+        return outputs
+
+    def add_loss(self, loss: Any) -> None:
+        """Add a loss: a Keras tensor of this model, or a value inside of `call`."""
+        losses = loss if isinstance(loss, (list, tuple)) else [loss]
+        if not symbolic.any_symbolic(losses):
+            super().add_loss(loss)
+            return
+        self._functional("loss")
+        self._symbolic_losses.extend(losses)
+        self._forget_steps()
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for an input shape, by tracing `call` once."""
+        if self._network is None and type(self).call is not Model.call:
+            shapes = tree.map_leaves(lambda one: one, input_shape)
+            self.compute_output_spec(_placeholders(shapes))
+        self.built = True
+
+    def _build_once(self, shapes: Any) -> None:
+        # A subclass without a `build` of its own builds its layers while it is called.
+        if type(self).build is not Model.build:
+            super()._build_once(shapes)
+        self.built = True
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build as an equal model was built before."""
+        shape = config.get("input_shape") if config else None
+        if shape is not None and not self.built:
+            self.build(shape)
+
+    def count_params(self) -> int:
+        """Return the number of elements of all weights."""
+        if not self.built:
+            raise ValueError(
+                f'The model "{self.name}" has no weights yet: call it on data, or start '
+                "it with an Input."
+            )
+        return sum(one.size for one in self.weights)
+
+    # ---- showing and saving ------------------------------------------------------
+
+    def summary(
+        self,
+        line_length: int | None = None,
+        positions: Any = None,
+        print_fn: Any = None,
+        expand_nested: bool = False,
+        show_trainable: bool = False,
+        layer_range: Any = None,
+    ) -> None:
+        """Print a table of the layers, their output shapes and parameter counts."""
+        from ganglion.summary import summary
+
+        summary(
+            self,
+            line_length=line_length,
+            positions=positions,
+            print_fn=print_fn,
+            expand_nested=expand_nested,
+            show_trainable=show_trainable,
+            layer_range=layer_range,
+        )
+
+    def save(
+        self,
+        filepath: Any,
+        overwrite: bool = True,
+        zipped: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Save the whole model, optimizer included, as a `.keras` file."""
+        from ganglion import saving
+
+        saving.save_model(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+
+    def save_weights(
+        self, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
+    ) -> None:
+        """Save the weights as a `.weights.h5` file."""
+        from ganglion import saving
+
+        if max_shard_size is not None:
+            raise ValueError("`max_shard_size` is not supported: one file is written.")
+        saving.save_weights(self, filepath, overwrite=overwrite)
+
+    def load_weights(
+        self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any
+    ) -> None:
+        """Load weights saved by this or an equal model."""
+        from ganglion import saving
+
+        saving.load_weights(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
+
+    def to_json(self, **kwargs: Any) -> str:
+        """Return the architecture as JSON text."""
+        from ganglion import saving
+
+        return saving.model_to_json(self, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what rebuilds this model."""
+        from ganglion import model_config
+
+        if self._network is None:
+            return Layer.get_config(self)
+        return model_config.functional_config(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """Rebuild a model from its configuration."""
+        from ganglion import model_config
+
+        return model_config.model_from_config(cls, config, custom_objects)
+
+
+@export("keras")
+class Functional(Model):
+    """A model made of Keras tensors."""
+
+
+@export("keras", "Sequential")
+class Sequential(Model):
+    """Layers one after the other.
+
+    >>> import ganglion as keras
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> model.output_shape
+    (None, 2)
+    """
+
+    def __init__(
+        self, layers: Any = None, trainable: bool = True, name: str | None = None
+    ) -> None:
+        super().__init__(trainable=trainable, name=name)
+        self._stack: list[Layer] = []
+        self._input_layer: InputLayer | None = None
+        for layer in layers or []:
+            self.add(layer, rebuild=False)
+        self._rebuild()
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers in order, without the input."""
+        return list(self._stack)
+
+    def add(self, layer: Any, rebuild: bool = True) -> None:
+        """Append a layer, or say what the input looks like."""
+        if isinstance(layer, KerasTensor) and layer.call is not None:
+            layer = layer.call.operation
+        if not isinstance(layer, Layer):
+            raise TypeError(f"Only layers can be added to a Sequential, not {layer!r}.")
+        if isinstance(layer, InputLayer):
+            self._set_input(layer)
+        else:
+            if any(one.name == layer.name for one in self._stack):
+                raise ValueError(
+                    f'All layers need their own name, but "{layer.name}" is used twice.'
+                )
+            if not self._stack and self._input_layer is None:
+                hint = _input_hint(layer)
+                if hint is not None:
+                    self._set_input(Input(batch_shape=hint).call.operation)
+            self._stack.append(layer)
+        if rebuild:
+            self._rebuild()
+
+    def pop(self, rebuild: bool = True) -> Layer:
+        """Remove the last layer and return it."""
+        if not self._stack:
+            raise ValueError("There is no layer to remove.")
+        removed = self._stack.pop()
+        if rebuild:
+            self._rebuild()
+        return removed
+
+    def _set_input(self, layer: InputLayer) -> None:
+        if self._stack or self._input_layer is not None:
+            raise ValueError("An Input must be the first thing in a Sequential.")
+        self._input_layer = layer
+
+    def _rebuild(self) -> None:
+        self._network = None
+        self.built = False
+        self._forget_steps()
+        if self._input_layer is not None and self._stack:
+            self._connect(self._input_layer.output)
+
+    def _connect(self, tensor: KerasTensor) -> None:
+        from ganglion.ir import origin
+
+        start = tensor
+        with origin.inside(self.name, self.created):
+            for layer in self._stack:
+                tensor = layer(tensor)
+        self._network = Network(start, tensor)
+        self.built = True
+
+    def build(self, input_shape: Any = None) -> None:
+        """Make the weights for an input shape."""
+        if self._network is not None or not self._stack:
+            return
+        if input_shape is None:
+            raise ValueError("A Sequential without an Input needs an `input_shape`.")
+        shape = tuple(input_shape)
+        self._input_layer = InputLayer(batch_shape=shape)
+        self._connect(self._input_layer.output)
+
+    def _build_once(self, shapes: Any) -> None:
+        if self._stack:
+            self.build(shapes)
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Run the layers one after the other."""
+        if self._network is None:
+            for layer in self._stack:
+                inputs = layer(inputs)
+            return inputs
+        return super().call(inputs, training=training, mask=mask)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what rebuilds this model."""
+        from ganglion import model_config
+
+        return model_config.sequential_config(self)
+
+
+def _input_hint(layer: Layer) -> Any:
+    """Return the batch shape that a first layer knows about its input."""
+    if layer.input_hint is not None:
+        return layer.input_hint
+    inner = getattr(layer, "_network", None)
+    return inner.flat_inputs[0].shape if inner is not None else None
+
+
+def _ends(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    rest = dict(kwargs)
+    given = list(args)
+    inputs = given.pop(0) if given else rest.pop("inputs", rest.pop("input", None))
+    outputs = given.pop(0) if given else rest.pop("outputs", rest.pop("output", None))
+    if given:
+        rest["name"] = given.pop(0)
+    if (inputs is None) != (outputs is None):
+        raise ValueError("A functional Model needs both `inputs` and `outputs`.")
+    return inputs, outputs, rest
+
+
+def _shapes(structure: Any) -> Any:
+    if isinstance(structure, KerasTensor):
+        return structure.shape
+    if isinstance(structure, dict):
+        return {key: _shapes(one) for key, one in structure.items()}
+    return [_shapes(one) for one in structure]
+
+
+def _placeholders(shapes: Any) -> Any:
+    if isinstance(shapes, dict):
+        return {key: _placeholders(one) for key, one in shapes.items()}
+    if shapes and isinstance(shapes[0], (list, tuple)):
+        return [_placeholders(one) for one in shapes]
+    return KerasTensor(tuple(shapes))
+
+
+def clone_model(
+    model: Model,
+    input_tensors: Any = None,
+    clone_function: Any = None,
+    call_function: Any = None,
+    recursive: bool = False,
+    **kwargs: Any,
+) -> Model:
+    """Return a model of the same shape with new weights."""
+    unsupported = {
+        "input_tensors": input_tensors,
+        "clone_function": clone_function,
+        "call_function": call_function,
+    }
+    for name, value in unsupported.items():
+        if value is not None:
+            raise ValueError(f"clone_model: `{name}` is not supported.")
+    from ganglion.serialization import plain_config
+
+    return type(model).from_config(plain_config(model.get_config()))
+
+
+def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
+    """Rebuild a model from the text that `to_json` gave."""
+    from ganglion import saving
+
+    return saving.model_from_json(json_string, custom_objects)

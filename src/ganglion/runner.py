@@ -1,0 +1,191 @@
+"""Runs a model's steps over data: each step traced and compiled once, then in chunks."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, trace, tree
+from ganglion.backends import base
+from ganglion.data import Signature, Table, named_leaves
+from ganglion.trace import Batch, Step
+
+CHUNK_SECONDS = 0.2  # long enough to cost nothing, short enough to answer Ctrl-C
+KEPT_STEPS = 64
+
+
+class Interrupt:
+    """Lets Ctrl-C wait for the end of a chunk, so that no step is half done.
+
+    A second Ctrl-C does not wait.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+
+class Runner:
+    """The compiled steps of one model."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._steps: OrderedDict[Any, tuple[Step, base.Executable]] = OrderedDict()
+
+    def forget(self) -> None:
+        """Trace everything anew; called when the model or its training changes."""
+        self._steps.clear()
+
+    def step(
+        self, kind: str, batch: Batch, signature: Signature
+    ) -> tuple[Step, base.Executable]:
+        """Return the compiled step of a kind for data of this signature."""
+        key = (kind, signature, repr(batch), config.backend())
+        if key not in self._steps:
+            made = self._trace(kind, batch, signature)
+            compiled = base.backend(config.backend()).compile(made.program)
+            self._steps[key] = (made, compiled)
+            if len(self._steps) > KEPT_STEPS:
+                self._steps.popitem(last=False)
+        self._steps.move_to_end(key)
+        return self._steps[key]
+
+    def _trace(self, kind: str, batch: Batch, signature: Signature) -> Step:
+        model = self._model
+        if kind == "train":
+            weights = model.prepare_training()
+            return trace.train_step(model, batch, signature, weights)
+        if kind == "test":
+            return trace.test_step(model, batch, signature)
+        return trace.predict_step(model, batch, signature)
+
+    def run(
+        self, kind: str, batch: Batch, signature: Signature, table: Table, steps: int
+    ) -> Any:
+        """Run some steps; return the results in the structure of the outputs."""
+        step, executable = self.step(kind, batch, signature)
+        arrays = table.arrays()
+        data = {name: arrays[name] for name in step.program.data}
+        results = executable.run(data, trace.as_state(step), steps)
+        if not step.program.results:
+            return None
+        return tree.pack(step.outputs, [results[n] for n in step.program.results])
+
+    def once(self, kind: str, table: Table) -> Any:
+        """Run one step on a batch that is given as it is."""
+        signature = table.signature(table.rows, None, False)
+        return self.run(kind, batch_of(table), signature, table, 1)
+
+    def epoch(
+        self,
+        kind: str,
+        table: Table,
+        size: int,
+        *,
+        shuffle: bool = False,
+        steps: int | None = None,
+        each_batch: bool = False,
+        before: Callable[[int], None] | None = None,
+        done: int = 0,
+    ) -> Iterator[tuple[int, Any]]:
+        """Run an epoch in chunks; yield the steps done so far and the chunk's results.
+
+        Starts where the model's `position` stands; at the end of the rows it goes on
+        from the first, in a new order.
+        """
+        model, batch = self._model, batch_of(table)
+        steps = -(-table.rows // size) if steps is None else steps
+        pace = Pace(each_batch)
+        while done < steps:
+            at = int(model.position.array)
+            left = table.rows - at
+            rows = min(size, left)
+            count = pace.chunk(min(left // rows, steps - done))
+            if before is not None:
+                before(done)
+            signature = table.signature(rows, table.rows, shuffle)
+            self.step(kind, batch, signature)  # compiling is not part of the pace
+            with pace:
+                results = self.run(kind, batch, signature, table, count)
+            done += count
+            if int(model.position.array) >= table.rows:
+                model.start_pass()
+            yield done, results
+
+
+class Pace:
+    """Chooses how many steps to run at a time, by how long the last ones took."""
+
+    def __init__(self, each_batch: bool) -> None:
+        self._each = each_batch
+        self._steps = 1
+        self._started = 0.0
+
+    def chunk(self, most: int) -> int:
+        """Return how many steps to run next."""
+        self._last = 1 if self._each else max(1, min(self._steps, most))
+        return self._last
+
+    def __enter__(self) -> Pace:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        seconds = max(time.perf_counter() - self._started, 1e-9)
+        wanted = int(self._last * CHUNK_SECONDS / seconds)
+        # The first steps are slower than the rest: grow, but not all at once.
+        self._steps = max(1, min(wanted, self._last * 16))
+
+
+def batch_of(table: Table) -> Batch:
+    """Return the structure of a table with the names of its columns as leaves."""
+
+    def names(structure: Any, name: str) -> Any:
+        if structure is None:
+            return None
+        leaves = named_leaves(structure, name)
+        return tree.pack(
+            structure, [None if leaf is None else where for where, leaf in leaves]
+        )
+
+    return Batch(
+        names(table.x, "x"),
+        names(table.y, "y"),
+        names(table.sample_weight, "sample_weight"),
+    )
+
+
+def joined(parts: list[Any]) -> Any:
+    """Join the results of chunks, each (steps, batch, ...), into rows."""
+    first = parts[0]
+    columns = zip(*(tree.flatten(part) for part in parts), strict=True)
+    rows = [
+        np.concatenate([one.reshape(-1, *one.shape[2:]) for one in column])
+        for column in columns
+    ]
+    return tree.pack(first, rows)

@@ -1,0 +1,221 @@
+"""From a model to a step: one pure graph of everything that happens to a batch.
+
+Batch gather, forward pass, loss, gradients, optimizer update, moving averages, random
+states and metric sums: what is read becomes an input, what is assigned an output.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ganglion import ops, tree
+from ganglion.backends.base import Program
+from ganglion.data import Signature
+from ganglion.ir import arrays, origin, random, structured
+from ganglion.ir.gradient import gradients
+from ganglion.ir.graph import Graph, Input, Value
+from ganglion.ir.simplify import simplify
+from ganglion.variables import Scope, Variable
+
+
+class Trainable(Protocol):
+    """What a trace needs to know of a model."""
+
+    name: str
+    optimizer: Any
+    position: Variable
+    order: Variable
+    first_bad_step: Variable
+    loss_tracker: Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs."""
+        ...
+
+    def compute_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool
+    ) -> Any:
+        """Compute the loss that training minimises."""
+        ...
+
+    def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
+        """Add a batch to the metrics."""
+        ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """A program, the variables behind its state, and the shape of its results."""
+
+    program: Program
+    variables: Mapping[str, Variable]
+    outputs: Any = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The structure of x, y and weights, whose leaves name the columns."""
+
+    x: Any
+    y: Any
+    sample_weight: Any
+
+
+def train_step(
+    model: Trainable,
+    batch: Batch,
+    signature: Signature,
+    trainable: Sequence[Variable],
+) -> Step:
+    """Trace one step of training."""
+    with _scope(training=True) as scope, origin.inside(model.name):
+        scope.trainable = frozenset(trainable)
+        data, (x, y, weight) = _gather(model, batch, signature)
+        y_pred = model(x, training=True)
+        loss = model.compute_loss(x, y, y_pred, weight, training=True)
+        with origin.inside("optimizer"):
+            _descend(model, scope, loss, trainable)
+        with origin.inside("metrics"):
+            model.update_metrics(y, y_pred, weight)
+            model.loss_tracker.update_state(loss, sample_weight=signature.batch)
+            _watch(model, loss)
+    return _step(f"{model.name}.train_step", scope, data, {})
+
+
+def test_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
+    """Trace one step of evaluation."""
+    with _scope(training=False) as scope, origin.inside(model.name):
+        data, (x, y, weight) = _gather(model, batch, signature)
+        y_pred = model(x, training=False)
+        loss = model.compute_loss(x, y, y_pred, weight, training=False)
+        with origin.inside("metrics"):
+            model.update_metrics(y, y_pred, weight)
+            model.loss_tracker.update_state(loss, sample_weight=signature.batch)
+    return _step(f"{model.name}.test_step", scope, data, {})
+
+
+def predict_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
+    """Trace one step of prediction; its results are the outputs."""
+    with _scope(training=False) as scope, origin.inside(model.name):
+        data, (x, _, _) = _gather(model, batch, signature)
+        outputs = model(x, training=False)
+    leaves = {f"output/{i}": one for i, one in enumerate(tree.flatten(outputs))}
+    step = _step(f"{model.name}.predict_step", scope, data, leaves)
+    return Step(step.program, step.variables, tree.map_leaves(lambda _: None, outputs))
+
+
+def _scope(training: bool) -> Scope:
+    return Scope(training=training)
+
+
+def _gather(
+    model: Trainable, batch: Batch, signature: Signature
+) -> tuple[list[Input], list[Any]]:
+    """Make the data inputs and pick this step's rows out of them."""
+    rows, size = signature.rows, signature.batch
+    inputs = {
+        name: Input(name, (rows or size, *shape), dtype)
+        for name, shape, dtype in signature.columns
+    }
+    picked: dict[str, Value] = dict(inputs)
+    if rows is not None:
+        with origin.inside("batch"):
+            index = _rows(model, signature)
+            picked = {
+                name: structured.gather(table, index) for name, table in inputs.items()
+            }
+            model.position.assign(ops.add(model.position, size))
+
+    def value(name: Any) -> Any:
+        return None if name is None else picked[name]
+
+    parts = (batch.x, batch.y, batch.sample_weight)
+    return list(inputs.values()), [tree.map_leaves(value, one) for one in parts]
+
+
+def _rows(model: Trainable, signature: Signature) -> Value:
+    assert signature.rows is not None
+    places = arrays.iota(size=signature.batch, dtype="int32")
+    position = ops.add(model.position, places)
+    if not signature.shuffle:
+        return position
+    return random.shuffle(model.order.value, position, rows=signature.rows)
+
+
+def _descend(
+    model: Trainable, scope: Scope, loss: Value, trainable: Sequence[Variable]
+) -> None:
+    read = [one for one in trainable if one in scope.reads]
+    # Scaling keeps small gradients of narrow floats; the optimizer undoes it.
+    found = gradients(model.optimizer.scale_loss(loss), [scope.reads[v] for v in read])
+    reached = [one for one in read if scope.reads[one] in found]
+    if len(reached) < len(trainable):
+        lost = [one.path for one in trainable if one not in reached]
+        if not reached:
+            raise ValueError(
+                "The loss does not depend on any trainable weight; nothing can be "
+                f"learned (weights: {', '.join(lost) or 'none'})."
+            )
+        warnings.warn(
+            f"The loss does not depend on {', '.join(lost)}: they stay as they are.",
+            stacklevel=2,
+        )
+    model.optimizer.apply([found[scope.reads[one]] for one in reached], reached)
+
+
+def _watch(model: Trainable, loss: Value) -> None:
+    """Remember the first step whose loss is not a finite number."""
+    bad = model.first_bad_step
+    is_first = ops.logical_and(ops.less(bad, 0), ops.logical_not(ops.isfinite(loss)))
+    now = ops.cast(model.optimizer.iterations, "int32")
+    bad.assign(ops.where(is_first, now, bad))
+
+
+def _step(
+    name: str, scope: Scope, data: list[Input], results: Mapping[str, Value]
+) -> Step:
+    state: dict[str, Variable] = {}
+    outputs: dict[str, Value] = dict(results)
+    for variable, value in scope.reads.items():
+        assert isinstance(value, Input)
+        state[value.name] = variable
+        if variable in scope.writes:
+            outputs[value.name] = scope.writes[variable]
+    inputs = [*data, *(v for v in scope.reads.values() if isinstance(v, Input))]
+    graph = simplify(Graph.of(name, inputs, outputs))
+    used = _used(graph)
+    program = Program(
+        graph=Graph.of(
+            name, [one for one in graph.inputs if one in used], graph.outputs
+        ),
+        data=tuple(one.name for one in data if one in used),
+        state=tuple(n for n, v in state.items() if scope.reads[v] in used),
+        results=tuple(results),
+    )
+    return Step(program, {n: state[n] for n in program.state})
+
+
+def _used(graph: Graph) -> set[Value]:
+    used: set[Value] = {one for node in graph.nodes for one in node.inputs}
+    used.update(graph.outputs.values())
+    # State that is written must be given, even where its old value is not read.
+    used.update(one for one in graph.inputs if one.name in graph.outputs)
+    return used
+
+
+def variables_of(steps: Sequence[Step]) -> list[Variable]:
+    """Return every variable that some steps touch, each once."""
+    found: dict[Variable, None] = {}
+    for step in steps:
+        found.update(dict.fromkeys(step.variables.values()))
+    return list(found)
+
+
+def as_state(step: Step) -> dict[str, np.ndarray]:
+    """Return the arrays behind a step's state, for a backend to change in place."""
+    return {name: variable.array for name, variable in step.variables.items()}

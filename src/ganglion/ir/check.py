@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganglion.ir.graph import Constant, Graph, Input, Node, Value
+from ganglion.ir.graph import Constant, Graph, Input, Node, ShapeError, Value
 
 
 class GraphError(Exception):
@@ -32,6 +32,9 @@ def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> No
             raise GraphError(f"{where}: uses the undeclared input {one.name}")
         if one not in known and not isinstance(one, Constant):
             raise GraphError(f"{where}: uses a value before it is computed")
-    inferred = node.op.infer(*node.inputs, **node.attrs)
+    try:
+        inferred = node.op.infer(*node.inputs, **node.attrs)
+    except ShapeError as error:
+        raise GraphError(f"{where}: {error}") from error
     if inferred != (node.shape, node.dtype):
         raise GraphError(f"{where}: is {node.type_text}, inferred {inferred}")

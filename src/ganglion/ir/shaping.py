@@ -32,6 +32,15 @@ def fill(number: float | bool, like: Value) -> Value:
     return broadcast(scalar, shape=like.shape) if like.shape else scalar
 
 
+def in_rows(x: np.ndarray) -> np.ndarray:
+    """Lay an array out row by row, as one block of its own.
+
+    NumPy adds in an order that depends on strides, and multiplies a matrix by its own
+    transpose in another way: a meaning must depend on the elements alone.
+    """
+    return np.asarray(x, order="C")
+
+
 def keep_axes(reduced: Value, axes: Shape, shape: Shape) -> Value:
     """Stretch a reduced value back over the axes that were reduced away."""
     ones = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
@@ -88,7 +97,7 @@ sum_: Op = Op(
     "sum",
     "reduction",
     reduced,
-    lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype),
+    lambda x, axes: np.sum(in_rows(x), axis=axes, dtype=x.dtype),
     drawn((3, 4, 2), axes=(0, 2)),
     lambda node, g: [keep_axes(g, node.attrs["axes"], node.inputs[0].shape)],
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ganglion.ir.arrays import Pairs, transpose
 from ganglion.ir.graph import Case, Node, Op, Shape, ShapeError, Value
-from ganglion.ir.shaping import Typed, is_float
+from ganglion.ir.shaping import Typed, in_rows, is_float
 
 
 def _same_float(*inputs: Value) -> np.dtype:
@@ -47,7 +47,7 @@ matmul: Op = Op(
     "matmul",
     "contraction",
     _matmul_infer,
-    np.matmul,
+    lambda a, b: np.matmul(in_rows(a), in_rows(b)),
     lambda rng: ([rng.uniform(-2, 2, (2, 3, 4)), rng.uniform(-2, 2, (2, 4, 5))], {}),
     lambda node, g: [
         matmul(g, flipped(node.inputs[1])),
@@ -145,7 +145,7 @@ def taps(
 
 def pad_spatial(x: np.ndarray, pairs: Pairs, value: float = 0.0) -> np.ndarray:
     """Pad the spatial axes of (N, *spatial, C)."""
-    return np.pad(x, ((0, 0), *pairs, (0, 0)), constant_values=value)
+    return np.pad(in_rows(x), ((0, 0), *pairs, (0, 0)), constant_values=value)
 
 
 def unpad_spatial(x: np.ndarray, pairs: Pairs) -> np.ndarray:
@@ -203,7 +203,7 @@ def _conv_meaning(
     dilation: Shape,
     groups: int,
 ) -> np.ndarray:
-    kernel = w.shape[:-2]
+    kernel, w = w.shape[:-2], in_rows(w)
     out_shape = spatial_out(x.shape[1:-1], kernel, strides, pairs, dilation)
     padded = pad_spatial(x, pairs)
     out = np.zeros((x.shape[0], *out_shape, w.shape[-1]), x.dtype)
@@ -221,6 +221,7 @@ def _conv_transpose_meaning(
     dilation: Shape,
     groups: int,
 ) -> np.ndarray:
+    dy, w = in_rows(dy), in_rows(w)
     full = tuple(n + lo + hi for n, (lo, hi) in zip(spatial, pairs, strict=True))
     padded = np.zeros((dy.shape[0], *full, w.shape[-2] * groups), dy.dtype)
     for tap, window in taps(w.shape[:-2], dy.shape[1:-1], strides, dilation):
@@ -239,7 +240,7 @@ def _conv_kernel_meaning(
 ) -> np.ndarray:
     padded = pad_spatial(x, pairs)
     cin, cout = x.shape[-1] // groups, dy.shape[-1]
-    rows_out = dy.reshape(-1, groups, cout // groups)
+    rows_out = in_rows(dy).reshape(-1, groups, cout // groups)
     out = np.zeros((*kernel, cin, cout), x.dtype)
     for tap, window in taps(kernel, dy.shape[1:-1], strides, dilation):
         rows_in = padded[window].reshape(-1, groups, cin)

@@ -103,6 +103,8 @@ class Variable(Operators):
         scope = current_scope()
         if scope:
             return scope.write(self, value)
+        if isinstance(value, Value):
+            (value,) = evaluate([value])
         array = np.asarray(value, dtype=self._array.dtype)
         if array.shape != self.shape:
             raise ValueError(

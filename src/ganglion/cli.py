@@ -158,13 +158,14 @@ def _announce(
 
 
 def _callbacks(log: str, save: Path | None) -> list[Any]:
-    from ganglion import callbacks
+    from ganglion.callbacks import EpochLogger
+    from ganglion.progress import JsonLog, StepLog
 
     chosen: list[Any] = []
     if log == "steps":
-        chosen.append(callbacks.StepLogger())
+        chosen.append(EpochLogger(StepLog()))
     elif log == "json":
-        chosen.append(callbacks.JsonLogger())
+        chosen.append(EpochLogger(JsonLog()))
     if save is not None:
         chosen.append(_keeper(save))
     return chosen

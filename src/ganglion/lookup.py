@@ -21,7 +21,7 @@ def resolve(module: str, identifier: Any, what: str) -> Any:
         identifier = look_up(module, identifier, what)
     if inspect.isclass(identifier):
         return identifier()
-    if callable(identifier):
+    if callable(identifier) or hasattr(identifier, "get_config"):
         return identifier
     raise ValueError(f"{identifier!r} is no {what}: give a name, an object or None.")
 

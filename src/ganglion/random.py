@@ -53,10 +53,26 @@ class SeedGenerator:
 
 
 def _state(seed: Any) -> Any:
+    if seed is None:
+        seed = default_generator()
     if isinstance(seed, SeedGenerator):
         return seed.next()
-    number = draw_seed() if seed is None else int(seed)
-    return read(np.array([number % 2**32, 0], "uint32"))
+    return read(np.array([int(seed) % 2**32, 0], "uint32"))
+
+
+_default: list[SeedGenerator] = []
+
+
+def default_generator() -> SeedGenerator:
+    """Return the generator behind draws without a seed, made when first needed."""
+    if not _default:
+        _default.append(SeedGenerator(name="default_seed_generator"))
+    return _default[0]
+
+
+def forget_default_generator() -> None:
+    """Draw a new seed for what has none (`set_random_seed`)."""
+    _default.clear()
 
 
 def _bits(shape: Any, dtype: Any, seed: Any) -> Any:

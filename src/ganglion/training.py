@@ -20,6 +20,7 @@ from ganglion.data import (
     is_stream,
 )
 from ganglion.ir import origin
+from ganglion.outputs import Outputs
 from ganglion.runner import Interrupt, Runner, joined
 from ganglion.variables import Variable, current_scope, draw_seed, suspended
 
@@ -78,6 +79,9 @@ class Trainer:
                 "`run_eagerly=True` is not supported: a model is always compiled. To "
                 "look inside, call it on arrays: model(x)."
             )
+        for one in tree.flatten(loss):
+            if isinstance(one, str):
+                losses.get(one)  # so that a misspelt name is refused here
         self.optimizer = optimizers.get(optimizer)
         self.loss = loss
         self._loss = CompiledLoss(loss, loss_weights, self._output_names())
@@ -147,7 +151,7 @@ class Trainer:
             if one.regularizer is not None
         ]
         total = None
-        if self._loss is not None and self._loss.is_given:
+        if self._loss is not None and self.loss is not None:
             total = self._loss(y, y_pred, sample_weight)
         elif not added:
             raise ValueError(
@@ -328,23 +332,15 @@ class Trainer:
 
     def _check_targets(self, table: Table) -> None:
         """Refuse class numbers that are out of range before anything runs."""
-        if not self._is_functional() or self._loss is None or table.y is None:
+        if not self._is_functional() or self.loss is None:
             return
-        outputs = self.outputs
-        targets = tree.flatten(table.y)
-        if len(outputs) != len(targets):
-            if len(outputs) == 1 or len(targets) == 1:
-                raise ValueError(
-                    f"The model has {len(outputs)} outputs, but `y` has "
-                    f"{len(targets)} arrays."
-                )
-            return
-        for loss, output, y in zip(
-            self._loss.flat_losses(len(outputs)), outputs, targets, strict=False
-        ):
-            if isinstance(loss, losses.SparseCategoricalCrossentropy):
-                if y is not None and y.dtype.kind in "iu":
-                    check_labels(y, output.shape[-1], "y")
+        outputs = Outputs(self.output, self.output_names)
+        given = outputs.assign(self.loss, "loss")
+        labels = outputs.align(table.y, "labels", [one is not None for one in given])
+        for loss, output, y in zip(given, outputs.leaves, labels, strict=True):
+            classes = output.shape[-1]
+            if _takes_class_numbers(loss) and y.dtype.kind in "iu" and classes:
+                check_labels(y, classes, "y")
 
     def start_pass(self) -> None:
         """Go back to the first row, in a new order."""
@@ -651,6 +647,11 @@ def _as_list(logs: Logs, names: list[str]) -> Any:
     ordered += [name for name in logs if name not in ordered]
     values = [logs[name] for name in ordered]
     return values[0] if len(values) == 1 else values
+
+
+def _takes_class_numbers(loss: Any) -> bool:
+    name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
+    return name == "sparse_categorical_crossentropy"
 
 
 def _refuse_for_streams(y: Any, sample_weight: Any, split: float, size: Any) -> None:

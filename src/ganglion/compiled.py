@@ -18,9 +18,14 @@ from ganglion.layers.base import snake_case
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.metrics.base import Metric
 from ganglion.metrics.reduction import Mean, MeanMetricWrapper
-from ganglion.outputs import Outputs
+from ganglion.outputs import Outputs, listed
+from ganglion.serialization import look_up
 
 Names = Sequence[str] | None
+
+# These choose their function by the shapes of labels and predictions.
+_ACCURACY = ("accuracy", "acc")
+_CROSSENTROPY = ("crossentropy", "ce")
 
 
 class CompiledLoss:
@@ -41,6 +46,7 @@ class CompiledLoss:
                 "`loss_weights` must be a number, or a list or dictionary with one "
                 f"number per output, not {loss_weights!r}."
             )
+        _check_names("keras.losses", loss, "loss", _CROSSENTROPY)
         self._given, self._weights = loss, loss_weights
         self._output_names = output_names
         self.parts: list[_Part | None] = []
@@ -70,6 +76,17 @@ class CompiledLoss:
             if part is not None
         ]
         return sum(values[1:], values[0]) if values else None
+
+    def flat_losses(self, count: int) -> list[Loss | None]:
+        """Return the loss of each output, before any batch is seen.
+
+        None where there is no loss, or where its shapes are to choose it.
+        """
+        given = Outputs([None] * count, self._output_names).assign(self._given, "loss")
+        return [
+            None if one is None or _is_named(one, _CROSSENTROPY) else get_loss(one)
+            for one in given
+        ]
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
         given = outputs.assign(self._given, "loss")
@@ -106,9 +123,9 @@ class _Part(NamedTuple):
         made = ops.cast(self.loss(y_true, y_pred, sample_weight), config.floatx())
         if made.shape != ():
             raise ShapeError(
-                f"The loss {self.loss.name!r} (reduction={self.loss.reduction!r}) gives "
-                f"an array of shape {tuple(made.shape)}; training needs one number. Use "
-                "reduction='sum_over_batch_size' or 'sum'."
+                f"The loss {self.loss.name!r} (reduction={self.loss.reduction!r}) "
+                f"gives an array of shape {tuple(made.shape)}, but training needs one "
+                "number: use reduction='sum_over_batch_size' or 'sum'."
             )
         if self.tracker is not None:
             batch = tree.flatten(y_pred)[0].shape[0]
@@ -141,6 +158,7 @@ class CompiledMetrics:
                     f"`{what}` must be a list or a dictionary, not {given!r}: write "
                     f"{what}=[{given!r}]."
                 )
+            _check_names("keras.metrics", given, "metric", _ACCURACY + _CROSSENTROPY)
         self._given = (metrics, weighted_metrics)
         self._loss = loss
         self._output_names = output_names
@@ -235,10 +253,21 @@ def _plain_numbers(found: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Loss:
+def _is_named(identifier: Any, names: tuple[str, ...]) -> bool:
+    return isinstance(identifier, str) and identifier.lower() in names
+
+
+def _check_names(module: str, given: Any, what: str, special: tuple[str, ...]) -> None:
+    """Refuse an unknown name when the model is compiled, not at the first batch."""
+    for one in listed(given):
+        if isinstance(one, str) and not _is_named(one, special):
+            look_up(module, one, what)
+
+
+def get_loss(identifier: Any, y_true: Any = None, y_pred: Any = None) -> Loss:
     """Return the loss object; "crossentropy" chooses by the shapes."""
     loss = identifier
-    if isinstance(identifier, str) and identifier.lower() in ("crossentropy", "ce"):
+    if _is_named(identifier, _CROSSENTROPY):
         loss = getattr(losses, f"{_kind(y_true, y_pred)}_crossentropy")
     loss = losses.get(loss)
     if isinstance(loss, Loss):
@@ -250,15 +279,14 @@ def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Loss:
 def get_metric(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metric:
     """Return the metric object; "accuracy" and "crossentropy" choose by the shapes."""
     metric = identifier
-    text = identifier.lower() if isinstance(identifier, str) else ""
-    if text in ("accuracy", "acc"):
+    if _is_named(identifier, _ACCURACY):
         functions = {
             "binary": metrics.BinaryAccuracy,
             "sparse_categorical": metrics.SparseCategoricalAccuracy,
             "categorical": metrics.CategoricalAccuracy,
         }
         metric = functions[_kind(y_true, y_pred)]()
-    elif text in ("crossentropy", "ce"):
+    elif _is_named(identifier, _CROSSENTROPY):
         name = f"{_kind(y_true, y_pred)}_crossentropy"
         from_logits = bool(getattr(loss, "from_logits", False))
         fn = getattr(losses, name)

@@ -57,12 +57,12 @@ class Outputs:
     def assign_lists(self, given: Any, what: str) -> list[list[Any]]:
         """Return the list of things given for each output, such as its metrics."""
         if len(self) == 1 or not given:
-            return [_listed(given) for _ in self.leaves]
+            return [listed(given) for _ in self.leaves]
         is_one = isinstance(given, (list, tuple)) and len(given) == 1
-        if is_one and not any(isinstance(one, Metric) for one in _listed(given)):
+        if is_one and not any(isinstance(one, Metric) for one in listed(given)):
             # Keras 2 measured every output by such a list; Keras 3 refuses it.
-            return [_listed(given) for _ in self.leaves]
-        return [_listed(one) for one in self.assign(given, what)]
+            return [listed(given) for _ in self.leaves]
+        return [listed(one) for one in self.assign(given, what)]
 
     def _by_name(self, given: dict[str, Any], what: str) -> list[Any]:
         if len(self) == 1 and len(given) == 1 and self.names == [None]:
@@ -81,7 +81,7 @@ class Outputs:
         return [given.get(name) for name in self.names]
 
     def _in_order(self, given: list[Any], what: str) -> list[Any]:
-        for flat in (given, _listed(given)):
+        for flat in (given, listed(given)):
             if len(flat) == len(self):
                 return flat
         named = [name for name in self.names if name]
@@ -140,12 +140,12 @@ def _key_order(y_pred: dict[str, Any], names: Sequence[str] | None) -> list[str]
     return list(y_pred) if isinstance(y_pred, OrderedDict) else sorted(y_pred)
 
 
-def _listed(given: Any) -> list[Any]:
+def listed(given: Any) -> list[Any]:
     """Return the things in nested lists and dictionaries; a configuration is one."""
     if given is None:
         return []
     if isinstance(given, dict) and "class_name" not in given:
         given = list(given.values())
     if isinstance(given, (list, tuple)):
-        return [one for part in given for one in _listed(part)]
+        return [one for part in given for one in listed(part)]
     return [given]

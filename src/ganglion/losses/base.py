@@ -60,6 +60,11 @@ class Loss:
         self._dtype = float_type(dtype)
 
     @property
+    def takes_class_numbers(self) -> bool:
+        """Whether the labels are class numbers, which may stay whole numbers."""
+        return False
+
+    @property
     def dtype(self) -> str:
         """The type the loss is computed in."""
         return self._dtype
@@ -129,16 +134,20 @@ class LossFunctionWrapper(Loss):
             y_pred = tree.pack(y_pred, [prediction for _, prediction in pairs])
         return self.fn(y_true, y_pred, **self._fn_kwargs)
 
+    @property
+    def takes_class_numbers(self) -> bool:
+        """Whether the labels are class numbers, which may stay whole numbers."""
+        return bool(getattr(self.fn, "takes_class_numbers", False))
+
     def _label(self, y_true: Any) -> Any:
         label = ops.convert_to_tensor(y_true)
-        takes_classes = getattr(self.fn, "takes_class_numbers", False)
-        if takes_classes and np.issubdtype(label.dtype, np.integer):
+        if self.takes_class_numbers and np.issubdtype(label.dtype, np.integer):
             return label
         return super()._label(label)
 
     def _mask(self, y_true: Any, y_pred: Any) -> Any:
         ignored = self._fn_kwargs.get("ignore_class")
-        if ignored is None or not getattr(self.fn, "takes_class_numbers", False):
+        if ignored is None or not self.takes_class_numbers:
             return None
         return ignored_mask(y_true, y_pred, ignored, self._fn_kwargs.get("axis", -1))
 

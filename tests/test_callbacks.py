@@ -1,7 +1,10 @@
-"""The callbacks on a stand-in model: what they do, when, and what they print."""
+"""The callback list, the history, the loggers; signatures against Keras."""
+
+import inspect
 
 import numpy as np
 import pytest
+from callback_fakes import Model, fit, import_keras
 
 from ganglion import callbacks
 from ganglion.callbacks import (
@@ -12,68 +15,14 @@ from ganglion.callbacks import (
     ProgbarLogger,
 )
 from ganglion.progress import StepLog
-from ganglion.variables import Variable
+
+
+@pytest.fixture(scope="module")
+def keras():
+    return import_keras()
+
 
 HOOKS = [name for name in dir(Callback) if name.startswith("on_")]
-
-
-class Optimizer:
-    def __init__(self, learning_rate=0.1):
-        self._rate = Variable(np.float32(learning_rate), name="learning_rate")
-        self.iterations = Variable(np.int64(0), name="iterations", trainable=False)
-
-    @property
-    def learning_rate(self):
-        return self._rate
-
-    @learning_rate.setter
-    def learning_rate(self, value):
-        self._rate.assign(value)
-
-
-class Model:
-    """As much of a model as the callbacks touch."""
-
-    def __init__(self):
-        self.stop_training = False
-        self.built = True
-        self.optimizer = Optimizer()
-        self.metrics = []
-        self.weights = [np.zeros(2, "float32")]
-        self._initial_epoch = None
-        self.saved = []
-
-    def get_weights(self):
-        return [one.copy() for one in self.weights]
-
-    def set_weights(self, weights):
-        self.weights = [one.copy() for one in weights]
-
-    def save(self, filepath, overwrite=True):
-        self.saved.append(("model", str(filepath)))
-
-    def save_weights(self, filepath, overwrite=True):
-        self.saved.append(("weights", str(filepath)))
-
-
-def fit(model, losses, *given, steps=1, metric="val_loss", begin=0):
-    """Go through the hooks of `fit`, one epoch per value of the metric."""
-    model.stop_training = False
-    every = CallbackList(
-        list(given), add_history=True, model=model, verbose=0, epochs=9, steps=steps
-    )
-    every.on_train_begin()
-    for epoch, loss in enumerate(losses, begin):
-        every.on_epoch_begin(epoch)
-        for step in range(steps):
-            every.on_train_batch_begin(step)
-            model.weights[0] += 1
-            every.on_train_batch_end(step, {"loss": loss})
-        every.on_epoch_end(epoch, {metric: loss})
-        if every.stop_training:
-            break
-    every.on_train_end()
-    return every.history
 
 
 def test_every_hook_reaches_every_callback_in_order():
@@ -229,3 +178,28 @@ def test_an_epoch_logger_takes_the_place_of_the_bar(capsys):
     every.on_epoch_begin(0)
     every.on_epoch_end(0, {"loss": 0.5, "val_loss": 0.25})
     assert capsys.readouterr().out.startswith("loss: 0.5000 / 0.2500    step 1  ")
+
+
+NAMES = [
+    name
+    for name in callbacks.__all__
+    if name not in ("EpochLogger", "MonitorCallback", "per_chunk")
+]
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize("name", NAMES)
+def test_signatures_are_those_of_keras(keras, name):
+    ours, theirs = getattr(callbacks, name), getattr(keras.callbacks, name)
+    hooks = [hook for hook in HOOKS if hook in vars(theirs)]
+    for method in ("__init__", "set_params", "set_model", *hooks):
+        pair = [
+            [
+                (p.name, p.default, p.kind)
+                for p in inspect.signature(f).parameters.values()
+            ]
+            for f in (getattr(ours, method), getattr(theirs, method))
+        ]
+        if method.startswith("on_") and name == "CallbackList":
+            continue  # dispatched, any name will do for the number
+        assert pair[0] == pair[1], method

@@ -1,0 +1,278 @@
+"""Callbacks that save the model, or what is needed to go on after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion.callbacks.base import Callback, Logs, per_chunk
+from ganglion.callbacks.monitor import MonitorCallback
+from ganglion.progress import print_message
+
+
+class _EveryBatches:
+    """Counts training steps over epochs; tells when to save."""
+
+    def __init__(self, frequency: Any, owner: str) -> None:
+        whole = isinstance(frequency, (int, np.integer))
+        if frequency != "epoch" and (
+            not whole or isinstance(frequency, bool) or frequency < 1
+        ):
+            raise ValueError(
+                f"{owner} does not know save_freq={frequency!r}: use 'epoch' or a "
+                "number of batches."
+            )
+        self.frequency = frequency
+        self._since_saving = 0
+        self._last_batch: int | None = None
+
+    @property
+    def counts_batches(self) -> bool:
+        return self.frequency != "epoch"
+
+    def is_due(self, batch: int) -> bool:
+        """Tell whether to save after this step."""
+        if not self.counts_batches:
+            return False
+        new_epoch = self._last_batch is None or batch <= self._last_batch
+        self._since_saving += batch + 1 if new_epoch else batch - self._last_batch  # type: ignore[operator]
+        self._last_batch = batch
+        if self._since_saving < self.frequency:
+            return False
+        self._since_saving = 0
+        return True
+
+
+class ModelCheckpoint(MonitorCallback):
+    """Saves the model or its weights, every epoch or every so many steps.
+
+    Args:
+        filepath: Where to; ``{epoch:02d}``, ``{val_loss:.2f}`` and the like are filled
+            in. Ends in ``.keras`` or ``.h5``; with `save_weights_only`, in
+            ``.weights.h5``.
+        monitor: Name of the metric that tells which model is best.
+        verbose: 1 to say what is done.
+        save_best_only: Whether to save only what is better than all before.
+        save_weights_only: Whether to save the weights instead of the model.
+        mode: "min", "max", or "auto" to go by the metric.
+        save_freq: "epoch", or a number of steps.
+        initial_value_threshold: The best value so far.
+
+    >>> ModelCheckpoint("best.keras", monitor="val_accuracy", save_best_only=True).mode
+    'auto'
+    """
+
+    def __init__(
+        self,
+        filepath: str | os.PathLike[str],
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_best_only: bool = False,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+        initial_value_threshold: float | None = None,
+    ) -> None:
+        super().__init__(monitor, mode, initial_value_threshold)
+        self.filepath = os.fspath(filepath)
+        self.verbose = verbose
+        self.save_best_only = save_best_only
+        self.save_weights_only = save_weights_only
+        self.save_freq = save_freq
+        self._every = _EveryBatches(save_freq, "ModelCheckpoint")
+        self._epoch = 0
+        _check_ending(self.filepath, save_weights_only)
+
+    def needs_batches_in(self, mode: str) -> bool:
+        """Tell whether to run step by step: when saving counts steps."""
+        counts = mode == "train" and self._every.counts_batches
+        return counts or super().needs_batches_in(mode)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        """Remember the epoch."""
+        self._epoch = epoch
+
+    @per_chunk
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Save after so many steps."""
+        if self._every.is_due(batch):
+            self._save(self._epoch, batch, logs or {})
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Save after the epoch."""
+        if not self._every.counts_batches:
+            self._save(epoch, None, logs or {})
+
+    def _save(self, epoch: int, batch: int | None, logs: Logs) -> None:
+        path = self._path(epoch, batch, logs)
+        if not self._should_save(epoch, path, logs):
+            return
+        if os.path.isdir(path):
+            raise IsADirectoryError(
+                f"ModelCheckpoint cannot write {path!r}: it is a folder. Give the path "
+                "of a file."
+            )
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        if self.save_weights_only:
+            self.model.save_weights(path, overwrite=True)
+        else:
+            self.model.save(path, overwrite=True)
+        if self.verbose > 0:
+            print_message(f"\nEpoch {epoch + 1}: finished saving model to {path}")
+
+    def _path(self, epoch: int, batch: int | None, logs: Logs) -> str:
+        fields = {"epoch": epoch + 1, **logs}
+        if batch is not None:
+            fields.setdefault("batch", batch + 1)
+        try:
+            return self.filepath.format(**fields)
+        except KeyError as error:
+            raise KeyError(
+                f"ModelCheckpoint cannot fill in {error} in {self.filepath!r}. "
+                f"There are: {', '.join(sorted(fields))}."
+            ) from None
+
+    def _should_save(self, epoch: int, path: str, logs: Logs) -> bool:
+        head = f"\nEpoch {epoch + 1}:"
+        if not self.save_best_only:
+            if self.verbose > 0:
+                print_message(f"{head} saving model to {path}")
+            return True
+        current = self.monitored(logs)
+        if current is None:
+            return True  # as Keras does: better one file too many than none
+        best = "None" if self.best is None else f"{self.best:.5f}"
+        improved = self.is_improvement(current, self.best)
+        if improved:
+            self.best = current
+            text = f"improved from {best} to {current:.5f}, saving model to {path}"
+        else:
+            text = f"did not improve from {best}"
+        if self.verbose > 0:
+            print_message(f"{head} {self.monitor} {text}")
+        return improved
+
+
+def _check_ending(path: str, weights_only: bool) -> None:
+    if weights_only and not path.endswith(".weights.h5"):
+        raise ValueError(
+            "ModelCheckpoint with `save_weights_only=True` needs a path that ends in "
+            f"'.weights.h5', not {path!r}."
+        )
+    if not path.endswith((".keras", ".h5")):
+        raise ValueError(
+            "ModelCheckpoint needs a path that ends in '.keras' or '.h5', not "
+            f"{path!r}."
+        )
+
+
+class BackupAndRestore(Callback):
+    """Keeps the state of training in a folder, and goes on from there.
+
+    When `fit` runs again with the same folder after an interruption, it begins after
+    the last epoch that was backed up. A backup is whole at every moment: the new one is
+    written beside the old before the old is given up.
+
+    Args:
+        backup_dir: The folder; nothing else may use it.
+        save_freq: "epoch", or a number of steps. A backup within an epoch restores the
+            weights of that step at the beginning of that epoch.
+        double_checkpoint: Whether to keep the backup before the last, too, and use it
+            if the last one is damaged.
+        delete_checkpoint: Whether to remove the folder when training is done.
+    """
+
+    def __init__(
+        self,
+        backup_dir: str | os.PathLike[str],
+        save_freq: str | int = "epoch",
+        double_checkpoint: bool = False,
+        delete_checkpoint: bool = True,
+    ) -> None:
+        super().__init__()
+        if not backup_dir:
+            raise ValueError("BackupAndRestore needs a `backup_dir`, a folder to use.")
+        self.backup_dir = Path(backup_dir)
+        self.save_freq = save_freq
+        self.double_checkpoint = double_checkpoint
+        self.delete_checkpoint = delete_checkpoint
+        self._every = _EveryBatches(save_freq, "BackupAndRestore")
+        self._epoch = 0
+
+    def needs_batches_in(self, mode: str) -> bool:
+        """Tell whether to run step by step: when saving counts steps."""
+        counts = mode == "train" and self._every.counts_batches
+        return counts or super().needs_batches_in(mode)
+
+    @property
+    def _index(self) -> Path:
+        return self.backup_dir / "training_metadata.json"
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Restore the last backup, if there is one."""
+        if not getattr(self.model, "built", True):
+            raise ValueError(
+                "BackupAndRestore needs a model that is built before `fit`: give it an "
+                "Input, or call it on a batch of data."
+            )
+        from ganglion import saving
+
+        backups = self._backups()
+        for position, backup in enumerate(backups, 1):
+            try:
+                saving.load_checkpoint(self.backup_dir / backup["file"], self.model)
+            except (OSError, ValueError):
+                if position == len(backups):
+                    raise
+            else:
+                self.model.initial_epoch = self._epoch = int(backup["epoch"])
+                return
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Back up after the epoch."""
+        self._epoch = epoch + 1
+        if not self._every.counts_batches:
+            self._back_up(0)
+
+    @per_chunk
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Back up after so many steps."""
+        if self._every.is_due(batch):
+            self._back_up(batch + 1)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """Remove the folder, unless asked to keep it."""
+        self.model.initial_epoch = 0
+        if self.delete_checkpoint and self.backup_dir.exists():
+            shutil.rmtree(self.backup_dir)
+
+    def _backups(self) -> list[dict[str, Any]]:
+        """Return the backups there are, the newest first."""
+        if not self._index.exists():
+            return []
+        return json.loads(self._index.read_text(encoding="utf-8"))["backups"]
+
+    def _back_up(self, batch: int) -> None:
+        from ganglion import saving
+
+        self.backup_dir.mkdir(parents=True, exist_ok=True)
+        name = f"epoch-{self._epoch}-batch-{batch}.checkpoint"
+        saving.save_checkpoint(self.backup_dir / name, self.model)
+        known = [one for one in self._backups() if one["file"] != name]
+        kept = known[: 1 if self.double_checkpoint else 0]
+        entry = {"file": name, "epoch": self._epoch, "batch": batch}
+        _write_beside(self._index, json.dumps({"backups": [entry, *kept]}))
+        for old in known[len(kept) :]:
+            (self.backup_dir / old["file"]).unlink(missing_ok=True)
+
+
+def _write_beside(path: Path, text: str) -> None:
+    """Replace a file at once: a reader sees the old one or the new one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)

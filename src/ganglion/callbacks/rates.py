@@ -1,0 +1,215 @@
+"""Callbacks that change the learning rate."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ganglion import keras2
+from ganglion.callbacks.base import Callback, Logs
+from ganglion.callbacks.monitor import MonitorCallback
+from ganglion.progress import print_message
+
+
+def learning_rate_of(model: Any) -> float | None:
+    """Return the learning rate as it is now, None without an optimizer."""
+    optimizer: Any = getattr(model, "optimizer", None)
+    rate = getattr(optimizer, "learning_rate", None)
+    if rate is None:
+        return None
+    if _is_schedule(rate):
+        rate = rate(np.asarray(optimizer.iterations))
+    return float(np.asarray(rate))
+
+
+def set_learning_rate(model: Any, value: float) -> None:
+    """Change the learning rate of the model's optimizer."""
+    rate = model.optimizer.learning_rate
+    if hasattr(rate, "assign"):
+        rate.assign(value)
+    else:
+        model.optimizer.learning_rate = value
+
+
+def refuse_schedule(callback: Callback) -> None:
+    """Raise if the optimizer follows a schedule, which a callback cannot change."""
+    optimizer: Any = getattr(callback.model, "optimizer", None)
+    name = type(callback).__name__
+    if not hasattr(optimizer, "learning_rate"):
+        raise ValueError(
+            f"{name} needs an optimizer with a learning rate: compile the model first."
+        )
+    schedule = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
+    if _is_schedule(schedule) or _is_schedule(optimizer.learning_rate):
+        raise TypeError(
+            f"The optimizer was made with a learning rate schedule, so {name} cannot "
+            "set its learning rate: give the optimizer a number, or leave the "
+            "callback out."
+        )
+
+
+def _is_schedule(rate: Any) -> bool:
+    return callable(rate) and not hasattr(rate, "assign")
+
+
+def _log_rate(callback: Callback, logs: Logs | None) -> None:
+    if logs is not None:
+        logs["learning_rate"] = learning_rate_of(callback.model)
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate at the beginning of every epoch.
+
+    Args:
+        schedule: A function of the epoch (from 0) and the present learning rate that
+            returns the new one; one of the epoch alone is accepted too.
+        verbose: 1 to say what is done.
+    """
+
+    def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
+        super().__init__()
+        if not callable(schedule):
+            raise TypeError(f"`schedule` must be a function, not {schedule!r}.")
+        self.schedule = schedule
+        self.verbose = verbose
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Make sure that the learning rate can be set."""
+        refuse_schedule(self)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        """Ask the function and set the rate."""
+        rate = learning_rate_of(self.model)
+        new = _as_rate(
+            self.schedule(epoch, rate)
+            if _takes_two(self.schedule)
+            else self.schedule(epoch)
+        )
+        set_learning_rate(self.model, new)
+        if self.verbose > 0:
+            print_message(
+                f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to "
+                f"{new}."
+            )
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Add the rate to the metrics."""
+        _log_rate(self, logs)
+
+
+def _takes_two(schedule: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(schedule).bind(0, 0.0)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C says nothing about itself
+        return True
+    return True
+
+
+def _as_rate(value: Any) -> float:
+    refused = value is None or isinstance(value, (bool, str, bytes, complex))
+    try:
+        if not refused and np.ndim(value) == 0:
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"The output of the `schedule` function should be a float. Got: {value!r}"
+    )
+
+
+class ReduceLROnPlateau(MonitorCallback):
+    """Lowers the learning rate when a metric no longer improves.
+
+    Args:
+        monitor: Name of the metric.
+        factor: What the learning rate is multiplied by.
+        patience: Epochs without improvement after which it is lowered.
+        verbose: 1 to say what is done.
+        mode: "min", "max", or "auto" to go by the metric.
+        min_delta: Least change that counts as an improvement.
+        cooldown: Epochs to wait after lowering before counting again.
+        min_lr: The lowest learning rate.
+        **kwargs: Keras 2's ``epsilon`` for ``min_delta``.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        factor: float = 0.1,
+        patience: int = 10,
+        verbose: int = 0,
+        mode: str = "auto",
+        min_delta: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        if "epsilon" in kwargs:
+            keras2.note("ReduceLROnPlateau(epsilon=)", "`min_delta=`")
+            min_delta = kwargs.pop("epsilon")
+        if kwargs:
+            raise TypeError(
+                "ReduceLROnPlateau does not know the argument(s) "
+                f"{', '.join(sorted(kwargs))}."
+            )
+        if factor >= 1.0:
+            raise ValueError(
+                "ReduceLROnPlateau does not support a factor >= 1.0. "
+                f"Received factor={factor}"
+            )
+        super().__init__(monitor, mode, min_delta=min_delta)
+        self.factor = factor
+        self.min_lr = min_lr
+        self.patience = patience
+        self.verbose = verbose
+        self.cooldown = cooldown
+        self.cooldown_counter = 0
+        self.wait = 0
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Start anew, so that one callback serves several calls of `fit`."""
+        refuse_schedule(self)
+        self.best = None
+        self.cooldown_counter = 0
+        self.wait = 0
+
+    def in_cooldown(self) -> bool:
+        """Tell whether the rate was lowered a short while ago."""
+        return self.cooldown_counter > 0
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Compare the epoch with the best one."""
+        _log_rate(self, logs)
+        current = self.monitored(logs)
+        if current is None:
+            return
+        if self.in_cooldown():
+            self.cooldown_counter -= 1
+            self.wait = 0
+        if self.is_improvement(current, self.best):
+            self.best = current
+            self.wait = 0
+        elif not self.in_cooldown():
+            self.wait += 1
+            if self.wait >= self.patience and self._lower(epoch):
+                self.cooldown_counter = self.cooldown
+                self.wait = 0
+
+    def _lower(self, epoch: int) -> bool:
+        old = learning_rate_of(self.model)
+        # In the precision of the weights: 1e-5 read back from float32 is larger.
+        if old is None or old <= np.float32(self.min_lr):
+            return False
+        new = max(old * self.factor, self.min_lr)
+        set_learning_rate(self.model, new)
+        if self.verbose > 0:
+            print_message(
+                f"\nEpoch {epoch + 1}: ReduceLROnPlateau reducing learning rate to "
+                f"{new}."
+            )
+        return True

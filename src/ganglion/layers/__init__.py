@@ -1,7 +1,26 @@
 """`ganglion.layers`: the building blocks of models, with Keras' names."""
 
+from ganglion.layers.activating import (
+    ELU,
+    LeakyReLU,
+    PReLU,
+    ReLU,
+    Softmax,
+    ThresholdedReLU,
+)
 from ganglion.layers.base import InputSpec, Layer
 from ganglion.layers.conv import Conv1D, Conv2D, Conv3D
+from ganglion.layers.conv_depthwise import (
+    DepthwiseConv1D,
+    DepthwiseConv2D,
+    SeparableConv1D,
+    SeparableConv2D,
+)
+from ganglion.layers.conv_transpose import (
+    Conv1DTranspose,
+    Conv2DTranspose,
+    Conv3DTranspose,
+)
 from ganglion.layers.dense import Activation, Dense, Embedding, Identity, Lambda
 from ganglion.layers.dropout import (
     ActivityRegularization,
@@ -14,6 +33,30 @@ from ganglion.layers.dropout import (
     SpatialDropout3D,
 )
 from ganglion.layers.inputs import Input, InputLayer
+from ganglion.layers.merging import (
+    Add,
+    Average,
+    Concatenate,
+    Dot,
+    Maximum,
+    Minimum,
+    Multiply,
+    Subtract,
+    add,
+    average,
+    concatenate,
+    dot,
+    maximum,
+    minimum,
+    multiply,
+    subtract,
+)
+from ganglion.layers.norm import (
+    GroupNormalization,
+    LayerNormalization,
+    RMSNormalization,
+    UnitNormalization,
+)
 from ganglion.layers.norm_batch import BatchNormalization
 from ganglion.layers.pools import (
     AveragePooling1D,
@@ -29,6 +72,8 @@ from ganglion.layers.pools import (
     MaxPooling2D,
     MaxPooling3D,
 )
+from ganglion.layers.resize import UpSampling1D, UpSampling2D, UpSampling3D
+from ganglion.layers.scaling import Normalization, Rescaling
 from ganglion.layers.shape import (
     Cropping1D,
     Cropping2D,
@@ -46,8 +91,13 @@ AvgPool1D = AveragePooling1D
 AvgPool2D = AveragePooling2D
 AvgPool3D = AveragePooling3D
 Convolution1D = Conv1D
+Convolution1DTranspose = Conv1DTranspose
 Convolution2D = Conv2D
+Convolution2DTranspose = Conv2DTranspose
 Convolution3D = Conv3D
+Convolution3DTranspose = Conv3DTranspose
+Deconvolution2D = Conv2DTranspose
+Deconvolution3D = Conv3DTranspose
 GlobalAvgPool1D = GlobalAveragePooling1D
 GlobalAvgPool2D = GlobalAveragePooling2D
 GlobalAvgPool3D = GlobalAveragePooling3D
@@ -57,11 +107,16 @@ GlobalMaxPool3D = GlobalMaxPooling3D
 MaxPool1D = MaxPooling1D
 MaxPool2D = MaxPooling2D
 MaxPool3D = MaxPooling3D
+SeparableConvolution1D = SeparableConv1D
+SeparableConvolution2D = SeparableConv2D
 
 __all__ = [
+    "ELU",
     "Activation",
     "ActivityRegularization",
+    "Add",
     "AlphaDropout",
+    "Average",
     "AveragePooling1D",
     "AveragePooling2D",
     "AveragePooling3D",
@@ -69,16 +124,28 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNormalization",
+    "Concatenate",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
     "Conv3D",
+    "Conv3DTranspose",
     "Convolution1D",
+    "Convolution1DTranspose",
     "Convolution2D",
+    "Convolution2DTranspose",
     "Convolution3D",
+    "Convolution3DTranspose",
     "Cropping1D",
     "Cropping2D",
     "Cropping3D",
+    "Deconvolution2D",
+    "Deconvolution3D",
     "Dense",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
+    "Dot",
     "Dropout",
     "Embedding",
     "Flatten",
@@ -96,25 +163,55 @@ __all__ = [
     "GlobalMaxPooling1D",
     "GlobalMaxPooling2D",
     "GlobalMaxPooling3D",
+    "GroupNormalization",
     "Identity",
     "Input",
     "InputLayer",
     "InputSpec",
     "Lambda",
     "Layer",
+    "LayerNormalization",
+    "LeakyReLU",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
     "MaxPooling1D",
     "MaxPooling2D",
     "MaxPooling3D",
+    "Maximum",
+    "Minimum",
+    "Multiply",
+    "Normalization",
+    "PReLU",
     "Permute",
+    "RMSNormalization",
+    "ReLU",
     "RepeatVector",
+    "Rescaling",
     "Reshape",
+    "SeparableConv1D",
+    "SeparableConv2D",
+    "SeparableConvolution1D",
+    "SeparableConvolution2D",
+    "Softmax",
     "SpatialDropout1D",
     "SpatialDropout2D",
     "SpatialDropout3D",
+    "Subtract",
+    "ThresholdedReLU",
+    "UnitNormalization",
+    "UpSampling1D",
+    "UpSampling2D",
+    "UpSampling3D",
     "ZeroPadding1D",
     "ZeroPadding2D",
     "ZeroPadding3D",
+    "add",
+    "average",
+    "concatenate",
+    "dot",
+    "maximum",
+    "minimum",
+    "multiply",
+    "subtract",
 ]

@@ -96,6 +96,7 @@ class Layer:
     _init_values: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Note the user's line and the arguments before `__init__` sees them."""
         layer = super().__new__(cls)
         layer.created = origin.user_line()
         layer._init_values = _bind(cls, args, kwargs)
@@ -182,6 +183,7 @@ class Layer:
     # ---- calling ---------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call on Keras tensors, inside of a trace, or on arrays."""
         if symbolic.any_symbolic(args, kwargs):
             return self._call_symbolic(args, kwargs)
         if current_scope() is None:
@@ -258,7 +260,8 @@ class Layer:
         self._check_inputs(args)
         if self.built:
             return
-        shapes = tree.map_leaves(_shape_of, args[0] if args else list(kwargs.values()))
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        shapes = tree.map_leaves(_shape_of, first)
         if isinstance(shapes, KerasTensor):
             shapes = shapes.shape
         self._build_once(shapes)

@@ -1,0 +1,155 @@
+"""Activations that have arguments or weights of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion import activations, keras2, ops
+from ganglion.layers.arguments import keep, known_size, weight
+from ganglion.layers.base import InputSpec, Layer
+from ganglion.serialization import export
+
+
+def _not_negative(value: Any, name: str) -> float:
+    if not isinstance(value, (int, float)) or value < 0:
+        raise ValueError(f"`{name}` must be a number, not below zero, got {value!r}.")
+    return value
+
+
+@export("keras.layers")
+class ReLU(Layer):
+    """max(x, 0), with an optional slope, limit and threshold."""
+
+    def __init__(
+        self,
+        max_value: float | None = None,
+        negative_slope: float = 0.0,
+        threshold: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if max_value is not None:
+            max_value = _not_negative(max_value, "max_value")
+        self.max_value = max_value
+        self.negative_slope = _not_negative(negative_slope, "negative_slope")
+        self.threshold = _not_negative(threshold, "threshold")
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Activate."""
+        return activations.relu(
+            inputs, self.negative_slope, self.max_value, self.threshold
+        )
+
+
+@export("keras.layers")
+class LeakyReLU(Layer):
+    """x where it is positive, else a fraction of it.
+
+    >>> import numpy as np
+    >>> LeakyReLU(0.5)(np.array([-2.0, 2.0], "float32"))
+    array([-1.,  2.], dtype=float32)
+    """
+
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        if "alpha" in kwargs:
+            # Keras 3 knows it too, so it does not make this a Keras 2 script.
+            keras2.note(
+                "`LeakyReLU(alpha=)`",
+                "`LeakyReLU(negative_slope=)`",
+                changes_defaults=False,
+            )
+            negative_slope = kwargs.pop("alpha")
+            self._init_values.pop("alpha", None)
+        super().__init__(**kwargs)
+        self.negative_slope = _not_negative(negative_slope, "negative_slope")
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Activate."""
+        return activations.leaky_relu(inputs, float(self.negative_slope))
+
+
+@export("keras.layers")
+class PReLU(Layer):
+    """x where it is positive, else a learned fraction of it."""
+
+    def __init__(
+        self,
+        alpha_initializer: Any = "Zeros",
+        alpha_regularizer: Any = None,
+        alpha_constraint: Any = None,
+        shared_axes: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        keep(
+            self,
+            alpha_initializer=alpha_initializer,
+            alpha_regularizer=alpha_regularizer,
+            alpha_constraint=alpha_constraint,
+        )
+        is_one = isinstance(shared_axes, int)
+        self.shared_axes = [shared_axes] if is_one else shared_axes
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Make alpha: a number per element, or one for all along the shared axes."""
+        ndim = len(input_shape)
+        shared = {axis % ndim for axis in self.shared_axes or ()}
+        own = [axis for axis in range(1, ndim) if axis not in shared]
+        sizes = {axis: known_size(self, input_shape, axis) for axis in own}
+        self.alpha = weight(self, "alpha", [sizes.get(i, 1) for i in range(1, ndim)])
+        self.input_spec = InputSpec(ndim=ndim, axes=sizes)
+
+    def call(self, inputs: Any) -> Any:
+        """Activate."""
+        return ops.relu(inputs) - self.alpha * ops.relu(-inputs)
+
+
+@export("keras.layers")
+class ELU(Layer):
+    """x where it is positive, else alpha (exp(x) - 1)."""
+
+    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = alpha
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Activate."""
+        return activations.elu(inputs, alpha=self.alpha)
+
+
+@export("keras.layers")
+class Softmax(Layer):
+    """exp(x) over its sum along an axis."""
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+        self.supports_masking = True
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        """Activate; where a mask is false, the result is zero."""
+        if mask is None:
+            return ops.softmax(inputs, axis=self.axis)
+        kept = ops.cast(mask, bool)
+        return ops.where(
+            kept, ops.softmax(ops.where(kept, inputs, -1e9), axis=self.axis), 0.0
+        )
+
+
+@export("keras.layers")
+class ThresholdedReLU(Layer):
+    """x where it is above theta, else 0 (Keras 2; today `ReLU(threshold=theta)`)."""
+
+    def __init__(self, theta: float = 1.0, **kwargs: Any) -> None:
+        keras2.note("`ThresholdedReLU`", "`ReLU(threshold=)`")
+        super().__init__(**kwargs)
+        self.theta = _not_negative(theta, "theta")
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Activate."""
+        return activations.relu(inputs, threshold=float(self.theta))

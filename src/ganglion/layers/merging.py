@@ -1,0 +1,248 @@
+"""Layers that take several inputs and return one, and their functions."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, ops
+from ganglion.ir.graph import ShapeError
+from ganglion.layers.base import Layer
+from ganglion.layers.norm import unit_length
+from ganglion.serialization import export
+
+
+class _Merge(Layer):
+    """A layer over a list of inputs; axes of size one are stretched."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Check that the inputs can be merged."""
+        is_list = isinstance(input_shape, list) and all(
+            isinstance(one, tuple) for one in input_shape
+        )
+        if not is_list or not input_shape:
+            raise ValueError(
+                f'Layer "{self.name}" merges a list of inputs: call it as '
+                f"{type(self).__name__}()([a, b]), got an input of shape {input_shape}."
+            )
+        self._check(input_shape)
+
+    def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
+        known = [[1 if n is None else n for n in one[1:]] for one in shapes]
+        batches = {one[0] for one in shapes if one} - {None}
+        try:
+            np.broadcast_shapes(*known)
+        except ValueError:
+            batches = {0, 1}
+        if len(batches) > 1:
+            raise ShapeError(
+                f'Layer "{self.name}" cannot merge inputs of shapes '
+                f"{', '.join(map(str, shapes))}: sizes must be equal or 1."
+            )
+
+    def call(self, inputs: Any) -> Any:
+        """Bring the inputs to the same number of axes and merge them."""
+        most = max(one.ndim for one in inputs)
+        return self._merge([_with_axes(one, most) for one in inputs])
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        raise NotImplementedError
+
+
+def _with_axes(x: Any, ndim: int) -> Any:
+    if x.ndim == ndim:
+        return x
+    return ops.reshape(x, (x.shape[0], *[1] * (ndim - x.ndim), *x.shape[1:]))
+
+
+@export("keras.layers")
+class Add(_Merge):
+    """The sum of its inputs.
+
+    >>> import numpy as np
+    >>> Add()([np.ones(2, "float32"), np.ones(2, "float32")])
+    array([2., 2.], dtype=float32)
+    """
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return functools.reduce(ops.add, inputs)
+
+
+@export("keras.layers")
+class Subtract(_Merge):
+    """The first input minus the second."""
+
+    def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
+        super()._check(shapes)
+        if len(shapes) != 2:
+            raise ValueError(
+                f'Layer "{self.name}" subtracts exactly 2 inputs, got {len(shapes)}.'
+            )
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        first, second = inputs
+        return first - second
+
+
+@export("keras.layers")
+class Multiply(_Merge):
+    """The product of its inputs, element by element."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return functools.reduce(ops.multiply, inputs)
+
+
+@export("keras.layers")
+class Average(_Merge):
+    """The average of its inputs, element by element."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return functools.reduce(ops.add, inputs) / float(len(inputs))
+
+
+@export("keras.layers")
+class Maximum(_Merge):
+    """The largest of its inputs, element by element."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return functools.reduce(ops.maximum, inputs)
+
+
+@export("keras.layers")
+class Minimum(_Merge):
+    """The smallest of its inputs, element by element."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return functools.reduce(ops.minimum, inputs)
+
+
+@export("keras.layers")
+class Concatenate(_Merge):
+    """Joins its inputs along an axis.
+
+    >>> import numpy as np
+    >>> a, b = np.ones((1, 2), "float32"), np.ones((1, 3), "float32")
+    >>> Concatenate()([a, b]).shape
+    (1, 5)
+    """
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
+        ndim = len(shapes[0])
+        fits = all(len(one) == ndim for one in shapes) and -ndim <= self.axis < ndim
+        if fits:
+            others = [i for i in range(ndim) if i != self.axis % ndim]
+            fits = all(len({s[i] for s in shapes} - {None}) < 2 for i in others)
+        if not fits:
+            raise ShapeError(
+                f'Layer "{self.name}" joins inputs along axis {self.axis}: all other '
+                f"sizes must be equal, got {', '.join(map(str, shapes))}."
+            )
+
+    def call(self, inputs: Any) -> Any:
+        """Join the inputs."""
+        return ops.concatenate(list(inputs), axis=self.axis)
+
+
+@export("keras.layers")
+class Dot(_Merge):
+    """Sums the products of two inputs along one axis of each."""
+
+    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        is_pair = isinstance(axes, (list, tuple)) and len(axes) == 2
+        if not isinstance(axes, int) and not (
+            is_pair and all(isinstance(one, int) for one in axes)
+        ):
+            raise ValueError(f"`axes` must be one or two whole numbers, got {axes!r}.")
+        self.axes = axes
+        self.normalize = normalize
+
+    def _pair(self, shapes: list[Any]) -> tuple[int, int]:
+        both = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
+        first, second = (
+            axis % len(one) if -len(one) <= axis < len(one) else 0
+            for axis, one in zip(both, shapes, strict=True)
+        )
+        return first, second
+
+    def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
+        if len(shapes) != 2:
+            raise ValueError(
+                f'Layer "{self.name}" multiplies exactly 2 inputs, got {len(shapes)}.'
+            )
+        a, b = self._pair(shapes)
+        sizes = {shapes[0][a], shapes[1][b]} - {None}
+        if a == 0 or b == 0 or len(sizes) > 1:
+            raise ShapeError(
+                f'Layer "{self.name}" cannot sum over axes {self.axes} of inputs of '
+                f"shapes {shapes[0]} and {shapes[1]}: the axes must exist, must not be "
+                "the batch, and their sizes must be equal."
+            )
+
+    def call(self, inputs: Any) -> Any:
+        """Multiply as matrices, sample by sample."""
+        x, y = inputs
+        a, b = self._pair([x.shape, y.shape])
+        if self.normalize:
+            x = unit_length(x, a, config.epsilon())
+            y = unit_length(y, b, config.epsilon())
+        x, y = ops.moveaxis(x, a, -1), ops.moveaxis(y, b, 1)
+        (rows, *left, inner), right = x.shape, y.shape[2:]
+        product = ops.matmul(
+            ops.reshape(x, (rows, math.prod(left), inner)),
+            ops.reshape(y, (rows, inner, math.prod(right))),
+        )
+        return ops.reshape(
+            product, (rows, *left, *right) if left or right else (rows, 1)
+        )
+
+
+def add(inputs: Any, **kwargs: Any) -> Any:
+    """Call `Add` on a list of inputs."""
+    return Add(**kwargs)(inputs)
+
+
+def subtract(inputs: Any, **kwargs: Any) -> Any:
+    """Call `Subtract` on two inputs."""
+    return Subtract(**kwargs)(inputs)
+
+
+def multiply(inputs: Any, **kwargs: Any) -> Any:
+    """Call `Multiply` on a list of inputs."""
+    return Multiply(**kwargs)(inputs)
+
+
+def average(inputs: Any, **kwargs: Any) -> Any:
+    """Call `Average` on a list of inputs."""
+    return Average(**kwargs)(inputs)
+
+
+def maximum(inputs: Any, **kwargs: Any) -> Any:
+    """Call `Maximum` on a list of inputs."""
+    return Maximum(**kwargs)(inputs)
+
+
+def minimum(inputs: Any, **kwargs: Any) -> Any:
+    """Call `Minimum` on a list of inputs."""
+    return Minimum(**kwargs)(inputs)
+
+
+def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
+    """Call `Concatenate` on a list of inputs."""
+    return Concatenate(axis=axis, **kwargs)(inputs)
+
+
+def dot(inputs: Any, axes: Any = -1, **kwargs: Any) -> Any:
+    """Call `Dot` on two inputs."""
+    return Dot(axes=axes, **kwargs)(inputs)

@@ -1,0 +1,221 @@
+"""Normalisation of each sample by itself: layer, group, unit and RMS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion import ops
+from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
+from ganglion.layers.base import InputSpec, Layer
+from ganglion.serialization import export
+
+
+def unit_length(x: Any, axis: Any, epsilon: float) -> Any:
+    """Scale to length one over axes; a zero vector stays zero and has a gradient."""
+    squares = ops.sum(ops.square(x), axis=axis, keepdims=True)
+    return x / ops.sqrt(ops.maximum(squares, epsilon * epsilon))
+
+
+def _axis_of(axis: Any) -> int | list[int]:
+    if isinstance(axis, int) and not isinstance(axis, bool):
+        return axis
+    if isinstance(axis, (list, tuple)) and all(isinstance(one, int) for one in axis):
+        return list(axis)
+    raise TypeError(f"`axis` must be a whole number or a list of them, got {axis!r}.")
+
+
+def _axes(axis: int | list[int], ndim: int) -> list[int]:
+    axes = [axis] if isinstance(axis, int) else axis
+    return sorted(one % ndim for one in axes)
+
+
+def _sizes(layer: Layer, axis: int | list[int], shape: Any) -> dict[int, int]:
+    """Return the axes to normalise over and their sizes, which must be known."""
+    for one in [axis] if isinstance(axis, int) else axis:
+        known_size(layer, shape, one)
+    return {one: shape[one] for one in _axes(axis, len(shape))}
+
+
+def _along(sizes: list[int], axes: list[int], ndim: int) -> list[int]:
+    """Return the shape that lets a weight over some axes meet the inputs."""
+    shape = [1] * ndim
+    for axis, size in zip(axes, sizes, strict=True):
+        shape[axis] = size
+    return shape
+
+
+class _Scaled(Layer):
+    """A normalisation with the optional weights gamma and beta."""
+
+    gamma: Any
+    beta: Any
+
+    def _keep(self, center: bool, scale: bool, epsilon: float, **settings: Any) -> None:
+        self.center, self.scale, self.epsilon = center, scale, epsilon
+        keep(self, **settings)
+        self.supports_masking = True
+
+    def _make_weights(self, shape: tuple[int, ...]) -> None:
+        self.gamma = weight(self, "gamma", shape) if self.scale else None
+        self.beta = weight(self, "beta", shape) if self.center else None
+
+    def _normalise(self, x: Any, over: list[int], along: list[int]) -> Any:
+        mean, variance = ops.moments(x, over, keepdims=True)
+        gain = 1.0 / ops.sqrt(variance + self.epsilon)
+        if self.gamma is not None:
+            gain = gain * ops.reshape(self.gamma, along)
+        outputs = (x - mean) * gain
+        if self.beta is not None:
+            outputs = outputs + ops.reshape(self.beta, along)
+        return outputs
+
+
+@export("keras.layers")
+class LayerNormalization(_Scaled):
+    """Mean 0 and variance 1 over the last axis of each sample (or other axes).
+
+    >>> import numpy as np
+    >>> LayerNormalization()(np.array([[1.0, 3.0]], "float32")).round(3)
+    array([[-1.,  1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self._init_values.pop("rms_scaling", None)
+        rms_scaling = kwargs.pop("rms_scaling", False)
+        super().__init__(**kwargs)
+        refuse(self, "use RMSNormalization.", rms_scaling=rms_scaling)
+        self.axis = _axis_of(axis)
+        self._keep(
+            center,
+            scale,
+            epsilon,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+        )
+
+    def build(self, input_shape: Any) -> None:
+        """Make gamma and beta, one for each element normalised over."""
+        sizes = _sizes(self, self.axis, input_shape)
+        self._make_weights(tuple(sizes.values()))
+        self.input_spec = InputSpec(ndim=len(input_shape), axes=sizes)
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise."""
+        x = ops.cast(inputs, self.dtype)
+        axes = _axes(self.axis, x.ndim)
+        along = _along([x.shape[one] for one in axes], axes, x.ndim)
+        return self._normalise(x, axes, along)
+
+
+@export("keras.layers")
+class GroupNormalization(_Scaled):
+    """Mean 0 and variance 1 over each group of channels of a sample."""
+
+    def __init__(
+        self,
+        groups: int = 32,
+        axis: int = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.groups = -1 if groups == -1 else positive(groups, "groups")
+        self.axis = int(axis)
+        self._keep(
+            center,
+            scale,
+            epsilon,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+        )
+
+    def build(self, input_shape: Any) -> None:
+        """Make gamma and beta for each channel; groups=-1 means as many as channels."""
+        channels = known_size(self, input_shape, self.axis)
+        self.groups = channels if self.groups == -1 else self.groups
+        if channels % self.groups:
+            raise ValueError(
+                f'Layer "{self.name}": {channels} channels cannot be divided into '
+                f"{self.groups} groups; choose a divisor of {channels}."
+            )
+        self._make_weights((channels,))
+        self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise each group."""
+        x = ops.cast(inputs, self.dtype)
+        axis = self.axis % x.ndim
+        each = x.shape[axis] // self.groups
+        split = (*x.shape[:axis], self.groups, each, *x.shape[axis + 1 :])
+        over = [i for i in range(1, len(split)) if i != axis]
+        along = _along([self.groups, each], [axis, axis + 1], len(split))
+        outputs = self._normalise(ops.reshape(x, split), over, along)
+        return ops.reshape(outputs, x.shape)
+
+
+@export("keras.layers")
+class UnitNormalization(Layer):
+    """Scales each sample to length one along an axis."""
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = _axis_of(axis)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Divide by the length."""
+        return unit_length(ops.cast(inputs, self.dtype), self.axis, 1e-12)
+
+
+@export("keras.layers")
+class RMSNormalization(Layer):
+    """Divides by the root of the mean square, then scales by a weight."""
+
+    def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = _axis_of(axis)
+        self.epsilon = epsilon
+
+    def build(self, input_shape: Any) -> None:
+        """Make the scale."""
+        sizes = _sizes(self, self.axis, input_shape)
+        self.scale = self.add_weight(tuple(sizes.values()), "ones", name="scale")
+        self.input_spec = InputSpec(ndim=len(input_shape), axes=sizes)
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise."""
+        x = ops.cast(inputs, self.dtype)
+        axes = _axes(self.axis, x.ndim)
+        along = _along([x.shape[one] for one in axes], axes, x.ndim)
+        mean_square = ops.mean(ops.square(x), axis=axes, keepdims=True)
+        gain = ops.reshape(self.scale, along) / ops.sqrt(mean_square + self.epsilon)
+        return x * gain

@@ -1,0 +1,176 @@
+"""Layers that bring data into range: Rescaling and Normalization."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, ops
+from ganglion.layers.arguments import known_size
+from ganglion.layers.base import Layer
+from ganglion.serialization import export
+
+
+@export("keras.layers")
+class Rescaling(Layer):
+    """``x * scale + offset``.
+
+    >>> import numpy as np
+    >>> Rescaling(1 / 255)(np.array([0, 255], "uint8"))
+    array([0., 1.], dtype=float32)
+    """
+
+    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale, self.offset = scale, offset
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Scale and shift."""
+        scale = np.asarray(self.scale, self.dtype)
+        offset = np.asarray(self.offset, self.dtype)
+        return ops.cast(inputs, self.dtype) * scale + offset
+
+
+@export("keras.layers")
+class Normalization(Layer):
+    """``(x - mean) / sqrt(variance)``, both given or learned from data by `adapt`.
+
+    >>> import numpy as np
+    >>> layer = Normalization()
+    >>> layer.adapt(np.array([[1.0], [3.0]]))
+    >>> layer(np.array([[1.0], [3.0]])).ravel()
+    array([-1.,  1.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        mean: Any = None,
+        variance: Any = None,
+        invert: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        single = isinstance(axis, (int, np.integer))
+        self.axis: tuple[int, ...] = (axis,) if single else tuple(axis or ())
+        self.invert = invert
+        self.supports_masking = True
+        if (mean is None) != (variance is None):
+            raise ValueError("Give both `mean` and `variance`, or none of them.")
+        self.input_mean = None if mean is None else np.asarray(mean, float)
+        self.input_variance = None if variance is None else np.asarray(variance, float)
+        if np.shape(mean) != np.shape(variance) or np.ndim(mean) > len(self.axis):
+            raise ValueError(
+                "`mean` and `variance` must have equal shapes with at most "
+                f"{len(self.axis)} axes, as `axis={axis}` says; got {np.shape(mean)} "
+                f"and {np.shape(variance)}."
+            )
+
+    def build(self, input_shape: Any) -> None:
+        """Make room for what `adapt` finds, unless mean and variance were given."""
+        for axis in self.axis:
+            known_size(self, input_shape, axis)
+        if self.input_mean is not None:
+            return
+        shape = tuple(input_shape[axis] for axis in self._kept(len(input_shape)))
+        self.adapt_mean = self.add_weight(shape, "zeros", trainable=False, name="mean")
+        self.adapt_variance = self.add_weight(
+            shape, "ones", trainable=False, name="variance"
+        )
+        self.count = self.add_weight(
+            (), "zeros", dtype="int32", trainable=False, name="count"
+        )
+
+    def _kept(self, ndim: int) -> list[int]:
+        return sorted(axis % ndim for axis in self.axis)
+
+    @property
+    def mean(self) -> Any:
+        """The mean that is subtracted."""
+        return self.adapt_mean.value if self.input_mean is None else self.input_mean
+
+    @property
+    def variance(self) -> Any:
+        """The variance that is divided by the root of."""
+        if self.input_variance is None:
+            return self.adapt_variance.value
+        return self.input_variance
+
+    def adapt(self, data: Any) -> None:
+        """Find mean and variance of an array, or of arrays from an iterable."""
+        if self.input_mean is not None:
+            raise ValueError(
+                f'Layer "{self.name}" was given its mean and variance: nothing is left '
+                "to adapt."
+            )
+        total, mean, variance = 0, np.zeros(()), np.zeros(())
+        for batch in _batches(data):
+            self.build_from_config({"input_shape": (None, *batch.shape[1:])})
+            count, here, spread = self._moments(batch)
+            total += count
+            shift = here - mean
+            mean = mean + shift * (count / total)
+            weight = (total - count) / total
+            variance = variance * weight + spread * (count / total)
+            variance = variance + shift**2 * weight * (count / total)
+        if not total:
+            raise ValueError("`adapt` got no data.")
+        self.adapt_mean.assign(mean)
+        self.adapt_variance.assign(variance)
+
+    def _moments(self, batch: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+        kept = self._kept(batch.ndim)
+        shape = tuple(batch.shape[axis] for axis in kept)
+        if shape != self.adapt_mean.shape:
+            raise ValueError(
+                f'Layer "{self.name}" was built for {self.adapt_mean.shape} features, '
+                f"but `adapt` got data of shape {batch.shape}."
+            )
+        over = tuple(i for i in range(batch.ndim) if i not in kept)
+        wide = np.asarray(batch, np.float64)
+        count = math.prod(batch.shape[i] for i in over)
+        return count, wide.mean(axis=over), wide.var(axis=over)
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise, or undo it."""
+        x = ops.cast(inputs, self.dtype)
+        mean, variance = self._placed(self.mean, x), self._placed(self.variance, x)
+        deviation = ops.maximum(ops.sqrt(variance), config.epsilon())
+        return x * deviation + mean if self.invert else (x - mean) / deviation
+
+    def _placed(self, statistic: Any, x: Any) -> Any:
+        """Give a statistic the axes of the inputs."""
+        kept = self._kept(x.ndim)
+        shape = [1] * x.ndim
+        given = reversed(statistic.shape)
+        for axis, size in zip(reversed(kept), given, strict=False):
+            shape[axis] = size
+        return ops.reshape(ops.cast(statistic, self.dtype), shape)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; what was adapted is a weight."""
+        made = super().get_config()
+        given = self.input_mean is not None
+        made["mean"] = self.input_mean.tolist() if given else None  # type: ignore[union-attr]
+        made["variance"] = self.input_variance.tolist() if given else None  # type: ignore[union-attr]
+        return made
+
+
+def _batches(data: Any) -> Iterator[np.ndarray]:
+    if hasattr(data, "__array__"):
+        yield np.asarray(data)
+        return
+    if not isinstance(data, Iterable):
+        raise TypeError(f"`adapt` needs arrays, got {type(data).__name__}.")
+    for batch in data:
+        one = batch[0] if isinstance(batch, tuple) else batch
+        if not hasattr(one, "shape"):
+            raise TypeError(
+                f"`adapt` needs an array or an iterable of arrays, not of "
+                f"{type(one).__name__}: wrap the data in np.array."
+            )
+        yield np.asarray(one)

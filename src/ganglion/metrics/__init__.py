@@ -41,6 +41,21 @@ from ganglion.metrics.accuracy import (
     top_k_categorical_accuracy,
 )
 from ganglion.metrics.base import Metric
+from ganglion.metrics.confusion import (
+    FalseNegatives,
+    FalsePositives,
+    Precision,
+    Recall,
+    TrueNegatives,
+    TruePositives,
+)
+from ganglion.metrics.curves import (
+    AUC,
+    PrecisionAtRecall,
+    RecallAtPrecision,
+    SensitivityAtSpecificity,
+    SpecificityAtSensitivity,
+)
 from ganglion.metrics.errors import (
     BinaryCrossentropy,
     CategoricalCrossentropy,
@@ -58,6 +73,17 @@ from ganglion.metrics.errors import (
     SparseCategoricalCrossentropy,
     SquaredHinge,
 )
+from ganglion.metrics.fscore import (
+    F1Score,
+    FBetaScore,
+)
+from ganglion.metrics.iou import (
+    BinaryIoU,
+    IoU,
+    MeanIoU,
+    OneHotIoU,
+    OneHotMeanIoU,
+)
 from ganglion.metrics.reduction import Mean, MeanMetricWrapper, Sum
 from ganglion.serialization import custom_object_scope, serialize_keras_object
 
@@ -73,8 +99,8 @@ logcosh = log_cosh
 def get(identifier: Any) -> Any:
     """Return the metric that a name, configuration, class or object means.
 
-    >>> get("accuracy").name
-    'accuracy'
+    >>> get("AUC").curve
+    'ROC'
     """
     return resolve("keras.metrics", identifier, "metric")
 
@@ -91,6 +117,7 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 
 __all__ = [
+    "AUC",
     "BCE",
     "KLD",
     "MAE",
@@ -100,28 +127,45 @@ __all__ = [
     "Accuracy",
     "BinaryAccuracy",
     "BinaryCrossentropy",
+    "BinaryIoU",
     "CategoricalAccuracy",
     "CategoricalCrossentropy",
     "CategoricalHinge",
     "CosineSimilarity",
+    "F1Score",
+    "FBetaScore",
+    "FalseNegatives",
+    "FalsePositives",
     "Hinge",
+    "IoU",
     "KLDivergence",
     "LogCoshError",
     "Mean",
     "MeanAbsoluteError",
     "MeanAbsolutePercentageError",
+    "MeanIoU",
     "MeanMetricWrapper",
     "MeanSquaredError",
     "MeanSquaredLogarithmicError",
     "Metric",
+    "OneHotIoU",
+    "OneHotMeanIoU",
     "Poisson",
+    "Precision",
+    "PrecisionAtRecall",
+    "Recall",
+    "RecallAtPrecision",
     "RootMeanSquaredError",
+    "SensitivityAtSpecificity",
     "SparseCategoricalAccuracy",
     "SparseCategoricalCrossentropy",
     "SparseTopKCategoricalAccuracy",
+    "SpecificityAtSensitivity",
     "SquaredHinge",
     "Sum",
     "TopKCategoricalAccuracy",
+    "TrueNegatives",
+    "TruePositives",
     "bce",
     "binary_accuracy",
     "binary_crossentropy",

@@ -1,0 +1,205 @@
+"""Intersection over union, for pictures where every pixel has a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, ops
+from ganglion.losses.base import whole
+from ganglion.metrics.base import Configured, registered
+from ganglion.ops import op
+from ganglion.ops.dispatch import astype
+from ganglion.variables import read
+
+
+@op
+def confusion_matrix(
+    y_true: Any,
+    y_pred: Any,
+    classes: int,
+    sample_weight: Any = None,
+    ignore_class: int | None = None,
+    dtype: Any = "int32",
+) -> Any:
+    """Count how often each class (row) was taken for each class (column).
+
+    Class numbers out of range count nowhere.
+    """
+    label = ops.reshape(astype(y_true, dtype), (-1,))
+    prediction = ops.reshape(astype(y_pred, dtype), (-1,))
+    columns = ops.one_hot(prediction, classes)
+    if sample_weight is not None:
+        weights = ops.reshape(
+            astype(astype(sample_weight, dtype), columns.dtype), (-1,)
+        )
+        columns = columns * ops.expand_dims(weights, -1)
+    if ignore_class is not None:
+        valid = ops.cast(ops.not_equal(label, ignore_class), columns.dtype)
+        columns = columns * ops.expand_dims(valid, -1)
+    rows = ops.transpose(ops.one_hot(label, classes))
+    return ops.cast(ops.matmul(rows, columns), dtype)
+
+
+@registered()
+class IoU(Configured):
+    """The mean over chosen classes of intersection over union.
+
+    >>> metric = IoU(num_classes=2, target_class_ids=[0])
+    >>> metric.update_state([0, 0, 1, 1], [0, 1, 0, 1])
+    >>> round(float(metric.result()), 4)
+    0.3333
+    """
+
+    target_class_ids: Any
+
+    def __init__(
+        self,
+        num_classes: int,
+        target_class_ids: Any,
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_true: bool = True,
+        sparse_y_pred: bool = True,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(name=name, dtype="int32" if dtype in (None, "int") else dtype)
+        if max(target_class_ids) >= num_classes:
+            raise ValueError(
+                f"Class {max(target_class_ids)} is out of range: there are "
+                f"{num_classes} classes, from 0."
+            )
+        self.num_classes = num_classes
+        self.target_class_ids = list(target_class_ids)
+        self.ignore_class, self.axis = ignore_class, axis
+        self.sparse_y_true, self.sparse_y_pred = sparse_y_true, sparse_y_pred
+        shape = (num_classes, num_classes)
+        self.total_cm = self.add_variable(
+            shape, "zeros", self.dtype, name="total_confusion_matrix"
+        )
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Add one batch of labels and predictions."""
+        y_true, y_pred = whole(y_true), whole(y_pred)
+        if not self.sparse_y_true:
+            y_true = ops.argmax(y_true, axis=self.axis)
+        if not self.sparse_y_pred:
+            y_pred = ops.argmax(y_pred, axis=self.axis)
+        found = confusion_matrix(
+            y_true,
+            y_pred,
+            self.num_classes,
+            sample_weight,
+            self.ignore_class,
+            self.dtype,
+        )
+        self.total_cm.assign_add(found)
+
+    def result(self) -> Any:
+        """Return the mean over those classes that appear at all."""
+        return _mean_iou(self.total_cm, self.target_class_ids)
+
+
+@op
+def _mean_iou(total: Any, chosen: list[int]) -> Any:
+    matrix = astype(read(total), config.floatx())
+    right = ops.sum(matrix * np.eye(matrix.shape[0], dtype=matrix.dtype), axis=0)
+    union = ops.sum(matrix, axis=0) + ops.sum(matrix, axis=1) - right
+    places = np.array(chosen, "int32")
+    right, union = ops.take(right, places, axis=0), ops.take(union, places, axis=0)
+    fuzz = config.epsilon()
+    valid = union > 1e-9
+    shares = ops.where(valid, right / (union + fuzz), 0.0)
+    return ops.sum(shares) / (ops.sum(ops.cast(valid, matrix.dtype)) + fuzz)
+
+
+@registered()
+class BinaryIoU(IoU):
+    """Intersection over union of two classes, told apart by a threshold."""
+
+    def __init__(
+        self,
+        target_class_ids: Any = (0, 1),
+        threshold: float = 0.5,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(2, target_class_ids, name=name, dtype=dtype)
+        self.threshold = threshold
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Add one batch of labels and predictions."""
+        y_pred = ops.greater_equal(whole(y_pred), float(self.threshold))
+        super().update_state(y_true, ops.cast(y_pred, self.dtype), sample_weight)
+
+
+@registered()
+class MeanIoU(IoU):
+    """The mean of intersection over union of all classes."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_true: bool = True,
+        sparse_y_pred: bool = True,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            range(num_classes),
+            name,
+            dtype,
+            ignore_class,
+            sparse_y_true,
+            sparse_y_pred,
+            axis,
+        )
+
+
+@registered()
+class OneHotIoU(IoU):
+    """Intersection over union for one-hot labels."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        target_class_ids: Any,
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_pred: bool = False,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            target_class_ids,
+            name,
+            dtype,
+            ignore_class,
+            False,
+            sparse_y_pred,
+            axis,
+        )
+
+
+@registered()
+class OneHotMeanIoU(MeanIoU):
+    """The mean of intersection over union of all classes, for one-hot labels."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_pred: bool = False,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            num_classes, name, dtype, ignore_class, False, sparse_y_pred, axis
+        )

@@ -136,7 +136,7 @@ def shuffled(seed: int, epoch: int, rows: int) -> np.ndarray:
     """Return the order in which `fit` visits the rows in an epoch.
 
     >>> shuffled(seed=1, epoch=0, rows=5).tolist()
-    [1, 2, 3, 4, 0]
+    [1, 4, 0, 2, 3]
     """
     state = np.array([seed % 2**32, epoch], "uint32")
     return r.shuffle.meaning(state, np.arange(rows, dtype="int32"), rows=rows)

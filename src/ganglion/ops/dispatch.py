@@ -92,6 +92,12 @@ def floating(x: Any) -> Value:
     return value if is_float(value.dtype) else astype(value, config.floatx())
 
 
+def numeric(x: Any) -> Value:
+    """Return any array-like as numbers; bool becomes 0 and 1."""
+    value = read(x)
+    return astype(value, "int32") if value.dtype.kind == "b" else value
+
+
 def broadcast_all(values: list[Value]) -> list[Value]:
     """Stretch values to their common shape, as NumPy does."""
     try:

@@ -10,6 +10,7 @@ import numpy as np
 from ganglion.ir import arrays, structured
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import ShapeError, Value
+from ganglion.ops import reduction
 from ganglion.ops.dispatch import (
     astype,
     axes_of,
@@ -19,9 +20,13 @@ from ganglion.ops.dispatch import (
     promoted,
     stretch,
 )
-from ganglion.ops.numpy import multiply, power, sqrt, square
-from ganglion.ops.numpy import sum as sum_over
+from ganglion.ops.numpy import absolute, multiply, not_equal, power, sqrt, square
 from ganglion.variables import read
+
+__all__ = [
+    "broadcast_arrays", "dot", "einsum", "inner", "matmul", "norm", "outer",
+    "tensordot", "vdot",
+]  # fmt: skip
 
 
 def _float_pair(x1: Any, x2: Any) -> tuple[Value, Value]:
@@ -103,12 +108,39 @@ def promoted_flat(x: Any) -> Value:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
     """Return the Euclidean length (or the p-norm of vectors) over axes."""
     value = floating(x)
-    if ord in (None, 2, "fro"):
-        return sqrt(sum_over(square(value), axis=axis, keepdims=keepdims))
-    if not isinstance(ord, (int, float)) or math.isinf(ord):
-        raise ValueError(f"ops.norm: ord={ord!r} is not supported; use 1, 2, ... p.")
-    powers = power(abs(value), ord)
-    return power(sum_over(powers, axis=axis, keepdims=keepdims), 1.0 / ord)
+    axes = axes_of(axis, value.ndim)
+    if (
+        ord is None
+        or (ord == "fro" and len(axes) == 2)
+        or (ord == 2 and len(axes) == 1)
+    ):
+        return sqrt(reduction.sum(square(value), axis=axes, keepdims=keepdims))
+    if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):
+        return _matrix_norm(value, ord, axes, keepdims)
+    if len(axes) != 1 or not isinstance(ord, (int, float)):
+        raise ValueError(
+            f"ops.norm: ord={ord!r} over {len(axes)} axes is not supported; use None "
+            "(the Euclidean length), or a number over one axis."
+        )
+    if math.isinf(ord):
+        extreme = reduction.max if ord > 0 else reduction.min
+        return extreme(absolute(value), axis=axes, keepdims=keepdims)
+    if ord == 0:
+        some = astype(not_equal(value, 0.0), value.dtype)
+        return reduction.sum(some, axis=axes, keepdims=keepdims)
+    powers = absolute(value) if ord == 1 else power(absolute(value), float(ord))
+    total = reduction.sum(powers, axis=axes, keepdims=keepdims)
+    return total if ord == 1 else power(total, 1.0 / ord)
+
+
+def _matrix_norm(value: Value, ord: Any, axes: Any, keepdims: bool) -> Any:  # noqa: A002
+    """Return the largest (or smallest) sum of a column, or for infinity of a row."""
+    over = axes if abs(ord) == 1 else axes[::-1]
+    sums = reduction.sum(absolute(value), axis=over[0], keepdims=True)
+    extreme = reduction.max if ord > 0 else reduction.min
+    found = extreme(sums, axis=over[1], keepdims=True)
+    kept = tuple(n for i, n in enumerate(found.shape) if i not in axes)
+    return found if keepdims else s.reshape(found, shape=kept)
 
 
 @op
@@ -183,3 +215,19 @@ def _arrange(term: str, value: Value, result: str) -> Value:
 def broadcast_arrays(*arrays_: Any) -> Any:
     """Stretch arrays to their common shape."""
     return broadcast_all([read(x) for x in arrays_])
+
+
+@op
+def inner(x1: Any, x2: Any) -> Any:
+    """Sum products over the last axes of both."""
+    a, b = _float_pair(x1, x2)
+    if a.ndim == 0 or b.ndim == 0:
+        return multiply(a, b)
+    return tensordot(a, b, axes=([a.ndim - 1], [b.ndim - 1]))
+
+
+@op
+def vdot(x1: Any, x2: Any) -> Any:
+    """Sum the products of all elements."""
+    a, b = _float_pair(x1, x2)
+    return dot(promoted_flat(a), promoted_flat(b))

@@ -1,8 +1,7 @@
-"""Neural network functions: activations, convolution, pooling, cross-entropies."""
+"""Neural network functions: cross-entropies, normalisation, attention."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,9 @@ from ganglion import config
 from ganglion.ir import arrays
 from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
-from ganglion.ir.graph import Node, ShapeError, Value
+from ganglion.ir.graph import Constant, Node, ShapeError, Value
+from ganglion.ops.activation import log_softmax, relu, softmax
+from ganglion.ops.creation import one_hot
 from ganglion.ops.dispatch import (
     astype,
     axes_of,
@@ -20,145 +21,27 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
 )
-from ganglion.ops.linalg import norm
+from ganglion.ops.linalg import einsum, norm
 from ganglion.ops.numpy import (
     clip,
     divide,
     log,
+    logical_and,
     maximum,
-    mean,
     multiply,
     square,
     subtract,
+    where,
 )
-from ganglion.ops.shapes import expand_dims, one_hot, squeeze
+from ganglion.ops.reduction import mean
+from ganglion.ops.shapes import expand_dims, squeeze
 from ganglion.variables import read
 
-
-@op
-def relu(x: Any) -> Any:
-    """Return x where it is positive, else 0."""
-    return maximum(floating(x), 0.0)
-
-
-@op
-def relu6(x: Any) -> Any:
-    """Return x limited to 0 ... 6."""
-    return clip(floating(x), 0.0, 6.0)
-
-
-@op
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
-    """Return x where it is positive, else a fraction of it."""
-    value = floating(x)
-    return p.where(value > 0.0, value, multiply(value, float(negative_slope)))
-
-
-@op
-def elu(x: Any, alpha: float = 1.0) -> Any:
-    """Return x where it is positive, else alpha (exp(x) - 1)."""
-    value = floating(x)
-    below = p.expm1(p.minimum(value, s.fill(0, value)))
-    return p.where(value > 0.0, value, multiply(below, float(alpha)))
-
-
-@op
-def selu(x: Any) -> Any:
-    """Scaled ELU, whose outputs keep mean 0 and variance 1."""
-    return multiply(elu(x, 1.6732632423543772), 1.0507009873554805)
-
-
-@op
-def gelu(x: Any, approximate: bool = True) -> Any:
-    """Return x Φ(x), by tanh when approximate, else by the error function."""
-    value = floating(x)
-    if approximate:
-        inner = value + multiply(0.044715, value * value * value)
-        return 0.5 * value * (1.0 + p.tanh(multiply(math.sqrt(2 / math.pi), inner)))
-    return 0.5 * value * (1.0 + p.erf(divide(value, math.sqrt(2))))
-
-
-@op
-def sigmoid(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x))."""
-    return p.sigmoid(floating(x))
-
-
-@op
-def log_sigmoid(x: Any) -> Any:
-    """Return log(sigmoid(x)) without overflow."""
-    return p.negative(softplus(p.negative(floating(x))))
-
-
-@op
-def hard_sigmoid(x: Any) -> Any:
-    """Return relu6(x + 3) / 6."""
-    return divide(relu6(floating(x) + 3.0), 6.0)
-
-
-@op
-def silu(x: Any) -> Any:
-    """Return x sigmoid(x), also called swish."""
-    value = floating(x)
-    return p.multiply(value, p.sigmoid(value))
-
-
-swish = silu
-
-
-@op
-def hard_silu(x: Any) -> Any:
-    """Return x hard_sigmoid(x)."""
-    return multiply(x, hard_sigmoid(x))
-
-
-hard_swish = hard_silu
-
-
-@op
-def softplus(x: Any) -> Any:
-    """Return log(1 + exp(x)) without overflow."""
-    value = floating(x)
-    tail = p.log1p(p.exp(p.negative(p.absolute(value))))
-    return p.add(p.maximum(value, s.fill(0, value)), tail)
-
-
-@op
-def softsign(x: Any) -> Any:
-    """Return x / (1 + |x|)."""
-    value = floating(x)
-    return divide(value, p.absolute(value) + 1.0)
-
-
-@op
-def mish(x: Any) -> Any:
-    """Return x tanh(softplus(x))."""
-    return multiply(x, p.tanh(softplus(x)))
-
-
-def _shifted(value: Value, axes: tuple[int, ...]) -> Value:
-    top = p.stop_gradient(arrays.max_(value, axes=axes))
-    return p.subtract(value, s.keep_axes(top, axes, value.shape))
-
-
-@op
-def softmax(x: Any, axis: Any = -1) -> Any:
-    """Return exp(x) over its sum along an axis."""
-    value = floating(x)
-    axes = axes_of(axis, value.ndim)
-    powers = p.exp(_shifted(value, axes))
-    total = s.sum_(powers, axes=axes)
-    return p.divide(powers, s.keep_axes(total, axes, value.shape))
-
-
-@op
-def log_softmax(x: Any, axis: Any = -1) -> Any:
-    """Return log(softmax(x)) without overflow."""
-    value = floating(x)
-    axes = axes_of(axis, value.ndim)
-    shifted = _shifted(value, axes)
-    total = p.log(s.sum_(p.exp(shifted), axes=axes))
-    return p.subtract(shifted, s.keep_axes(total, axes, value.shape))
+__all__ = [
+    "batch_normalization", "binary_crossentropy", "categorical_crossentropy",
+    "dot_product_attention", "in_top_k", "layer_normalization", "moments", "multi_hot",
+    "normalize", "rms_normalization", "sparse_categorical_crossentropy",
+]  # fmt: skip
 
 
 def softmax_logits(value: Value) -> Value | None:
@@ -295,10 +178,21 @@ def normalize(x: Any, axis: Any = -1, order: float = 2, epsilon: Any = None) -> 
 
 
 @op
-def multi_hot(inputs: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Any:
+def multi_hot(
+    inputs: Any,
+    num_classes: int | None = None,
+    axis: int = -1,
+    dtype: Any = None,
+    sparse: bool = False,
+    **kwargs: Any,
+) -> Any:
     """Mark with a one every class that appears in a row."""
-    rows = one_hot(inputs, num_classes, dtype=dtype)
-    return arrays.max_(read(rows), axes=(read(rows).ndim - 2,))
+    num_classes = kwargs.pop("num_tokens", num_classes)
+    if num_classes is None or kwargs or sparse:
+        raise ValueError("ops.multi_hot needs `num_classes`, and makes dense arrays.")
+    index = read(inputs)
+    hot = one_hot(index, num_classes, axis=axis, dtype=dtype)
+    return arrays.max_(hot, axes=(1 if index.ndim > 1 else 0,))
 
 
 @op
@@ -309,3 +203,80 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
     own = s.sum_(p.multiply(chosen, scores), axes=(scores.ndim - 1,))
     above = astype(expand_dims(own, -1) < scores, "int32")
     return s.sum_(above, axes=(scores.ndim - 1,)) < k
+
+
+@op
+def layer_normalization(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    axis: Any = -1,
+    epsilon: float | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Normalise over axes to mean 0 and variance 1, then scale and shift."""
+    if kwargs:
+        raise TypeError(f"ops.layer_normalization: unknown {', '.join(kwargs)}.")
+    value = floating(x)
+    centre, spread_ = moments(value, axis, keepdims=True)
+    fuzz = config.epsilon() if epsilon is None else float(epsilon)
+    gain = divide(1.0, p.sqrt(spread_ + fuzz))
+    if gamma is not None:
+        gain = multiply(gain, _along(gamma, axis, value))
+    made = multiply(subtract(value, centre), gain)
+    return made if beta is None else made + _along(beta, axis, value)
+
+
+@op
+def rms_normalization(
+    x: Any, scale: Any = None, axis: Any = -1, epsilon: float | None = None
+) -> Any:
+    """Divide by the root of the mean square over axes, then scale."""
+    value = floating(x)
+    fuzz = config.epsilon() if epsilon is None else float(epsilon)
+    power = mean(square(value), axis=axis, keepdims=True)
+    made = multiply(value, divide(1.0, p.sqrt(power + fuzz)))
+    return made if scale is None else multiply(made, _along(scale, axis, value))
+
+
+def _along(weight: Any, axis: Any, value: Value) -> Value:
+    """Shape a weight so that it lies along the given axes of a value."""
+    given = astype(weight, value.dtype)
+    if given.ndim == value.ndim:
+        return given
+    axes = axes_of(axis, value.ndim)
+    sizes = tuple(n if i in axes else 1 for i, n in enumerate(value.shape))
+    return s.reshape(given, shape=sizes)
+
+
+@op
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    flash_attention: bool | None = None,
+    attn_logits_soft_cap: float | None = None,
+) -> Any:
+    """Average values by how well their keys fit a query: (batch, time, heads, size)."""
+    if flash_attention:
+        raise ValueError("ops.dot_product_attention: no `flash_attention` here.")
+    q, k, v = floating(query), floating(key), floating(value)
+    fit = einsum("bthd,bshd->bhts", q, k)
+    fit = multiply(fit, q.shape[-1] ** -0.5 if scale is None else float(scale))
+    if bias is not None:
+        fit = fit + floating(bias)
+    if attn_logits_soft_cap is not None:
+        cap = float(attn_logits_soft_cap)
+        fit = multiply(p.tanh(divide(fit, cap)), cap)
+    allowed = None if mask is None else astype(mask, bool)
+    if is_causal:
+        below = Constant(np.tri(q.shape[1], k.shape[1], dtype=bool))
+        allowed = below if allowed is None else logical_and(allowed, below)
+    if allowed is not None:
+        lowest = 0.7 * float(np.finfo(fit.dtype).min)
+        fit = where(allowed, fit, lowest)
+    return einsum("bhts,bshd->bthd", softmax(fit), v)

@@ -8,20 +8,76 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import arrays
 from ganglion.ir import pointwise as p
 from ganglion.ir.graph import Op, Value
-from ganglion.ir.shaping import keep_axes, reshape, sum_
+from ganglion.ir.shaping import is_float
 from ganglion.ops.dispatch import (
     astype,
-    axes_of,
     broadcast_all,
     floating,
-    one_axis,
+    is_weak,
+    numeric,
     op,
     promoted,
 )
 from ganglion.variables import read
+
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "cast",
+    "ceil",
+    "clip",
+    "convert_to_numpy",
+    "convert_to_tensor",
+    "cos",
+    "divide",
+    "dtype",
+    "equal",
+    "erf",
+    "exp",
+    "expm1",
+    "floor",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "is_tensor",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "ndim",
+    "negative",
+    "not_equal",
+    "power",
+    "reciprocal",
+    "round",
+    "shape",
+    "sign",
+    "sin",
+    "size",
+    "sqrt",
+    "square",
+    "stop_gradient",
+    "subtract",
+    "tanh",
+    "true_divide",
+    "where",
+]  # fmt: skip
 
 
 def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
@@ -87,36 +143,40 @@ def floor_divide(x1: Any, x2: Any) -> Any:
 @op
 def power(x1: Any, x2: Any) -> Any:
     """Raise to a power; small whole powers become products."""
-    if isinstance(x2, (int, float)) and x2 in (1, 2, 3):
-        (x,) = promoted(x1)
-        square_ = p.multiply(x, x) if x2 > 1 else x
-        return p.multiply(square_, x) if x2 == 3 else square_
     a, b = promoted(x1, x2)
-    return p.power(floating(a), floating(b))
+    if is_weak(x2) and x2 in (1, 2, 3):
+        square_ = p.multiply(a, a) if x2 > 1 else a
+        return p.multiply(square_, a) if x2 == 3 else square_
+    if is_float(a.dtype):
+        return p.power(a, b)
+    # Doubles hold every 32-bit whole number, and the powers that fit into one.
+    wide = p.power(astype(a, "float64"), astype(b, "float64"))
+    return astype(p.round(wide), a.dtype)
 
 
 @op
 def negative(x: Any) -> Any:
     """Change the sign."""
-    return p.negative(read(x))
+    return p.negative(numeric(x))
 
 
 @op
 def absolute(x: Any) -> Any:
     """Take away the sign."""
-    return p.absolute(read(x))
+    value = read(x)
+    return value if value.dtype.kind in "bu" else p.absolute(value)
 
 
 @op
 def sign(x: Any) -> Any:
     """Return -1, 0 or 1 for each element."""
-    return p.sign(read(x))
+    return p.sign(numeric(x))
 
 
 @op
 def square(x: Any) -> Any:
     """Multiply each element by itself."""
-    value = read(x)
+    value = numeric(x)
     return p.multiply(value, value)
 
 
@@ -124,12 +184,6 @@ def square(x: Any) -> Any:
 def reciprocal(x: Any) -> Any:
     """Return 1 / x."""
     return divide(1.0, x)
-
-
-@op
-def rsqrt(x: Any) -> Any:
-    """Return 1 / sqrt(x)."""
-    return divide(1.0, sqrt(x))
 
 
 @op
@@ -152,9 +206,13 @@ def ceil(x: Any) -> Any:
 
 @op
 def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001 (Keras' name)
-    """Round to a number of decimals, halves to even."""
+    """Round to a number of decimals, halves to even; whole numbers stay."""
+    value = read(x)
+    if not is_float(value.dtype) and decimals >= 0:
+        return value
     scale = 10.0**decimals
-    return divide(p.round(floating(multiply(x, scale))), scale)
+    made = divide(p.round(floating(multiply(value, scale))), scale)
+    return made if is_float(value.dtype) else astype(made, value.dtype)
 
 
 @op
@@ -226,124 +284,6 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     return p.where(*broadcast_all([astype(condition, bool), a, b]))
 
 
-def _reduce(primitive: Op, x: Value, axis: Any, keepdims: bool) -> Value:
-    axes = axes_of(axis, x.ndim)
-    made = primitive(x, axes=axes) if axes else x
-    if not keepdims:
-        return made
-    ones = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    return reshape(made, shape=ones)
-
-
-@op
-def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Add up over axes."""
-    value = read(x)
-    value = astype(value, "int32") if value.dtype == bool else value
-    return _reduce(sum_, value, axis, keepdims)
-
-
-@op
-def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Average over axes."""
-    value = floating(x)
-    axes = axes_of(axis, value.ndim)
-    count = math.prod(value.shape[i] for i in axes)
-    return divide(_reduce(sum_, value, axis, keepdims), float(count))
-
-
-@op
-def max(  # noqa: A001
-    x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
-) -> Any:
-    """Find the largest element over axes."""
-    found = _reduce(arrays.max_, read(x), axis, keepdims)
-    return found if initial is None else maximum(found, initial)
-
-
-@op
-def min(  # noqa: A001
-    x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
-) -> Any:
-    """Find the smallest element over axes."""
-    found = negative(max(negative(x), axis=axis, keepdims=keepdims))
-    return found if initial is None else minimum(found, initial)
-
-
-amax, amin = max, min
-
-
-@op
-def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the variance over axes (divided by n)."""
-    value = floating(x)
-    centred = subtract(value, mean(value, axis=axis, keepdims=True))
-    return mean(square(centred), axis=axis, keepdims=keepdims)
-
-
-@op
-def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the standard deviation over axes (divided by n)."""
-    return sqrt(var(x, axis=axis, keepdims=keepdims))
-
-
-@op
-def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Tell whether any element over axes is true."""
-    counted = astype(astype(x, bool), "int32")
-    return astype(max(counted, axis=axis, keepdims=keepdims), bool)
-
-
-@op
-def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Tell whether all elements over axes are true."""
-    counted = astype(astype(x, bool), "int32")
-    return astype(min(counted, axis=axis, keepdims=keepdims), bool)
-
-
-@op
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Return where the largest element lies along an axis (the first of equals)."""
-    value = read(x)
-    value = astype(value, "int32") if value.dtype == bool else value
-    if axis is None:
-        value, axis = reshape(value, shape=(value.size,)), 0
-    axis = one_axis(axis, value.ndim)
-    found = arrays.argmax(value, axis=axis)
-    if not keepdims:
-        return found
-    return reshape(found, shape=(*value.shape[:axis], 1, *value.shape[axis + 1 :]))
-
-
-@op
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Return where the smallest element lies along an axis."""
-    return argmax(negative(x), axis=axis, keepdims=keepdims)
-
-
-@op
-def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Add up step by step along an axis."""
-    value = read(x) if dtype is None else astype(x, dtype)
-    if axis is None:
-        value, axis = reshape(value, shape=(value.size,)), 0
-    return arrays.cumsum(value, axis=one_axis(axis, value.ndim))
-
-
-@op
-def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return log(sum(exp(x))) without overflow."""
-    value = floating(x)
-    axes = axes_of(axis, value.ndim)
-    top = p.stop_gradient(_reduce(arrays.max_, value, axis, False))
-    shifted = p.subtract(value, keep_axes(top, axes, value.shape))
-    total = p.add(p.log(sum_(p.exp(shifted), axes=axes)), top)
-    if not keepdims:
-        return total
-    ones = tuple(1 if i in axes else n for i, n in enumerate(value.shape))
-    return reshape(total, shape=ones)
-
-
 @op
 def cast(x: Any, dtype: Any) -> Any:
     """Change the type."""
@@ -351,7 +291,9 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 @op
-def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None) -> Any:
+def convert_to_tensor(
+    x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None
+) -> Any:
     """Return an array-like as an array, or a traced value inside of a trace."""
     return read(x) if dtype is None else astype(x, dtype)
 
@@ -382,3 +324,17 @@ def ndim(x: Any) -> int:
 def is_tensor(x: Any) -> bool:
     """Tell whether this is an array or a traced value."""
     return isinstance(x, (np.ndarray, Value))
+
+
+def size(x: Any) -> int | None:
+    """Return the number of elements, None if it is not known."""
+    sizes = shape(x)
+    return None if None in sizes else math.prod(n for n in sizes if n is not None)
+
+
+def dtype(x: Any) -> str:
+    """Return the name of the type."""
+    return np.dtype(x.dtype if hasattr(x, "dtype") else read(x).dtype).name
+
+
+abs = absolute  # noqa: A001 (Keras' name)

@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config
-from ganglion.ir import arrays, structured
-from ganglion.ir import pointwise as p
+from ganglion.ir import arrays
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
     astype,
     axes_of,
-    is_weak,
     one_axis,
     op,
     promoted,
@@ -23,8 +20,16 @@ from ganglion.ops.dispatch import (
 )
 from ganglion.variables import read
 
+__all__ = [
+    "append", "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "fliplr",
+    "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "pad", "ravel", "repeat",
+    "reshape", "roll", "rot90", "split", "squeeze", "stack", "swapaxes", "tile",
+    "transpose", "unstack", "vsplit", "vstack",
+]  # fmt: skip
 
-def _is_one(x: Any) -> bool:
+
+def is_one(x: Any) -> bool:
+    """Tell whether this is one whole number, and no sequence of them."""
     return isinstance(x, (int, np.integer))
 
 
@@ -32,7 +37,7 @@ def _is_one(x: Any) -> bool:
 def reshape(x: Any, newshape: Any) -> Any:
     """Give the same elements a new shape; one size may be -1."""
     value = read(x)
-    sizes = [newshape] if _is_one(newshape) else list(newshape)
+    sizes = [newshape] if is_one(newshape) else list(newshape)
     sizes = [-1 if n is None else int(n) for n in sizes]
     if sizes.count(-1) > 1:
         raise ShapeError(f"reshape: more than one unknown size in {tuple(sizes)}")
@@ -83,7 +88,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 def expand_dims(x: Any, axis: Any) -> Any:
     """Add axes of size one."""
     value = read(x)
-    count = 1 if _is_one(axis) else len(axis)
+    count = 1 if is_one(axis) else len(axis)
     axes = axes_of(axis, value.ndim + count)
     rest = iter(value.shape)
     sizes = tuple(1 if i in axes else next(rest) for i in range(value.ndim + count))
@@ -109,7 +114,7 @@ def broadcast_to(x: Any, shape: Any) -> Any:
 
 
 @op
-def concatenate(xs: Any, axis: int = -1) -> Any:
+def concatenate(xs: Any, axis: int = 0) -> Any:
     """Join arrays along an axis."""
     values = _one_type(xs)
     if len(values) == 1:
@@ -137,7 +142,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     value = read(x)
     axis = one_axis(axis, value.ndim)
     size = value.shape[axis]
-    if _is_one(indices_or_sections):
+    if is_one(indices_or_sections):
         if size % indices_or_sections:
             raise ShapeError(f"{size} rows do not split into {indices_or_sections}")
         step = size // indices_or_sections
@@ -145,10 +150,11 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     else:
         ends = [int(end) for end in indices_or_sections]
     starts = [0, *ends]
-    return [_cut(value, axis, a, b) for a, b in zip(starts, [*ends, size], strict=True)]
+    return [cut(value, axis, a, b) for a, b in zip(starts, [*ends, size], strict=True)]
 
 
-def _cut(value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+def cut(value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+    """Slice along one axis; the bounds are checked, never clipped."""
     starts, stops = [0] * value.ndim, list(value.shape)
     starts[axis], stops[axis] = start, stop
     steps = [1] * value.ndim
@@ -162,7 +168,7 @@ def _cut(value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value
 def tile(x: Any, repeats: Any) -> Any:
     """Repeat the whole array along its axes."""
     value = read(x)
-    counts = [int(n) for n in ([repeats] if _is_one(repeats) else repeats)]
+    counts = [int(n) for n in ([repeats] if is_one(repeats) else repeats)]
     rank = max(value.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
     shape = (1,) * (rank - value.ndim) + value.shape
@@ -194,121 +200,36 @@ def flip(x: Any, axis: Any = None) -> Any:
 
 
 @op
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None):  # type: ignore[no-untyped-def]
-    """Add elements before and after along each axis."""
-    if mode != "constant":
-        raise ValueError(f"ops.pad: mode {mode!r} is not supported; use 'constant'.")
-    value = read(x)
-    pairs = np.broadcast_to(np.asarray(pad_width, int), (value.ndim, 2))
-    return arrays.pad(
-        value,
-        pairs=tuple((int(lo), int(hi)) for lo, hi in pairs),
-        interior=(0,) * value.ndim,
-        value=float(constant_values or 0.0),
-    )
-
-
-@op
-def getitem(x: Any, key: Any) -> Any:
-    """Index with numbers, slices, `...`, None, or one array of rows."""
-    value = read(x)
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if len(keys) == 1 and not isinstance(keys[0], (int, slice, type(...), type(None))):
-        if not _is_one(keys[0]):
-            return take(value, keys[0], axis=0)
-    return _basic_index(value, keys)
-
-
-def _basic_index(value: Value, keys: list[Any]) -> Value:
-    used = sum(one is not None and one is not Ellipsis for one in keys)
-    if used > value.ndim:
-        raise ShapeError(f"{used} indices for an array of {value.ndim} axes")
-    fill = [slice(None)] * (value.ndim - used)
-    at = next((i for i, one in enumerate(keys) if one is Ellipsis), len(keys))
-    keys = [*keys[:at], *fill, *keys[at + 1 :]]
-    shape: list[int] = []
-    axis = 0
-    for one in keys:
-        if one is None:
-            shape.append(1)
-            continue
-        if _is_one(one):
-            index = _row(int(one), value.shape[axis])
-            value = _cut(value, axis, index, index + 1)
-        elif isinstance(one, slice):
-            value = _slice(value, axis, one)
-            shape.append(value.shape[axis])
-        else:
-            raise TypeError(f"Cannot index a traced value with {one!r}: use ops.take.")
-        axis += 1
-    return s.reshape(value, shape=tuple(shape))
-
-
-def _row(index: int, size: int) -> int:
-    if not -size <= index < size:
-        raise IndexError(f"index {index} is out of range for an axis of {size}")
-    return index % size
-
-
-def _slice(value: Value, axis: int, one: slice) -> Value:
-    start, stop, step = one.indices(value.shape[axis])
-    if step > 0:
-        return _cut(value, axis, start, max(start, stop), step)
-    count = len(range(start, stop, step))
-    first = start + (count - 1) * step
-    forward = _cut(value, axis, max(first, 0), max(start + 1, 0) if count else 0, -step)
-    return arrays.reverse(forward, axes=(axis,))
-
-
-@op
-def take(x: Any, indices: Any, axis: int | None = None) -> Any:
-    """Pick rows along an axis; negative indices count from the end."""
-    value = read(x)
-    if axis is None:
-        value, axis = s.reshape(value, shape=(value.size,)), 0
-    axis = one_axis(axis, value.ndim)
-    index = read(indices)
-    if isinstance(index, Constant):
-        index = Constant(
-            np.where(index.array < 0, index.array + value.shape[axis], index.array),
-            "int32",
-        )
-    index = index if np.issubdtype(index.dtype, np.integer) else astype(index, "int32")
-    if axis == 0:
-        return structured.gather(value, index)
-    picked = structured.gather(moveaxis(value, axis, 0), index)
-    places = tuple(range(index.ndim))
-    return moveaxis(picked, places, tuple(axis + i for i in places))
-
-
-@op
-def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
-    """Pick one element per index along an axis."""
-    value, index = read(x), astype(indices, "int32")
-    if axis is None:
-        value, axis = s.reshape(value, shape=(value.size,)), 0
-    axis = one_axis(axis, value.ndim)
-    value, index = moveaxis(value, axis, -1), moveaxis(index, axis, -1)
-    rows = math.prod(value.shape[:-1])
-    index = stretch(index, (*value.shape[:-1], index.shape[-1]))
-    offsets = np.arange(rows, dtype="int32")[:, None] * value.shape[-1]
-    flat = s.reshape(index, shape=(rows, index.shape[-1]))
-    places = flat + offsets
-    picked = structured.gather(s.reshape(value, shape=(value.size,)), places)
-    return moveaxis(s.reshape(picked, shape=index.shape), -1, axis)
-
-
-@op
-def one_hot(
-    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
+def pad(
+    x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None
 ) -> Any:
-    """Turn class numbers into rows with a single one; out of range gives zeros."""
-    index = read(x)
-    if index.dtype.itemsize < 4:  # uint8 labels may not be able to count the classes
-        index = astype(index, "int32")
-    classes = arrays.iota(size=int(num_classes), dtype=index.dtype.name)
-    hit = p.equal(*promoted(expand_dims(index, -1), classes))
-    return moveaxis(astype(hit, dtype or config.floatx()), -1, axis)
+    """Add elements around: one number, or a mirror image ("reflect", "symmetric")."""
+    value = read(x)
+    widths = np.broadcast_to(np.asarray(pad_width, int), (value.ndim, 2))
+    pairs = tuple((int(lo), int(hi)) for lo, hi in widths)
+    if mode in ("reflect", "symmetric"):
+        for axis, (lo, hi) in enumerate(pairs):
+            value = _mirror(value, axis, lo, hi, int(mode == "reflect"))
+        return value
+    if mode != "constant":
+        raise ValueError(
+            f"ops.pad: mode {mode!r} is not supported; use 'constant', 'reflect' or "
+            "'symmetric'."
+        )
+    number = float(constant_values or 0.0)
+    return arrays.pad(value, pairs=pairs, interior=(0,) * value.ndim, value=number)
+
+
+def _mirror(value: Value, axis: int, lo: int, hi: int, skip: int) -> Value:
+    size = value.shape[axis]
+    if max(lo, hi) > size - skip:
+        raise ShapeError(f"pad: a mirror of {max(lo, hi)} from an axis of {size}")
+    before = cut(value, axis, skip, skip + lo)
+    after = cut(value, axis, size - skip - hi, size - skip)
+    parts: list[Value] = [arrays.reverse(before, axes=(axis,))] if lo else []
+    parts += [value]
+    parts += [arrays.reverse(after, axes=(axis,))] if hi else []
+    return concatenate(parts, axis=axis)
 
 
 def _one_type(xs: Any) -> list[Value]:
@@ -318,83 +239,109 @@ def _one_type(xs: Any) -> list[Value]:
 
 
 @op
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """Make an array filled with one number."""
-    if dtype is None:
-        dtype = config.floatx() if is_weak(fill_value) else read(fill_value).dtype
-    sizes = (int(shape),) if _is_one(shape) else tuple(int(n) for n in shape)
-    return stretch(astype(fill_value, dtype), sizes)
+def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
+    """Join two arrays along an axis, or both as rows of elements."""
+    if axis is None:
+        return concatenate([ravel(x1), ravel(x2)], axis=0)
+    return concatenate([x1, x2], axis=axis)
 
 
-@op
-def zeros(shape: Any, dtype: Any = None) -> Any:
-    """Make an array of zeros."""
-    return full(shape, 0.0, dtype or config.floatx())
-
-
-@op
-def ones(shape: Any, dtype: Any = None) -> Any:
-    """Make an array of ones."""
-    return full(shape, 1.0, dtype or config.floatx())
-
-
-@op
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """Make an array of another's shape, filled with one number."""
+def _at_least(x: Any, ndim: int) -> Value:
     value = read(x)
-    return full(value.shape, fill_value, dtype or value.dtype)
+    lead = (1,) * (ndim - value.ndim)
+    return s.reshape(value, shape=lead + value.shape) if lead else value
 
 
 @op
-def zeros_like(x: Any, dtype: Any = None) -> Any:
-    """Make an array of another's shape, filled with zeros."""
-    return full_like(x, 0.0, dtype)
+def hstack(xs: Any) -> Any:
+    """Join along the second axis, or the only one."""
+    values = [_at_least(x, 1) for x in xs]
+    return concatenate(values, axis=0 if values[0].ndim == 1 else 1)
 
 
 @op
-def ones_like(x: Any, dtype: Any = None) -> Any:
-    """Make an array of another's shape, filled with ones."""
-    return full_like(x, 1.0, dtype)
+def vstack(xs: Any) -> Any:
+    """Join along the first axis, rows of elements becoming rows of a matrix."""
+    return concatenate([_at_least(x, 2) for x in xs], axis=0)
 
 
 @op
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
-    """Make evenly spaced numbers."""
-    if stop is None:
-        start, stop = 0, start
-    array = np.arange(start, stop, step)
-    kind = "int32" if array.dtype.kind == "i" else config.floatx()
-    return Constant(array, dtype or kind)
-
-
-@op
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True) -> Any:
-    """Make a number of evenly spaced floats between two ends."""
-    return Constant(np.linspace(start, stop, num, endpoint), config.floatx())
-
-
-@op
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803
-    """Make a matrix with ones on a diagonal."""
-    return Constant(np.eye(N, M, k), dtype or config.floatx())
-
-
-@op
-def tril(x: Any, k: int = 0) -> Any:
-    """Keep the lower triangle of matrices."""
+def hsplit(x: Any, indices_or_sections: Any) -> Any:
+    """Cut along the second axis, or the only one."""
     value = read(x)
-    return _masked(value, np.tri(*value.shape[-2:], k=k, dtype=bool))
+    return split(value, indices_or_sections, axis=0 if value.ndim == 1 else 1)
 
 
 @op
-def triu(x: Any, k: int = 0) -> Any:
-    """Keep the upper triangle of matrices."""
+def vsplit(x: Any, indices_or_sections: Any) -> Any:
+    """Cut along the first axis."""
+    return split(x, indices_or_sections, axis=0)
+
+
+@op
+def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+    """Move elements along axes, those that leave coming in at the other end."""
     value = read(x)
-    return _masked(value, ~np.tri(*value.shape[-2:], k=k - 1, dtype=bool))
+    if axis is None:
+        flat = s.reshape(value, shape=(value.size,))
+        return s.reshape(roll(flat, shift, axis=0), shape=value.shape)
+    axes = axes_of(axis, value.ndim)
+    steps = [shift] * len(axes) if is_one(shift) else list(shift)
+    for step, one in zip(steps, axes, strict=True):
+        size = value.shape[one]
+        places = int(step) % size if size else 0
+        if places:
+            tail, head = split(value, [size - places], axis=one)
+            value = concatenate([head, tail], axis=one)
+    return value
 
 
-def _masked(value: Value, mask: np.ndarray) -> Value:
-    from ganglion.ir.pointwise import where
+@op
+def fliplr(x: Any) -> Any:
+    """Reverse the second axis."""
+    return flip(x, axis=1)
 
-    kept = stretch(Constant(mask), value.shape)
-    return where(kept, value, s.fill(0, value))
+
+@op
+def flipud(x: Any) -> Any:
+    """Reverse the first axis."""
+    return flip(x, axis=0)
+
+
+@op
+def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    """Turn by quarters in the plane of two axes."""
+    value = read(array)
+    first, second = axes_of(axes, value.ndim)
+    for _ in range(k % 4):
+        value = swapaxes(flip(value, axis=second), first, second)
+    return value
+
+
+@op
+def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    """Subtract neighbours along an axis, n times."""
+    value = read(a)
+    axis = one_axis(axis, value.ndim)
+    for _ in range(n):
+        size = value.shape[axis]
+        value = cut(value, axis, 1, size) - cut(value, axis, 0, size - 1)
+    return value
+
+
+@op
+def meshgrid(*x: Any, indexing: str = "xy") -> Any:
+    """Stretch rows of coordinates over the grid they span."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(
+            f"ops.meshgrid: indexing must be 'xy' or 'ij', not {indexing!r}."
+        )
+    rows = [ravel(one) for one in x]
+    shape = tuple(row.shape[0] for row in rows)
+    grids = []
+    for axis, row in enumerate(rows):
+        sizes = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+        grids.append(stretch(s.reshape(row, shape=sizes), shape))
+    if indexing == "xy" and len(rows) > 1:
+        grids = [swapaxes(grid, 0, 1) for grid in grids]
+    return grids

@@ -14,6 +14,11 @@ from ganglion.ops.dispatch import astype, floating, op, stretch
 from ganglion.ops.numpy import divide
 from ganglion.variables import read
 
+__all__ = [
+    "average_pool", "conv", "conv_transpose", "depthwise_conv", "max_pool",
+    "separable_conv",
+]  # fmt: skip
+
 Pairs = tuple[tuple[int, int], ...]
 
 

@@ -1,0 +1,245 @@
+"""Activations: what stands between one layer and the next."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ganglion.ir import arrays
+from ganglion.ir import pointwise as p
+from ganglion.ir import shaping as s
+from ganglion.ir.graph import Value
+from ganglion.ops.dispatch import axes_of, floating, op
+from ganglion.ops.numpy import clip, divide, maximum, multiply
+from ganglion.ops.shapes import moveaxis, split
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu",
+    "hard_swish", "hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax", "mish",
+    "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink", "softmax", "softplus",
+    "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus", "swish",
+    "tanh_shrink", "threshold",
+]  # fmt: skip
+
+
+@op
+def relu(x: Any) -> Any:
+    """Return x where it is positive, else 0."""
+    return maximum(floating(x), 0.0)
+
+
+@op
+def relu6(x: Any) -> Any:
+    """Return x limited to 0 ... 6."""
+    return clip(floating(x), 0.0, 6.0)
+
+
+@op
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+    """Return x where it is positive, else a fraction of it."""
+    value = floating(x)
+    return p.where(value > 0.0, value, multiply(value, float(negative_slope)))
+
+
+@op
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """Return x where it is positive, else alpha (exp(x) - 1)."""
+    value = floating(x)
+    below = p.expm1(p.minimum(value, s.fill(0, value)))
+    return p.where(value > 0.0, value, multiply(below, float(alpha)))
+
+
+@op
+def selu(x: Any) -> Any:
+    """Scaled ELU, whose outputs keep mean 0 and variance 1."""
+    return multiply(elu(x, 1.6732632423543772), 1.0507009873554805)
+
+
+@op
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """Return x Φ(x), by tanh when approximate, else by the error function."""
+    value = floating(x)
+    if approximate:
+        inner = value + multiply(0.044715, value * value * value)
+        return 0.5 * value * (1.0 + p.tanh(multiply(math.sqrt(2 / math.pi), inner)))
+    return 0.5 * value * (1.0 + p.erf(divide(value, math.sqrt(2))))
+
+
+@op
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x))."""
+    return p.sigmoid(floating(x))
+
+
+@op
+def log_sigmoid(x: Any) -> Any:
+    """Return log(sigmoid(x)) without overflow."""
+    return p.negative(softplus(p.negative(floating(x))))
+
+
+@op
+def hard_sigmoid(x: Any) -> Any:
+    """Return relu6(x + 3) / 6."""
+    return divide(relu6(floating(x) + 3.0), 6.0)
+
+
+@op
+def silu(x: Any) -> Any:
+    """Return x sigmoid(x), also called swish."""
+    value = floating(x)
+    return p.multiply(value, p.sigmoid(value))
+
+
+swish = silu
+
+
+@op
+def hard_silu(x: Any) -> Any:
+    """Return x hard_sigmoid(x)."""
+    return multiply(x, hard_sigmoid(x))
+
+
+hard_swish = hard_silu
+
+
+@op
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x)) without overflow."""
+    value = floating(x)
+    tail = p.log1p(p.exp(p.negative(p.absolute(value))))
+    return p.add(p.maximum(value, s.fill(0, value)), tail)
+
+
+@op
+def softsign(x: Any) -> Any:
+    """Return x / (1 + |x|)."""
+    value = floating(x)
+    return divide(value, p.absolute(value) + 1.0)
+
+
+@op
+def mish(x: Any) -> Any:
+    """Return x tanh(softplus(x))."""
+    return multiply(x, p.tanh(softplus(x)))
+
+
+def _shifted(value: Value, axes: tuple[int, ...]) -> Value:
+    top = p.stop_gradient(arrays.max_(value, axes=axes))
+    return p.subtract(value, s.keep_axes(top, axes, value.shape))
+
+
+@op
+def softmax(x: Any, axis: Any = -1) -> Any:
+    """Return exp(x) over its sum along an axis."""
+    value = floating(x)
+    axes = axes_of(axis, value.ndim)
+    powers = p.exp(_shifted(value, axes))
+    total = s.sum_(powers, axes=axes)
+    return p.divide(powers, s.keep_axes(total, axes, value.shape))
+
+
+@op
+def log_softmax(x: Any, axis: Any = -1) -> Any:
+    """Return log(softmax(x)) without overflow."""
+    value = floating(x)
+    axes = axes_of(axis, value.ndim)
+    shifted = _shifted(value, axes)
+    total = p.log(s.sum_(p.exp(shifted), axes=axes))
+    return p.subtract(shifted, s.keep_axes(total, axes, value.shape))
+
+
+@op
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """Return x where it is positive, else alpha (exp(x / alpha) - 1)."""
+    value = floating(x)
+    below = p.expm1(divide(p.minimum(value, s.fill(0, value)), float(alpha)))
+    return p.add(p.maximum(value, s.fill(0, value)), multiply(below, float(alpha)))
+
+
+@op
+def glu(x: Any, axis: int = -1) -> Any:
+    """Return one half of an axis times the sigmoid of the other half."""
+    value = floating(x)
+    left, right = split(value, 2, axis=axis)
+    return p.multiply(left, p.sigmoid(right))
+
+
+@op
+def hard_tanh(x: Any) -> Any:
+    """Return x limited to -1 ... 1."""
+    return clip(floating(x), -1.0, 1.0)
+
+
+@op
+def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """Return x where it is further from zero than a threshold, else 0."""
+    value = floating(x)
+    return p.where(p.absolute(value) > float(threshold), value, s.fill(0, value))
+
+
+@op
+def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """Move x towards zero by a threshold, and not beyond."""
+    value, by = floating(x), float(threshold)
+    return p.where(
+        value > by,
+        value - by,
+        p.where(value < -by, value + by, s.fill(0, value)),
+    )
+
+
+@op
+def tanh_shrink(x: Any) -> Any:
+    """Return x - tanh(x)."""
+    value = floating(x)
+    return p.subtract(value, p.tanh(value))
+
+
+@op
+def threshold(x: Any, threshold: float, default_value: float) -> Any:
+    """Return x where it is above a threshold, else another number."""
+    value = floating(x)
+    return p.where(value > float(threshold), value, s.fill(default_value, value))
+
+
+@op
+def squareplus(x: Any, b: float = 4) -> Any:
+    """Return (x + sqrt(x² + b)) / 2, smooth as softplus but without exp."""
+    value = floating(x)
+    return multiply(value + p.sqrt(value * value + float(b)), 0.5)
+
+
+@op
+def sparse_plus(x: Any) -> Any:
+    """Return 0 below -1, x above 1, and (x + 1)² / 4 between."""
+    value = floating(x)
+    middle = multiply((value + 1.0) * (value + 1.0), 0.25)
+    above = p.where(value < 1.0, middle, value)
+    return p.where(value > -1.0, above, s.fill(0, value))
+
+
+@op
+def sparse_sigmoid(x: Any) -> Any:
+    """Return 0 below -1, 1 above 1, and (x + 1) / 2 between."""
+    return clip(multiply(floating(x) + 1.0, 0.5), 0.0, 1.0)
+
+
+@op
+def sparsemax(x: Any, axis: int = -1) -> Any:
+    """Project rows onto the simplex: like softmax, but with exact zeros.
+
+    It compares every two elements of a row, so it is meant for short rows.
+    """
+    value = moveaxis(floating(x), axis, -1)
+    rows, size = value.shape[:-1], value.shape[-1]
+    last = (len(rows) + 1,)
+    pairs = (*rows, size, size)
+    mine = s.broadcast(s.reshape(value, shape=(*rows, size, 1)), shape=pairs)
+    other = s.broadcast(s.reshape(value, shape=(*rows, 1, size)), shape=pairs)
+    above = p.cast(mine <= other, dtype=value.dtype.name)
+    count, total = s.sum_(above, axes=last), s.sum_(above * other, axes=last)
+    chosen = p.cast(value * count + 1.0 > total, dtype=value.dtype.name)
+    axes = (len(rows),)
+    excess = s.sum_(chosen * value, axes=axes) - 1.0
+    level = s.keep_axes(p.divide(excess, s.sum_(chosen, axes=axes)), axes, value.shape)
+    return moveaxis(p.maximum(value - level, s.fill(0, value)), -1, axis)

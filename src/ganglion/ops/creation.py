@@ -1,0 +1,164 @@
+"""Arrays made from nothing: filled, counted, diagonal, one-hot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ganglion import config
+from ganglion.ir import arrays
+from ganglion.ir import pointwise as p
+from ganglion.ir import shaping as s
+from ganglion.ir.graph import Constant, ShapeError, Value
+from ganglion.ops.dispatch import astype, is_weak, op, promoted, stretch
+from ganglion.ops.shapes import expand_dims, is_one, moveaxis
+from ganglion.variables import read
+
+__all__ = [
+    "arange", "array", "copy", "empty", "empty_like", "eye", "full", "full_like",
+    "identity", "linspace", "one_hot", "ones", "ones_like", "tri", "tril", "triu",
+    "zeros", "zeros_like",
+]  # fmt: skip
+
+
+@op
+def one_hot(
+    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
+) -> Any:
+    """Turn class numbers into rows with a single one; out of range gives zeros."""
+    index = read(x)
+    if index.dtype.itemsize < 4:  # uint8 labels may not be able to count the classes
+        index = astype(index, "int32")
+    classes = arrays.iota(size=int(num_classes), dtype=index.dtype.name)
+    hit = p.equal(*promoted(expand_dims(index, -1), classes))
+    return moveaxis(astype(hit, dtype or config.floatx()), -1, axis)
+
+
+@op
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """Make an array filled with one number."""
+    if dtype is None:
+        dtype = config.floatx() if is_weak(fill_value) else read(fill_value).dtype
+    sizes = (int(shape),) if is_one(shape) else tuple(int(n) for n in shape)
+    return stretch(astype(fill_value, dtype), sizes)
+
+
+@op
+def zeros(shape: Any, dtype: Any = None) -> Any:
+    """Make an array of zeros."""
+    return full(shape, 0.0, dtype or config.floatx())
+
+
+@op
+def ones(shape: Any, dtype: Any = None) -> Any:
+    """Make an array of ones."""
+    return full(shape, 1.0, dtype or config.floatx())
+
+
+@op
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """Make an array of another's shape, filled with one number."""
+    value = read(x)
+    return full(value.shape, fill_value, dtype or value.dtype)
+
+
+@op
+def zeros_like(x: Any, dtype: Any = None) -> Any:
+    """Make an array of another's shape, filled with zeros."""
+    return full_like(x, 0.0, dtype)
+
+
+@op
+def ones_like(x: Any, dtype: Any = None) -> Any:
+    """Make an array of another's shape, filled with ones."""
+    return full_like(x, 1.0, dtype)
+
+
+@op
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+    """Make evenly spaced numbers."""
+    if stop is None:
+        start, stop = 0, start
+    array = np.arange(start, stop, 1 if step is None else step)
+    kind = "int32" if array.dtype.kind == "i" else config.floatx()
+    return Constant(array, dtype or kind)
+
+
+@op
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Make a number of evenly spaced floats between two ends."""
+    made, step = np.linspace(start, stop, num, endpoint, retstep=True, axis=axis)
+    line = Constant(made, dtype or config.floatx())
+    return (line, Constant(step, config.floatx())) if retstep else line
+
+
+@op
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803
+    """Make a matrix with ones on a diagonal."""
+    return Constant(np.eye(N, M, k), dtype or config.floatx())
+
+
+@op
+def identity(n: int, dtype: Any = None) -> Any:
+    """Make a square matrix with ones on its diagonal."""
+    return eye(n, dtype=dtype)
+
+
+@op
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803
+    """Make a matrix with ones on and below a diagonal."""
+    return Constant(np.tri(N, M, k), dtype or config.floatx())
+
+
+@op
+def tril(x: Any, k: int = 0) -> Any:
+    """Keep the lower triangle of matrices."""
+    return _triangle(read(x), k, lower=True)
+
+
+@op
+def triu(x: Any, k: int = 0) -> Any:
+    """Keep the upper triangle of matrices."""
+    return _triangle(read(x), k - 1, lower=False)
+
+
+def _triangle(value: Value, k: int, lower: bool) -> Value:
+    if value.ndim < 2:
+        raise ShapeError(f"a triangle needs matrices, not {value.shape}")
+    rows, columns = value.shape[-2:]
+    mask = np.tri(rows, columns, k=k, dtype=bool)
+    kept = stretch(Constant(mask if lower else ~mask), value.shape)
+    return p.where(kept, value, s.fill(0, value))
+
+
+@op
+def empty(shape: Any, dtype: Any = None) -> Any:
+    """Make an array whose elements do not matter (zeros)."""
+    return zeros(shape, dtype)
+
+
+@op
+def empty_like(x: Any, dtype: Any = None) -> Any:
+    """Make an array of another's shape whose elements do not matter (zeros)."""
+    return zeros_like(x, dtype)
+
+
+@op
+def array(x: Any, dtype: Any = None) -> Any:
+    """Return an array-like as an array, or a traced value inside of a trace."""
+    return read(x) if dtype is None else astype(x, dtype)
+
+
+@op
+def copy(x: Any) -> Any:
+    """Return an equal array."""
+    return read(x)

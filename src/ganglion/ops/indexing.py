@@ -1,0 +1,252 @@
+"""Picking elements out: slices, rows by number, elements along an axis."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from ganglion.ir import arrays, structured
+from ganglion.ir import pointwise as p
+from ganglion.ir import shaping as s
+from ganglion.ir.graph import Constant, ShapeError, Value
+from ganglion.ops.dispatch import astype, floating, one_axis, op, stretch
+from ganglion.ops.reduction import sum as sums
+from ganglion.ops.shapes import cut, expand_dims, is_one, moveaxis, stack
+from ganglion.variables import read
+
+__all__ = [
+    "diag", "diagonal", "get_item", "getitem", "scatter", "scatter_update",
+    "segment_sum", "slice", "slice_update", "take", "take_along_axis", "top_k", "trace",
+]  # fmt: skip
+
+
+@op
+def getitem(x: Any, key: Any) -> Any:
+    """Index with numbers, slices, `...`, None, and at most one array of numbers."""
+    return _index(read(x), list(key) if isinstance(key, tuple) else [key])
+
+
+get_item = getitem
+
+
+def _index(value: Value, keys: list[Any]) -> Value:
+    rows: tuple[int, Any] | None = None  # where the one array of numbers goes
+    shape: list[int] = []
+    axis = 0
+    for one in _spelled_out(value, keys):
+        if one is None:
+            shape.append(1)
+            continue
+        if is_one(one):
+            index = _row(int(one), value.shape[axis])
+            value = cut(value, axis, index, index + 1)
+        else:
+            if isinstance(one, builtins.slice):
+                value = _slice(value, axis, one)
+            else:
+                rows = _only_rows(rows, len(shape), one)
+            shape.append(value.shape[axis])
+        axis += 1
+    value = s.reshape(value, shape=tuple(shape))
+    return value if rows is None else take(value, rows[1], axis=rows[0])
+
+
+def _spelled_out(value: Value, keys: list[Any]) -> list[Any]:
+    """Put a full slice for every axis that `...` or nothing stands for."""
+    used = sum(one is not None and one is not Ellipsis for one in keys)
+    if used > value.ndim:
+        raise ShapeError(f"{used} indices for an array of {value.ndim} axes")
+    fill = [builtins.slice(None)] * (value.ndim - used)
+    at = next((i for i, one in enumerate(keys) if one is Ellipsis), len(keys))
+    return [*keys[:at], *fill, *keys[at + 1 :]]
+
+
+def _only_rows(known: Any, place: int, key: Any) -> tuple[int, Any]:
+    index = read(key)
+    if not np.issubdtype(index.dtype, np.integer):
+        raise TypeError(
+            f"Cannot index with {index.type_text}: the result would have no fixed "
+            "shape. Use ops.where, or multiply by a mask."
+        )
+    if known is not None:
+        raise TypeError("Cannot index with two arrays at once: use ops.take twice.")
+    return place, index
+
+
+def _row(index: int, size: int) -> int:
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of range for an axis of {size}")
+    return index % size
+
+
+def _slice(value: Value, axis: int, one: builtins.slice) -> Value:
+    start, stop, step = one.indices(value.shape[axis])
+    if step > 0:
+        return cut(value, axis, start, max(start, stop), step)
+    count = len(range(start, stop, step))
+    first = start + (count - 1) * step
+    forward = cut(value, axis, max(first, 0), max(start + 1, 0) if count else 0, -step)
+    return arrays.reverse(forward, axes=(axis,))
+
+
+def _from_front(indices: Any, size: int) -> Value:
+    """Return whole numbers that count rows from the front."""
+    index = astype(indices, "int32")
+    if isinstance(index, Constant):
+        return Constant(np.where(index.array < 0, index.array + size, index.array))
+    below = index < 0
+    return p.where(below, index + size, index)
+
+
+@op
+def take(x: Any, indices: Any, axis: int | None = None) -> Any:
+    """Pick rows along an axis; negative indices count from the end."""
+    value = read(x)
+    if axis is None:
+        value, axis = s.reshape(value, shape=(value.size,)), 0
+    axis = one_axis(axis, value.ndim)
+    index = _from_front(indices, value.shape[axis])
+    if axis == 0:
+        return structured.gather(value, index)
+    picked = structured.gather(moveaxis(value, axis, 0), index)
+    places = tuple(range(index.ndim))
+    return moveaxis(picked, places, tuple(axis + i for i in places))
+
+
+@op
+def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
+    """Pick one element per index along an axis."""
+    value = read(x)
+    if axis is None:
+        value, axis = s.reshape(value, shape=(value.size,)), 0
+    axis = one_axis(axis, value.ndim)
+    index = moveaxis(_from_front(indices, value.shape[axis]), axis, -1)
+    value = moveaxis(value, axis, -1)
+    rows = math.prod(value.shape[:-1])
+    index = stretch(index, (*value.shape[:-1], index.shape[-1]))
+    offsets = np.arange(rows, dtype="int32")[:, None] * value.shape[-1]
+    flat = s.reshape(index, shape=(rows, index.shape[-1]))
+    places = flat + offsets
+    picked = structured.gather(s.reshape(value, shape=(value.size,)), places)
+    return moveaxis(s.reshape(picked, shape=index.shape), -1, axis)
+
+
+@op
+def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:  # noqa: A001
+    """Cut out a block of a shape, starting at given places."""
+    value = read(inputs)
+    starts = tuple(int(n) for n in start_indices)
+    stops = tuple(start + int(n) for start, n in zip(starts, shape, strict=True))
+    return arrays.slice_(value, starts=starts, stops=stops, steps=(1,) * value.ndim)
+
+
+@op
+def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
+    """Replace a block, starting at given places."""
+    value = read(inputs)
+    block = astype(updates, value.dtype)
+    sizes = zip(start_indices, block.shape, value.shape, strict=True)
+    pairs = tuple((int(start), n - int(start) - m) for start, m, n in sizes)
+    mask = np.pad(np.ones(block.shape, bool), pairs)
+    wide = arrays.pad(block, pairs=pairs, interior=(0,) * value.ndim, value=0.0)
+    return p.where(Constant(mask), wide, value)
+
+
+def _flat_places(indices: Any, shape: tuple[int, ...]) -> Value:
+    """Turn rows of coordinates into places in the array laid out flat."""
+    index = astype(indices, "int32")
+    steps = np.cumprod((1, *shape[: index.shape[-1]][:0:-1]))[::-1]
+    return sums(index * steps.astype("int32"), axis=-1)
+
+
+@op
+def scatter(indices: Any, values: Any, shape: Any) -> Any:
+    """Add values into zeros at rows of coordinates."""
+    sizes = tuple(int(n) for n in shape)
+    updates, depth = read(values), read(indices).shape[-1]
+    rows = math.prod(sizes[:depth])
+    flat = structured.scatter_add(updates, _flat_places(indices, sizes), rows=rows)
+    return s.reshape(flat, shape=sizes)
+
+
+@op
+def scatter_update(
+    inputs: Any, indices: Any, updates: Any, reduction: str | None = None
+) -> Any:
+    """Replace elements at rows of coordinates (or ``reduction="add"`` to them)."""
+    value = read(inputs)
+    new = scatter(indices, astype(updates, value.dtype), value.shape)
+    if reduction == "add":
+        return value + new
+    if reduction is not None:
+        raise ValueError(f"ops.scatter_update: use None or 'add', not {reduction!r}.")
+    ones = np.ones(read(updates).shape, "int32")
+    return p.where(scatter(indices, ones, value.shape) > 0, new, value)
+
+
+@op
+def segment_sum(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    sorted: bool = False,  # noqa: A002
+) -> Any:
+    """Add up the rows that carry the same segment number."""
+    if num_segments is None:
+        raise ValueError("ops.segment_sum needs `num_segments`: shapes are fixed.")
+    ids = astype(segment_ids, "int32")
+    return structured.scatter_add(read(data), ids, rows=int(num_segments))
+
+
+@op
+def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
+    """Return the k largest elements of each row and their places, largest first."""
+    rest = floating(x)
+    last = rest.ndim - 1
+    if not 0 < k <= rest.shape[last]:
+        raise ShapeError(f"top_k: k is {k}, but rows have {rest.shape[last]} elements")
+    values, places = [], []
+    numbers = arrays.iota(size=rest.shape[last], dtype="int32")
+    for _ in range(int(k)):
+        place = arrays.argmax(rest, axis=last)
+        values.append(arrays.max_(rest, axes=(last,)))
+        places.append(place)
+        taken = expand_dims(place, -1) == numbers
+        rest = p.where(taken, s.fill(-math.inf, rest), rest)
+    return stack(values, axis=-1), stack(places, axis=-1)
+
+
+@op
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Return a diagonal of the matrices in two axes, as the last axis."""
+    value = moveaxis(x, (axis1, axis2), (-2, -1))
+    rows, columns = value.shape[-2:]
+    first = max(-offset, 0) * columns + max(offset, 0)
+    count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    flat = s.reshape(value, shape=(*value.shape[:-2], rows * columns))
+    picked = np.arange(count, dtype="int32") * (columns + 1) + first
+    return take(flat, picked, axis=-1)
+
+
+@op
+def diag(x: Any, k: int = 0) -> Any:
+    """Put a row on a diagonal, or read the diagonal of a matrix."""
+    value = read(x)
+    if value.ndim == 2:
+        return diagonal(value, offset=k)
+    if value.ndim != 1:
+        raise ShapeError(f"diag needs a row or a matrix, not {value.shape}")
+    size = value.size + abs(k)
+    first = max(-k, 0) * size + max(k, 0)
+    places = np.arange(value.size, dtype="int32") * (size + 1) + first
+    flat = structured.scatter_add(value, Constant(places), rows=size * size)
+    return s.reshape(flat, shape=(size, size))
+
+
+@op
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Add up a diagonal."""
+    return sums(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)

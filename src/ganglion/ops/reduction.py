@@ -1,0 +1,254 @@
+"""Sums, means, extremes and the places of extremes over axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ganglion.ir import arrays
+from ganglion.ir import pointwise as p
+from ganglion.ir.graph import Constant, Op, Value
+from ganglion.ir.shaping import keep_axes, reshape, sum_
+from ganglion.ops.dispatch import (
+    astype,
+    axes_of,
+    floating,
+    numeric,
+    one_axis,
+    op,
+    stretch,
+)
+from ganglion.ops.elementary import isclose
+from ganglion.ops.numpy import (
+    divide,
+    isnan,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    sqrt,
+    square,
+    subtract,
+    where,
+)
+from ganglion.variables import read
+
+__all__ = [
+    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "average",
+    "count_nonzero", "cumsum", "logsumexp", "max", "mean", "min", "nanmax", "nanmean",
+    "nanmin", "nansum", "ptp", "std", "sum", "var",
+]  # fmt: skip
+
+
+def _reduce(primitive: Op, x: Value, axis: Any, keepdims: bool) -> Value:
+    axes = axes_of(axis, x.ndim)
+    made = primitive(x, axes=axes) if axes else x
+    if not keepdims:
+        return made
+    ones = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    return reshape(made, shape=ones)
+
+
+def _roomy(value: Value) -> Value:
+    """Give small whole numbers room for their sum, as Keras does."""
+    if value.dtype.kind == "b" or value.dtype.name in ("int8", "int16"):
+        return astype(value, "int32")
+    return astype(value, "uint32") if value.dtype.name in _SMALL else value
+
+
+_SMALL = ("uint8", "uint16")
+
+
+@op
+def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+    """Add up over axes."""
+    return _reduce(sum_, _roomy(read(x)), axis, keepdims)
+
+
+@op
+def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Average over axes."""
+    value = floating(x)
+    axes = axes_of(axis, value.ndim)
+    count = math.prod(value.shape[i] for i in axes)
+    return divide(_reduce(sum_, value, axis, keepdims), float(count))
+
+
+@op
+def max(  # noqa: A001
+    x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
+) -> Any:
+    """Find the largest element over axes."""
+    value = read(x)
+    found = _reduce(arrays.max_, numeric(value), axis, keepdims)
+    found = found if initial is None else maximum(found, initial)
+    return astype(found, bool) if value.dtype.kind == "b" else found
+
+
+def _mirrored(value: Value) -> Value:
+    """Turn the order of elements round: floats by sign, whole numbers by -1 - x."""
+    if value.dtype.kind == "f":
+        return p.negative(value)
+    ones = Constant(np.array(-1).astype(value.dtype))  # all bits set, also unsigned
+    return p.subtract(stretch(ones, value.shape), value)
+
+
+@op
+def min(  # noqa: A001
+    x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
+) -> Any:
+    """Find the smallest element over axes."""
+    value = read(x)
+    found = _reduce(arrays.max_, _mirrored(numeric(value)), axis, keepdims)
+    found = _mirrored(found)
+    found = found if initial is None else minimum(found, initial)
+    return astype(found, bool) if value.dtype.kind == "b" else found
+
+
+@op
+def amax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Find the largest element over axes."""
+    return max(x, axis=axis, keepdims=keepdims)
+
+
+@op
+def amin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Find the smallest element over axes."""
+    return min(x, axis=axis, keepdims=keepdims)
+
+
+@op
+def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the variance over axes (divided by n)."""
+    value = floating(x)
+    centred = subtract(value, mean(value, axis=axis, keepdims=True))
+    return mean(square(centred), axis=axis, keepdims=keepdims)
+
+
+@op
+def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the standard deviation over axes (divided by n)."""
+    return sqrt(var(x, axis=axis, keepdims=keepdims))
+
+
+@op
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+    """Tell whether any element over axes is true."""
+    return max(astype(x, bool), axis=axis, keepdims=keepdims)
+
+
+@op
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+    """Tell whether all elements over axes are true."""
+    return min(astype(x, bool), axis=axis, keepdims=keepdims)
+
+
+@op
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """Return where the largest element lies along an axis (the first of equals)."""
+    value = numeric(x)
+    if axis is None:
+        value, axis = reshape(value, shape=(value.size,)), 0
+    axis = one_axis(axis, value.ndim)
+    found = arrays.argmax(value, axis=axis)
+    if not keepdims:
+        return found
+    return reshape(found, shape=(*value.shape[:axis], 1, *value.shape[axis + 1 :]))
+
+
+@op
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """Return where the smallest element lies along an axis."""
+    return argmax(_mirrored(numeric(x)), axis=axis, keepdims=keepdims)
+
+
+@op
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """Add up step by step along an axis."""
+    value = numeric(x) if dtype is None else astype(x, dtype)
+    if axis is None:
+        value, axis = reshape(value, shape=(value.size,)), 0
+    return arrays.cumsum(value, axis=one_axis(axis, value.ndim))
+
+
+@op
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return log(sum(exp(x))) without overflow."""
+    value = floating(x)
+    axes = axes_of(axis, value.ndim)
+    top = p.stop_gradient(_reduce(arrays.max_, value, axis, False))
+    shifted = p.subtract(value, keep_axes(top, axes, value.shape))
+    total = p.add(p.log(sum_(p.exp(shifted), axes=axes)), top)
+    if not keepdims:
+        return total
+    ones = tuple(1 if i in axes else n for i, n in enumerate(value.shape))
+    return reshape(total, shape=ones)
+
+
+@op
+def count_nonzero(x: Any, axis: Any = None) -> Any:
+    """Count the elements that are not zero."""
+    return sum(not_equal(x, 0), axis=axis)
+
+
+@op
+def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
+    """Average over axes, each element counting by its weight."""
+    value = floating(x)
+    if weights is None:
+        return mean(value, axis=axis)
+    share = astype(weights, value.dtype)
+    if share.ndim == 1 and isinstance(axis, int) and value.ndim > 1:
+        sizes = [1] * value.ndim
+        sizes[one_axis(axis, value.ndim)] = share.size
+        share = reshape(share, shape=tuple(sizes))
+    share = stretch(share, value.shape)
+    total = sum(multiply(value, share), axis=axis)
+    return divide(total, sum(share, axis=axis))
+
+
+@op
+def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Add up over axes, leaving NaN out."""
+    value = floating(x)
+    return sum(where(isnan(value), 0.0, value), axis=axis, keepdims=keepdims)
+
+
+@op
+def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Average over axes, leaving NaN out."""
+    value = floating(x)
+    there = astype(p.equal(value, value), value.dtype)
+    count = sum(there, axis=axis, keepdims=keepdims)
+    return divide(nansum(value, axis=axis, keepdims=keepdims), count)
+
+
+@op
+def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Find the largest element over axes, leaving NaN out."""
+    value = floating(x)
+    return max(where(isnan(value), -math.inf, value), axis=axis, keepdims=keepdims)
+
+
+@op
+def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Find the smallest element over axes, leaving NaN out."""
+    value = floating(x)
+    return min(where(isnan(value), math.inf, value), axis=axis, keepdims=keepdims)
+
+
+@op
+def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the largest less the smallest element over axes."""
+    largest = max(x, axis=axis, keepdims=keepdims)
+    return subtract(largest, min(x, axis=axis, keepdims=keepdims))
+
+
+@op
+def allclose(
+    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    """Tell whether no element differs by more than atol + rtol |x2|."""
+    return all(isclose(x1, x2, rtol, atol, equal_nan))

@@ -32,7 +32,7 @@ class Case:
         """Draw what the layer is called on."""
         rng = np.random.default_rng(seed)
         if self.classes:
-            drawn = [rng.integers(0, self.classes, s).astype("int32") for s in self.shapes]
+            drawn = [rng.integers(0, self.classes, s, "int32") for s in self.shapes]
         else:
             drawn = [rng.normal(size=s).astype("float32") for s in self.shapes]
         return drawn if len(drawn) > 1 else drawn[0]
@@ -96,7 +96,9 @@ _CONVOLUTIONS = [
     case("Conv1D", STEPS, filters=4, kernel_size=3, padding="causal", dilation_rate=2),
     case("Conv1D", STEPS, filters=4, kernel_size=3, padding="causal", strides=2),
     case("Conv2D", IMAGE, filters=6, kernel_size=3, activation="relu"),
-    case("Conv2D", IMAGE, filters=2, kernel_size=(2, 3), strides=(2, 1), use_bias=False),
+    case(
+        "Conv2D", IMAGE, filters=2, kernel_size=(2, 3), strides=(2, 1), use_bias=False
+    ),
     case("Conv2D", IMAGE, filters=3, kernel_size=(4, 2), strides=3, padding="same"),
     case("Conv2D", IMAGE, filters=3, kernel_size=3, padding="same", dilation_rate=2),
     case("Conv2D", IMAGE, filters=3, kernel_size=2, dilation_rate=(2, 3)),
@@ -105,18 +107,12 @@ _CONVOLUTIONS = [
     case("Conv3D", VOLUME, filters=3, kernel_size=(2, 3, 2)),
     case("Conv3D", VOLUME, filters=2, kernel_size=2, strides=2, padding="same"),
     case("Conv1DTranspose", (2, 2, 1), filters=1, kernel_size=3, strides=2),
-    case(
-        "Conv1DTranspose", STEPS, filters=3, kernel_size=3, strides=2, padding="same"
-    ),
+    case("Conv1DTranspose", STEPS, filters=3, kernel_size=3, strides=2, padding="same"),
     case("Conv1DTranspose", STEPS, filters=3, kernel_size=2, strides=3),
     case("Conv2DTranspose", IMAGE, filters=3, kernel_size=3),
     case("Conv2DTranspose", IMAGE, filters=3, kernel_size=2, strides=(2, 3)),
-    case(
-        "Conv2DTranspose", IMAGE, filters=3, kernel_size=5, strides=2, padding="same"
-    ),
-    case(
-        "Conv2DTranspose", IMAGE, filters=2, kernel_size=4, strides=2, padding="same"
-    ),
+    case("Conv2DTranspose", IMAGE, filters=3, kernel_size=5, strides=2, padding="same"),
+    case("Conv2DTranspose", IMAGE, filters=2, kernel_size=4, strides=2, padding="same"),
     case(
         "Conv2DTranspose",
         IMAGE,

@@ -34,7 +34,7 @@ def relu(
         kept = ops.relu(x)
     else:
         below = negative_slope * (x - threshold)
-        kept = ops.where(x >= threshold, x, below)
+        kept = ops.where(x > threshold, x, below)
     return kept if max_value is None else ops.minimum(kept, float(max_value))
 
 

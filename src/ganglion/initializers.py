@@ -167,12 +167,21 @@ class TruncatedNormal(_Random):
         return self._truncated(shape, self.mean, self.stddev, dtype)
 
 
-def compute_fans(shape: Shape) -> tuple[int, int]:
+def compute_fans(
+    shape: Shape, input_axes: Any = None, output_axes: Any = None
+) -> tuple[int, int]:
     """Return how many inputs and outputs one element of a kernel connects.
+
+    For other kernels than those of Keras' layers, say which axes are which.
 
     >>> compute_fans((3, 3, 16, 32))
     (144, 288)
     """
+    if input_axes is not None and output_axes is not None:
+        counts = [
+            math.prod(shape[i] for i in axes) for axes in (input_axes, output_axes)
+        ]
+        return counts[0], counts[1]
     if len(shape) < 1:
         return 1, 1
     if len(shape) == 1:
@@ -197,6 +206,8 @@ class VarianceScaling(_Random):
         mode: str = "fan_in",
         distribution: str = "truncated_normal",
         seed: Any = None,
+        input_axes: Any = None,
+        output_axes: Any = None,
     ) -> None:
         if scale <= 0:
             raise ValueError(f"`scale` must be positive, got {scale}.")
@@ -211,11 +222,12 @@ class VarianceScaling(_Random):
                 f"{', '.join(_DISTRIBUTIONS)}."
             )
         self.scale, self.mode, self.distribution = scale, mode, distribution
+        self.input_axes, self.output_axes = input_axes, output_axes
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
         """Return numbers of the right variance for the shape."""
-        fan_in, fan_out = compute_fans(shape)
+        fan_in, fan_out = compute_fans(shape, self.input_axes, self.output_axes)
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         variance = self.scale / max(1.0, fans[self.mode])
         if self.distribution == "uniform":
@@ -228,16 +240,15 @@ class VarianceScaling(_Random):
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
-    def init(self: Any, seed: Any = None) -> None:
-        VarianceScaling.__init__(self, scale, mode, distribution, seed)
-
-    def get_config(self: Any) -> dict[str, Any]:
-        return {"seed": self._given_seed}
+    def init(
+        self: Any, seed: Any = None, input_axes: Any = None, output_axes: Any = None
+    ) -> None:
+        axes = (input_axes, output_axes)
+        VarianceScaling.__init__(self, scale, mode, distribution, seed, *axes)
 
     alias = re.sub("(.)([A-Z])", r"\1_\2", name).lower()
     members = {
         "__init__": init,
-        "get_config": get_config,
         "__doc__": doc,
         "__module__": __name__,
     }

@@ -551,7 +551,8 @@ def _bind(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
             values.update(values.pop(name, {}))
         elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             values.pop(name, None)
-    return {k: v for k, v in values.items() if k not in (*_INPUT_HINTS, "weights")}
+    hints = {*_INPUT_HINTS} - {*signature.parameters}  # `input_dim` of an Embedding
+    return {k: v for k, v in values.items() if k not in hints | {"weights"}}
 
 
 _parameters: dict[type, frozenset[str]] = {}

@@ -10,7 +10,7 @@ import numpy as np
 from ganglion import keras2, ops
 from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
 from ganglion.layers.base import InputSpec, Layer
-from ganglion.serialization import deserialize_keras_object, export
+from ganglion.serialization import export, serialize_keras_object
 from ganglion.symbolic import KerasTensor
 
 _NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
@@ -219,19 +219,35 @@ class Lambda(Layer):
             return (given[0], *self.output_shape)
         return super().compute_output_shape(*args, **kwargs)
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; functions by name, as Keras writes them."""
+        made = super().get_config()
+        for key in ("function", "output_shape"):
+            made[key] = _by_name(made[key])
+        return {key: value for key, value in made.items() if value is not None}
+
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Make the layer; the function must be registered under its name."""
-        made = {key: deserialize_keras_object(value) for key, value in config.items()}
-        if isinstance(made.get("output_shape"), list):
-            made["output_shape"] = tuple(made["output_shape"])
-        if isinstance(made["function"], str):
-            from ganglion.lookup import resolve
+        """Make the layer; a function of yours must be registered under its name."""
+        shape = config.get("output_shape")
+        if isinstance(shape, list):
+            config = config | {"output_shape": tuple(shape)}
+        return super().from_config(config)
 
-            made["function"] = resolve(
-                "keras.activations", made["function"], "function"
-            )
-        return cls(**made)
+
+def _by_name(thing: Any) -> Any:
+    """Name a function of Ganglion; one of the user stays itself until it is saved."""
+    if not inspect.isfunction(thing) or thing.__name__ == "<lambda>":
+        return thing
+    name = serialize_keras_object(thing)
+    if not isinstance(name, str):
+        return thing
+    return {
+        "module": "builtins",
+        "class_name": "function",
+        "config": name,
+        "registered_name": "function",
+    }
 
 
 def _parameters(function: Any) -> set[str]:

@@ -1,0 +1,293 @@
+"""Every layer against Keras: values, weights, configurations, gradients, signatures."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from layer_cases import CASES, Case, random_weights
+
+from ganglion import activations, layers, ops
+from ganglion.ir.gradient import gradients
+from ganglion.ir.graph import Input
+from ganglion.ir.simplify import evaluate
+from ganglion.serialization import deserialize_keras_object, serialize_keras_object
+from ganglion.variables import Scope
+
+pytestmark = [pytest.mark.rivals, pytest.mark.slow]
+
+# Names of ours that Keras 3 does not have.
+OURS_ALONE = {
+    "Deconvolution2D": "Keras 2's name of Conv2DTranspose",
+    "Deconvolution3D": "Keras 2's name of Conv3DTranspose",
+    "ThresholdedReLU": "Keras 2's layer, today ReLU(threshold=)",
+}
+# Signatures that differ from Keras' on purpose.
+OTHER_SIGNATURES = {
+    "Layer": "Keras hides its own behind `*args, **kwargs`",
+}
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+
+
+@pytest.fixture(scope="module")
+def keras() -> Any:
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    pytest.importorskip("tensorflow")
+    module = pytest.importorskip("keras")
+    if module.backend.backend() != "tensorflow":
+        pytest.skip("needs Keras on TensorFlow")
+    return module
+
+
+def options(case: Case) -> dict[str, bool]:
+    return {"training": True} if case.training else {}
+
+
+def pair(case: Case, keras: Any) -> tuple[Any, Any, Any]:
+    """Return our layer and Keras', built and with equal weights, and inputs."""
+    ours, theirs, x = case.make(layers), case.make(keras.layers), case.inputs()
+    ours(x)
+    theirs(x)
+    shapes = [one.shape for one in ours.get_weights()]
+    assert shapes == [one.shape for one in theirs.get_weights()]
+    names = [one.name for one in ours.weights]
+    assert names == [one.name for one in theirs.weights]
+    weights = random_weights(shapes)
+    ours.set_weights(weights)
+    theirs.set_weights(weights)
+    if hasattr(theirs, "finalize_state"):
+        theirs.finalize_state()  # Keras keeps a copy of what was adapted
+    return ours, theirs, x
+
+
+def assert_close(ours: Any, theirs: Any, relative: float = 2e-6) -> None:
+    """Compare relative to the largest element: sums of float32 in any order."""
+    theirs = np.asarray(theirs)
+    assert ours.shape == theirs.shape
+    assert ours.dtype == theirs.dtype
+    scale = max(float(np.abs(theirs).max(initial=0.0)), 1e-3)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=relative * scale)
+
+
+@each_case
+def test_values_and_states_equal_keras(case: Case, keras: Any) -> None:
+    ours, theirs, x = pair(case, keras)
+    assert_close(ours(x, **options(case)), theirs(x, **options(case)))
+    for mine, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-6, atol=1e-6)
+
+
+@each_case
+def test_configurations_go_both_ways(case: Case, keras: Any) -> None:
+    ours, theirs, x = pair(case, keras)
+    expected = np.asarray(theirs(x))
+    text = json.dumps(serialize_keras_object(ours))
+    remade = keras.saving.deserialize_keras_object(json.loads(text))
+    assert type(remade) is type(theirs)
+    remade(x)
+    remade.set_weights(ours.get_weights())
+    if hasattr(remade, "finalize_state"):
+        remade.finalize_state()
+    np.testing.assert_allclose(np.asarray(remade(x)), expected, atol=1e-6)
+
+    text = json.dumps(keras.saving.serialize_keras_object(theirs))
+    mine = deserialize_keras_object(json.loads(text))
+    assert type(mine) is type(ours)
+    assert mine.name == theirs.name
+    mine(x)
+    mine.set_weights(theirs.get_weights())
+    assert_close(mine(x), expected)
+
+
+def our_gradients(case: Case, layer: Any, x: Any, factor: np.ndarray) -> list[Any]:
+    arrays = x if isinstance(x, list) else [x]
+    with Scope(training=case.training) as scope:
+        fed = [Input(f"x{i}", one.shape, one.dtype) for i, one in enumerate(arrays)]
+        loss = ops.sum(layer(fed if len(fed) > 1 else fed[0]) * factor)
+        wrt = [scope.read(one) for one in layer.trainable_weights]
+        wrt += [one for one in fed if one.dtype == np.float32]
+        known = dict(zip(fed, arrays, strict=True))
+        known |= {value: variable.array for variable, value in scope.reads.items()}
+        found = gradients(loss, wrt)
+    return [
+        evaluate([found[one]], known)[0] if one in found else np.zeros(one.shape)
+        for one in wrt
+    ]
+
+
+def their_gradients(case: Case, layer: Any, x: Any, factor: np.ndarray) -> list[Any]:
+    import tensorflow as tf
+
+    fed = [tf.constant(one) for one in (x if isinstance(x, list) else [x])]
+    with tf.GradientTape() as tape:
+        for one in fed:
+            tape.watch(one)
+        out = layer(fed if len(fed) > 1 else fed[0], **options(case))
+        loss = tf.reduce_sum(out * factor)
+    wrt = [one.value for one in layer.trainable_weights]
+    wrt += [one for one in fed if one.dtype == tf.float32]
+    found = tape.gradient(loss, wrt, unconnected_gradients="zero")
+    return [tf.convert_to_tensor(one).numpy() for one in found]
+
+
+@each_case
+def test_gradients_equal_keras(case: Case, keras: Any) -> None:
+    ours, theirs, x = pair(case, keras)
+    shape = np.asarray(theirs(x)).shape
+    factor = np.random.default_rng(5).normal(size=shape).astype("float32")
+    mine = our_gradients(case, ours, x, factor)
+    others = their_gradients(case, theirs, x, factor)
+    assert len(mine) == len(others)
+    for one, other in zip(mine, others, strict=True):
+        scale = max(float(np.abs(other).max(initial=0.0)), 1e-3)
+        # Batch statistics make differences of nearly equal sums.
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("name", layers.__all__)
+def test_signatures_equal_keras(name: str, keras: Any) -> None:
+    ours = getattr(layers, name)
+    if name in OURS_ALONE:
+        assert not hasattr(keras.layers, name)
+        return
+    if name in OTHER_SIGNATURES:
+        return
+    mine = inspect.signature(ours).parameters.values()
+    others = inspect.signature(getattr(keras.layers, name)).parameters.values()
+    assert [(one.name, one.kind, one.default) for one in mine] == [
+        (one.name, one.kind, one.default) for one in others
+    ]
+
+
+def test_every_layer_is_compared() -> None:
+    classes = {
+        name
+        for name in layers.__all__
+        if inspect.isclass(getattr(layers, name))
+        and getattr(layers, name).__name__ == name
+    }
+    apart = {"Layer", "InputSpec", "InputLayer", "Lambda", "ThresholdedReLU"}
+    assert classes - {one.layer for one in CASES} == apart
+
+
+def test_input_layer_configurations_go_both_ways(keras: Any) -> None:
+    ours = layers.InputLayer(shape=(3, None), batch_size=4, dtype="int32", name="a")
+    entry = json.loads(json.dumps(serialize_keras_object(ours)))
+    theirs = keras.saving.deserialize_keras_object(entry)
+    assert theirs.batch_shape == ours.batch_shape == (4, 3, None)
+    assert theirs.dtype == "int32"
+    entry = json.loads(json.dumps(keras.saving.serialize_keras_object(theirs)))
+    again = deserialize_keras_object(entry)
+    assert again.get_config() == ours.get_config()
+
+
+def double(x: Any, times: float = 2.0) -> Any:
+    return x * times
+
+
+def test_lambda_configurations_go_both_ways(keras: Any) -> None:
+    x = np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3)
+    ours = layers.Lambda(activations.relu, arguments={"max_value": 0.5})
+    entry = json.loads(json.dumps(serialize_keras_object(ours)))
+    theirs = keras.saving.deserialize_keras_object(entry)
+    assert_close(ours(x), theirs(x))
+    entry = json.loads(json.dumps(keras.saving.serialize_keras_object(theirs)))
+    assert_close(deserialize_keras_object(entry)(x), theirs(x))
+
+
+def test_lambda_of_an_own_function_goes_both_ways(keras: Any) -> None:
+    x = np.ones((2, 3), "float32")
+    own = {"double": double}
+    ours = layers.Lambda(double, output_shape=(3,), arguments={"times": 3.0})
+    entry = json.loads(json.dumps(serialize_keras_object(ours)))
+    theirs = keras.saving.deserialize_keras_object(entry, custom_objects=own)
+    assert_close(ours(x), theirs(x))
+    entry = json.loads(json.dumps(keras.saving.serialize_keras_object(theirs)))
+    again = deserialize_keras_object(entry, custom_objects=own)
+    assert_close(again(x), theirs(x))
+    assert again.compute_output_shape((None, 3)) == (None, 3)
+
+
+@pytest.mark.parametrize("mask_rows", [(1, 3), (2, 2)])
+def test_masks_equal_keras(mask_rows: tuple[int, int], keras: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 4, 3)).astype("float32")
+    mask = np.arange(4)[None, :] < np.array(mask_rows)[:, None]
+    for name, given in (
+        ("GlobalAveragePooling1D", {"mask": mask}),
+        ("Softmax", {"mask": np.broadcast_to(mask[:, :, None], x.shape)}),
+        ("BatchNormalization", {"mask": mask, "training": True}),
+    ):
+        ours, theirs = getattr(layers, name)(), getattr(keras.layers, name)()
+        assert_close(ours(x, **given), theirs(x, **given))
+
+
+def test_normalization_adapts_as_keras(keras: Any) -> None:
+    rng = np.random.default_rng(0)
+    data = rng.normal(3, 2, (50, 4, 3)).astype("float32")
+    for axis in (-1, (1, 2), None):
+        for fed in (data, [data[:20], data[20:21], data[21:]]):
+            ours = layers.Normalization(axis=axis)
+            theirs = keras.layers.Normalization(axis=axis)
+            ours.adapt(fed)
+            theirs.adapt(fed)
+            assert_close(ours(data), theirs(data), 1e-5)
+            for one, other in zip(
+                ours.get_weights(), theirs.get_weights(), strict=True
+            ):
+                np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def _sizes(rng: np.random.Generator, rank: int, low: int, high: int) -> tuple[int, ...]:
+    return tuple(int(n) for n in rng.integers(low, high, rank))
+
+
+def _window(rng: np.random.Generator, rank: int, both: bool) -> dict[str, Any]:
+    """Draw kernel, strides or dilation, and padding."""
+    given: dict[str, Any] = {"kernel_size": _sizes(rng, rank, 1, 5)}
+    given["padding"] = str(rng.choice(["valid", "same"]))
+    if both or rng.integers(2):
+        given["strides"] = (int(rng.integers(1, 4)),) * rank
+    if both or "strides" not in given:
+        given["dilation_rate"] = _sizes(rng, rank, 1, 4)
+    return given
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "name",
+    ["Conv1D", "Conv2D", "Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D"],
+)
+def test_random_windows_equal_keras(name: str, seed: int, keras: Any) -> None:
+    rng = np.random.default_rng([seed, len(name)])
+    rank = 1 if "1D" in name else 2
+    given = _window(rng, rank, both="Depthwise" in name)
+    if "Depthwise" not in name:
+        given["filters"] = 4
+    if name == "Conv2D":
+        given["groups"] = int(rng.choice([1, 2]))
+    shape = (2, *_sizes(rng, rank, 13, 17), 4)
+    case = Case(name, (shape,), given)
+    ours, theirs, x = pair(case, keras)
+    assert_close(ours(x), theirs(x))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("name", ["MaxPooling2D", "AveragePooling2D"])
+def test_random_pools_equal_keras(name: str, seed: int, keras: Any) -> None:
+    rng = np.random.default_rng(seed)
+    given = {
+        "pool_size": _sizes(rng, 2, 1, 5),
+        "strides": _sizes(rng, 2, 1, 5),
+        "padding": str(rng.choice(["valid", "same"])),
+    }
+    case = Case(name, ((2, *_sizes(rng, 2, 5, 11), 3),), given)
+    ours, theirs, x = pair(case, keras)
+    assert_close(ours(x), theirs(x))

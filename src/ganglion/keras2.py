@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import warnings
 
+from ganglion.ir.origin import user_line
+
 _seen: set[str] = set()
 _legacy = False
 
@@ -24,7 +26,8 @@ def note(old: str, new: str, *, changes_defaults: bool = True) -> None:
     if old not in _seen:
         _seen.add(old)
         text = f"{old} is a Keras 2 spelling; today it is {new}. Accepted."
-        warnings.warn(text, Keras2Warning, stacklevel=4)
+        where = user_line()
+        warnings.warn_explicit(text, Keras2Warning, where.file or "?", where.line)
 
 
 def active() -> bool:

@@ -6,16 +6,31 @@ from typing import Any
 
 from ganglion.lookup import resolve
 from ganglion.optimizers import schedules
-from ganglion.optimizers.adam import Adam, AdamW
+from ganglion.optimizers.adam import Adam, Adamax, AdamW, Nadam
+from ganglion.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
 from ganglion.optimizers.base import Optimizer
-from ganglion.optimizers.descent import SGD
-from ganglion.serialization import custom_object_scope, names_in, serialize_keras_object
+from ganglion.optimizers.descent import SGD, Lion
+from ganglion.optimizers.layerwise import Adafactor, Lamb
+from ganglion.serialization import (
+    custom_object_scope,
+    names_in,
+    serialize_keras_object,
+)
 
 __all__ = [
     "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lamb",
+    "Lion",
+    "Nadam",
     "Optimizer",
+    "RMSprop",
     "deserialize",
     "get",
     "schedules",

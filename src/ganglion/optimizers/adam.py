@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from ganglion import ops
-from ganglion.optimizers.arguments import Common, Shared, below_one, small, with_common
+from ganglion import keras2, ops
+from ganglion.optimizers.arguments import (
+    Changed,
+    Common,
+    Shared,
+    below_one,
+    number,
+    small,
+    with_common,
+)
 from ganglion.optimizers.base import Optimizer
 from ganglion.serialization import export
 from ganglion.variables import Variable
 
+_RATE = Changed(0.001, keras2=0.002)
 
-class _Moments(Optimizer):
+
+class Moments(Optimizer):
     """Two moving averages per variable: of the gradient, and of its square."""
 
     beta_1: float
@@ -34,24 +44,23 @@ class _Moments(Optimizer):
         )
 
     def _move_moments(
-        self, gradient: Any, variable: Variable
+        self, gradient: Any, variable: Variable, beta_1: Any, beta_2: Any
     ) -> tuple[Variable, Variable]:
         """Take the gradient into both averages, and return them."""
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
-        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
-        self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
+        self.assign_add(m, (gradient - m) * (1 - beta_1))
+        self.assign_add(v, (ops.square(gradient) - v) * (1 - beta_2))
         return m, v
 
     def _power(self, base: float, dtype: str, ahead: int = 1) -> Any:
         """Return a number to the power of the step being made (the first is 1)."""
-        return ops.power(
-            ops.cast(base, dtype), ops.cast(self.iterations + ahead, dtype)
-        )
+        step = ops.cast(self.iterations + ahead, dtype)
+        return ops.power(ops.cast(base, dtype), step)
 
 
 @export("keras.optimizers", "adam")
-class Adam(_Moments):
+class Adam(Moments):
     """Adam: w -= rate * m / (sqrt(v) + epsilon), averages corrected for their start.
 
     With `amsgrad` the largest v so far takes the place of v.
@@ -95,7 +104,7 @@ class Adam(_Moments):
         rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
         corrected = ops.sqrt(1 - self._power(self.beta_2, dtype))
         alpha = rate * corrected / (1 - self._power(self.beta_1, dtype))
-        m, v = self._move_moments(gradient, variable)
+        m, v = self._move_moments(gradient, variable, self.beta_1, self.beta_2)
         if self.amsgrad:
             largest = self._velocity_hats[self._get_variable_index(variable)]
             self.assign(largest, ops.maximum(largest, v))
@@ -129,3 +138,107 @@ class AdamW(Adam):
             weight_decay=weight_decay,
             **shared,
         )
+
+
+@export("keras.optimizers", "adamax")
+class Adamax(Optimizer):
+    """Adam with the largest recent gradient in place of the root of their squares."""
+
+    @with_common
+    def __init__(
+        self,
+        learning_rate: Any = _RATE,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(learning_rate, **common)
+        self.beta_1 = below_one("beta_1", beta_1)
+        self.beta_2 = below_one("beta_2", beta_2)
+        self.epsilon = small(epsilon)
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Make the slots for these variables."""
+        if self.built:
+            return
+        super().build(variables)
+        self._m, self._u = self.add_optimizer_variables(variables, ["momentum", "norm"])
+
+    def update_step(
+        self, gradient: Any, variable: Variable, learning_rate: Any
+    ) -> None:
+        """Move one variable."""
+        dtype = variable.dtype
+        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        step = ops.cast(self.iterations + 1, dtype)
+        index = self._get_variable_index(variable)
+        m, u = self._m[index], self._u[index]
+        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
+        self.assign(u, ops.maximum(self.beta_2 * u, ops.absolute(gradient)))
+        started = 1 - ops.power(ops.cast(self.beta_1, dtype), step)
+        self.assign_sub(variable, rate * m / (started * (u + self.epsilon)))
+
+
+@export("keras.optimizers", "nadam")
+class Nadam(Moments):
+    """Adam with Nesterov's look ahead.
+
+    The weight of the momentum grows along a schedule of powers of 0.96; Keras 2 slowed
+    it down by `schedule_decay`, which is accepted.
+    """
+
+    _keras2_arguments = ("lr", "decay", "schedule_decay")
+
+    @with_common
+    def __init__(
+        self,
+        learning_rate: Any = _RATE,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **common: Any,
+    ) -> None:
+        slower = common.pop("schedule_decay", None)
+        if slower is not None:
+            keras2.note("schedule_decay=", "fixed at 1")
+            self.schedule_decay = number("schedule_decay", slower)
+        super().__init__(learning_rate, **common)
+        if slower is None:
+            slower = 0.004 if keras2.active() else 1.0
+        self._base = 0.96**slower
+        self._set_rates(beta_1, beta_2, epsilon)
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Make the slots for these variables."""
+        if self.built:
+            return
+        super().build(variables)
+        self._u_product = self.add_variable((), "ones", dtype=variables[0].dtype)
+
+    def _update_variables(
+        self, grads: list[Any], variables: list[Variable], rate: Any
+    ) -> None:
+        weight = self._weight(self._u_product.dtype, ahead=1)
+        self.assign(self._u_product, self._u_product * weight)
+        super()._update_variables(grads, variables, rate)
+
+    def _weight(self, dtype: str, ahead: int) -> Any:
+        """Return the momentum's weight in this step (ahead=1) or the next (2)."""
+        return self.beta_1 * (1.0 - 0.5 * self._power(self._base, dtype, ahead))
+
+    def update_step(
+        self, gradient: Any, variable: Variable, learning_rate: Any
+    ) -> None:
+        """Move one variable."""
+        dtype = variable.dtype
+        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        now, following = self._weight(dtype, ahead=1), self._weight(dtype, ahead=2)
+        product = ops.cast(self._u_product, dtype)
+        # Rounded before they are subtracted from 1, as Keras does: it shows in float32.
+        beta_1, beta_2 = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
+        m, v = self._move_moments(gradient, variable, beta_1, beta_2)
+        mean = following * m / (1 - product * following)
+        mean = mean + (1 - now) * gradient / (1 - product)
+        square = v / (1 - self._power(self.beta_2, dtype))
+        self.assign_sub(variable, mean * rate / (ops.sqrt(square) + self.epsilon))

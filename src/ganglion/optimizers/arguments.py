@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
@@ -65,7 +65,7 @@ def with_common(function: F) -> F:
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
         given = signature.bind(self, *args, **kwargs).arguments
         rest = given.pop("kwargs", {})
-        refuse_unknown(type(self).__name__, rest, signature)
+        refuse_unknown(type(self).__name__, rest, self._keras2_arguments, signature)
         function(**given, **rest)
 
     checked.__signature__ = signature  # type: ignore[attr-defined]
@@ -86,11 +86,14 @@ def _whole_signature(function: Callable[..., None]) -> inspect.Signature:
 
 
 def refuse_unknown(
-    what: str, given: dict[str, Any], signature: inspect.Signature
+    what: str,
+    given: dict[str, Any],
+    old: Sequence[str],
+    signature: inspect.Signature,
 ) -> None:
     """Refuse arguments that neither Keras 3 nor Keras 2 knows, with the nearest."""
     for name in given:
-        if name not in ("lr", "decay"):
+        if name not in old:
             known = [one for one in signature.parameters if one not in _NOT_ARGUMENTS]
             raise ValueError(f"{what} has no argument {name!r}. {closest(name, known)}")
 

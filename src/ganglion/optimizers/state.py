@@ -30,6 +30,9 @@ _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 class State:
     """The half of an `Optimizer` that remembers; the other half updates."""
 
+    # Old names that the constructor understands beside its own.
+    _keras2_arguments: tuple[str, ...] = ("lr", "decay")
+
     def __init__(
         self,
         learning_rate: Any,
@@ -45,8 +48,12 @@ class State:
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        refuse_unknown(type(self).__name__, kwargs, inspect.signature(State))
-        self.name = name or unique_name(snake_case(type(self).__name__))
+        refuse_unknown(
+            type(self).__name__,
+            kwargs,
+            State._keras2_arguments,
+            inspect.signature(State),
+        )
         self.weight_decay = optional_number("weight_decay", weight_decay)
         self.clipnorm = optional_number("clipnorm", clipnorm)
         self.clipvalue = optional_number("clipvalue", clipvalue)
@@ -71,6 +78,7 @@ class State:
         self._accumulated: list[Variable] = []
         self._never_decayed: set[Variable] = set()
         self._never_decayed_names: list[str] = []
+        self.name = name or unique_name(snake_case(type(self).__name__))
         self._make_iterations()
         self._make_learning_rate(learning_rate, kwargs)
 

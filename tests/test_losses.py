@@ -1,0 +1,476 @@
+"""Losses: by hand, traced, against Keras, and what they refuse."""
+
+import inspect
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from ganglion import losses, ops
+from ganglion.ir.gradient import gradients
+from ganglion.ir.graph import Input, ShapeError
+from ganglion.ir.simplify import evaluate
+from ganglion.serialization import custom_object_scope
+from ganglion.variables import Scope
+
+CLASSES = 4
+
+
+def probabilities(rng, shape):
+    raw = rng.uniform(0.05, 1.0, shape)
+    return (raw / raw.sum(-1, keepdims=True)).astype("float32")
+
+
+def reals(rng, shape):
+    return rng.normal(size=shape).astype("float32")
+
+
+def positives(rng, shape):
+    return rng.uniform(0.1, 3.0, shape).astype("float32")
+
+
+def bits(rng, shape):
+    return rng.integers(0, 2, shape).astype("float32")
+
+
+def bit_probabilities(rng, shape):
+    return rng.uniform(0.02, 0.98, shape).astype("float32")
+
+
+def signs(rng, shape):
+    return (rng.integers(0, 2, shape) * 2 - 1).astype("float32")
+
+
+def one_hot(rng, shape):
+    numbers = rng.integers(0, shape[-1], shape[:-1])
+    return np.eye(shape[-1], dtype="float32")[numbers]
+
+
+def class_numbers(rng, shape):
+    return rng.integers(0, shape[-1], shape[:-1]).astype("int32")
+
+
+# (class, arguments, labels, predictions)
+CASES = [
+    ("MeanSquaredError", {}, reals, reals),
+    ("MeanAbsoluteError", {}, reals, reals),
+    ("MeanAbsolutePercentageError", {}, positives, reals),
+    ("MeanSquaredLogarithmicError", {}, positives, positives),
+    ("CosineSimilarity", {}, reals, reals),
+    ("Huber", {"delta": 0.7}, reals, reals),
+    ("LogCosh", {}, reals, reals),
+    ("Hinge", {}, bits, reals),
+    ("Hinge", {}, signs, reals),
+    ("SquaredHinge", {}, signs, reals),
+    ("CategoricalHinge", {}, one_hot, reals),
+    ("KLDivergence", {}, probabilities, probabilities),
+    ("Poisson", {}, positives, positives),
+    ("BinaryCrossentropy", {}, bits, bit_probabilities),
+    (
+        "BinaryCrossentropy",
+        {"from_logits": True, "label_smoothing": 0.1},
+        bits,
+        reals,
+    ),
+    ("BinaryFocalCrossentropy", {}, bits, bit_probabilities),
+    (
+        "BinaryFocalCrossentropy",
+        {
+            "apply_class_balancing": True,
+            "alpha": 0.3,
+            "gamma": 1.5,
+            "from_logits": True,
+            "label_smoothing": 0.2,
+        },
+        bits,
+        reals,
+    ),
+    ("CategoricalCrossentropy", {}, one_hot, probabilities),
+    (
+        "CategoricalCrossentropy",
+        {"from_logits": True, "label_smoothing": 0.1},
+        one_hot,
+        reals,
+    ),
+    ("CategoricalFocalCrossentropy", {}, one_hot, probabilities),
+    (
+        "CategoricalFocalCrossentropy",
+        {"from_logits": True, "alpha": 0.4, "gamma": 3.0, "label_smoothing": 0.1},
+        one_hot,
+        reals,
+    ),
+    ("SparseCategoricalCrossentropy", {}, class_numbers, probabilities),
+    ("SparseCategoricalCrossentropy", {"from_logits": True}, class_numbers, reals),
+    (
+        "SparseCategoricalCrossentropy",
+        {"from_logits": True, "ignore_class": 1},
+        class_numbers,
+        reals,
+    ),
+]
+NAMES = [f"{case[0]}-{number}" for number, case in enumerate(CASES)]
+SHAPES = [(6, CLASSES), (3, 5, CLASSES)]
+REDUCTIONS = ["sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", None]
+every_case = pytest.mark.parametrize("case", CASES, ids=NAMES)
+
+
+def drawn(case, shape, seed=0):
+    rng = np.random.default_rng(seed)
+    return case[2](rng, shape), case[3](rng, shape)
+
+
+def traced(function, *arrays):
+    """Compute a function inside of a trace, its arguments being graph inputs."""
+    with Scope() as scope:
+        inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+        made = function(*inputs)
+    assert not scope.reads
+    return evaluate([made], dict(zip(inputs, arrays, strict=True)))[0]
+
+
+# ---- by hand -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "y_true", "y_pred", "expected"),
+    [
+        ("mse", [[0.0, 1.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]], 0.5),
+        ("mae", [[0.0, 1.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]], 0.5),
+        ("mape", [[2.0, 4.0]], [[1.0, 5.0]], 37.5),
+        ("msle", [[0.0]], [[math.e - 1]], 1.0),
+        ("cosine_similarity", [[0.0, 1.0], [1.0, 1.0]], [[1.0, 0.0], [1.0, 1.0]], -0.5),
+        ("huber", [[0.0, 0.0]], [[0.5, 3.0]], (0.125 + 2.5) / 2),
+        ("log_cosh", [[0.0]], [[2.0]], math.log(math.cosh(2.0))),
+        ("hinge", [[0.0, 1.0]], [[0.6, 0.4]], (1.6 + 0.6) / 2),
+        ("hinge", [[-1.0, 1.0]], [[0.6, 0.4]], (1.6 + 0.6) / 2),
+        ("squared_hinge", [[-1.0, 1.0]], [[0.6, 0.4]], (1.6**2 + 0.6**2) / 2),
+        ("categorical_hinge", [[0.0, 1.0]], [[0.6, 0.4]], 1.2),
+        ("kld", [[0.5, 0.5]], [[0.25, 0.75]], 0.5 * math.log(4 / 3)),
+        ("poisson", [[2.0]], [[3.0]], 3 - 2 * math.log(3)),
+        ("bce", [[1.0, 0.0]], [[0.9, 0.2]], -math.log(0.9 * 0.8) / 2),
+        ("categorical_crossentropy", [[0.0, 1.0]], [[0.3, 0.7]], -math.log(0.7)),
+        ("sparse_categorical_crossentropy", [1], [[0.3, 0.7]], -math.log(0.7)),
+        ("binary_focal_crossentropy", [[1.0]], [[0.9]], -0.01 * math.log(0.9)),
+        (
+            "categorical_focal_crossentropy",
+            [[0.0, 1.0]],
+            [[0.3, 0.7]],
+            -0.25 * 0.09 * math.log(0.7),
+        ),
+    ],
+)
+def test_values_by_hand(name, y_true, y_pred, expected):
+    values = losses.get(name)(np.array(y_true, "float32"), np.array(y_pred, "float32"))
+    # Means of a few float32 numbers: a handful of roundings of 6e-8 each.
+    assert np.mean(values) == pytest.approx(expected, rel=2e-6)
+
+
+def test_reductions_by_hand():
+    y_true, y_pred = np.zeros((2, 2), "float32"), np.array([[1, 3], [2, 0]], "float32")
+    weight = np.array([1.0, 3.0], "float32")  # losses 5 and 2, weighted 5 and 6
+
+    def loss(reduction):
+        made = losses.MeanSquaredError(reduction=reduction)
+        return made(y_true, y_pred, sample_weight=weight)
+
+    assert loss("sum_over_batch_size") == loss("mean") == 5.5
+    assert loss("sum") == 11.0
+    assert loss("mean_with_sample_weight") == 11.0 / 4.0
+    np.testing.assert_array_equal(loss(None), [5.0, 6.0])
+    np.testing.assert_array_equal(loss("none"), [5.0, 6.0])
+    assert losses.MeanSquaredError(reduction="auto").reduction == "sum_over_batch_size"
+
+
+def test_weights_of_zero_give_zero_and_not_nan():
+    made = losses.MeanSquaredError(reduction="mean_with_sample_weight")
+    ones = np.ones((2, 1), "float32")
+    assert made(ones, 3 * ones, sample_weight=np.zeros(2)) == 0.0
+
+
+def test_one_weight_per_sample_covers_its_steps():
+    # N equals T on purpose: broadcasting alone would weigh the steps instead.
+    y_true, y_pred = np.zeros((2, 2, 1), "float32"), np.ones((2, 2, 1), "float32")
+    y_pred[0] = 3.0
+    loss = losses.MeanSquaredError(reduction=None)
+    weighted = loss(y_true, y_pred, sample_weight=np.array([1.0, 0.0]))
+    np.testing.assert_array_equal(weighted, [[9.0, 9.0], [0.0, 0.0]])
+
+
+# ---- the trace -----------------------------------------------------------------------
+
+
+@every_case
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_trace_computes_what_arrays_compute(case, shape):
+    y_true, y_pred = drawn(case, shape)
+    loss = getattr(losses, case[0])(**case[1])
+    weight = np.random.default_rng(1).uniform(size=shape[:-1]).astype("float32")
+    eager = loss(y_true, y_pred, sample_weight=weight)
+    assert eager.shape == ()
+    assert eager.dtype == np.float32
+    assert traced(loss, y_true, y_pred, weight) == eager
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_softmax_and_sigmoid_are_taken_back_to_logits(weighted, smoothing):
+    """A gap of 100 costs 100: clipped probabilities would say 16.1."""
+    weight = np.ones(2, "float32") if weighted else None
+    logits = np.array([[0.0, 100.0], [0.0, 100.0]], "float32")
+    hot = np.array([[1, 0], [1, 0]], "uint8")
+    made = losses.CategoricalCrossentropy(label_smoothing=smoothing)
+    found = traced(lambda y, x: made(y, ops.softmax(x), weight), hot, logits)
+    # Smoothing gives 5 % of the label to the class that is predicted.
+    assert found == pytest.approx(100.0 * (1 - smoothing / 2), rel=1e-6)
+
+    bit = np.zeros((2,), "int32")  # (N,) against (N, 1): the label is reshaped
+    made = losses.BinaryCrossentropy(label_smoothing=smoothing)
+    found = traced(lambda y, x: made(y, ops.sigmoid(x), weight), bit, logits[:, 1:])
+    assert found == pytest.approx(100.0 * (1 - smoothing / 2), rel=1e-6)
+
+    for name in ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy"):
+        made = losses.get(name)
+        numbers = np.zeros((2, 1), "uint8")
+        found = traced(lambda y, x: made(y, ops.softmax(x)), numbers, logits)
+        assert np.mean(found) == pytest.approx(100.0, rel=1e-6)
+
+
+def test_an_ignored_class_leaves_the_fusion_and_the_gradient_whole():
+    loss = losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    with Scope():
+        x, y = Input("x", (2, 2), "float32"), Input("y", (2,), "int32")
+        total = loss(y, ops.softmax(x))
+        slope = gradients(total, [x])[x]
+    known = {x: np.array([[0, 100], [0, 3]], "float32"), y: np.array([0, -1], "int32")}
+    value, slope = evaluate([total, slope], known)
+    assert value == pytest.approx(100.0)
+    np.testing.assert_allclose(slope, [[-1, 1], [0, 0]], atol=1e-6)
+
+
+def test_the_gradient_of_the_cosine_of_a_zero_row_is_finite():
+    with Scope():
+        x = Input("x", (1, 3), "float32")
+        total = losses.CosineSimilarity()(np.ones((1, 3), "float32"), x)
+        slope = gradients(total, [x])[x]
+    (found,) = evaluate([slope], {x: np.zeros((1, 3), "float32")})
+    assert np.isfinite(found).all()
+
+
+def test_predictions_of_another_type_are_cast_and_integers_stay_whole():
+    y_true, y_pred = np.array([1, 0], "uint8"), np.array([[0.5, 0.5], [0.5, 0.5]])
+    loss = losses.SparseCategoricalCrossentropy()
+    assert loss(y_true, y_pred).dtype == np.float32
+    wide = losses.MeanSquaredError(dtype="float64")
+    assert traced(wide, y_pred.astype("float32"), y_pred).dtype == np.float64
+
+
+# ---- own losses ----------------------------------------------------------------------
+
+
+class Twice(losses.Loss):
+    def __init__(self, factor=2.0, name="twice", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.factor = factor
+
+    def call(self, y_true, y_pred):
+        return ops.mean(ops.abs(y_true - y_pred), axis=-1) * self.factor
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+def test_a_subclass_works_and_is_rebuilt():
+    loss = Twice(factor=3.0, reduction="sum")
+    assert loss([[1.0], [2.0]], [[2.0], [2.0]]) == 3.0
+    config = json.loads(json.dumps(losses.serialize(loss)))
+    again = losses.deserialize(config, custom_objects={"Twice": Twice})
+    assert again.get_config() == loss.get_config()
+
+
+def own_loss(y_true, y_pred):
+    return ops.sum(y_true - y_pred, axis=-1)
+
+
+def test_a_function_becomes_a_loss_that_is_rebuilt():
+    loss = losses.LossFunctionWrapper(own_loss, name="own")
+    assert loss([[3.0, 1.0]], [[1.0, 1.0]]) == 2.0
+    with custom_object_scope({"own_loss": own_loss}):
+        config = json.loads(json.dumps(losses.serialize(loss)))
+        assert losses.get(config).fn is own_loss
+    ours = losses.LossFunctionWrapper(losses.huber, delta=0.5)
+    again = losses.get(json.loads(json.dumps(losses.serialize(ours))))
+    assert again.fn is losses.huber
+    assert again.delta == 0.5
+
+
+# ---- names and configurations --------------------------------------------------------
+
+
+@every_case
+def test_a_configuration_survives_json(case):
+    loss = getattr(losses, case[0])(**case[1], reduction="sum", name="mine")
+    again = losses.deserialize(json.loads(json.dumps(losses.serialize(loss))))
+    assert type(again) is type(loss)
+    assert again.get_config() == loss.get_config()
+    y_true, y_pred = drawn(case, SHAPES[0])
+    assert again(y_true, y_pred) == loss(y_true, y_pred)
+
+
+def test_default_names_count():
+    first = losses.Loss().name
+    assert first.startswith("loss")
+    assert losses.Loss().name != first
+    assert losses.Huber().name == "huber_loss"
+
+
+def test_get():
+    assert losses.get(None) is None
+    assert losses.get("MSE") is losses.mean_squared_error
+    assert losses.get(own_loss) is own_loss
+    assert isinstance(losses.get(losses.Huber), losses.Huber)
+    config = {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}
+    assert losses.get(config).from_logits is True
+
+
+# ---- what is refused -----------------------------------------------------------------
+
+
+def test_an_unknown_name_is_answered_with_the_closest():
+    with pytest.raises(ValueError, match="categorical_crossentropy"):
+        losses.get("categorical_crossentropi")
+    with pytest.raises(ValueError, match="sum_over_batch_size"):
+        losses.MeanSquaredError(reduction="average")
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "prediction", "words"),
+    [
+        ("categorical_crossentropy", (8,), (8, 3), ["(8,)", "(8, 3)", "sparse_cat"]),
+        ("categorical_crossentropy", (8, 1), (8, 3), ["(8, 1)", "sparse_cat"]),
+        ("sparse_categorical_crossentropy", (8, 3), (8, 3), ["use categorical_"]),
+        ("sparse_categorical_crossentropy", (7,), (8, 3), ["(7,)", "(8, 3)"]),
+        ("mse", (8,), (8, 3), ["(8,)", "(8, 3)", "sparse_cat"]),
+        ("mse", (8, 6), (8, 2, 3), ["(8, 6)", "Reshape the labels to (8, 2, 3)"]),
+        ("mse", (8, 2), (8, 3), ["(8, 2)", "(8, 3)", "units"]),
+        ("bce", (8, 2), (8, 1), ["(8, 2)", "(8, 1)"]),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_with_a_way_out(
+    name, label, prediction, words
+):
+    function = losses.get(name)
+    labels, predictions = (
+        np.zeros(label, "float32"),
+        np.full(prediction, 0.3, "float32"),
+    )
+    for loss in (function, losses.LossFunctionWrapper(function)):
+        with pytest.raises(ShapeError) as error:
+            loss(labels, predictions)
+        for word in words:
+            assert word in str(error.value)
+
+
+def test_weights_that_do_not_fit_are_refused():
+    with pytest.raises(ShapeError, match=r"\(3,\).*\(2,\).*one weight per sample"):
+        losses.MeanSquaredError()(np.ones((2, 1)), np.ones((2, 1)), np.ones(3))
+
+
+def test_a_single_class_is_warned_about():
+    with pytest.warns(SyntaxWarning, match="binary_crossentropy"):
+        losses.categorical_crossentropy(np.ones((2, 1)), np.ones((2, 1)))
+
+
+# ---- against Keras -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def keras():
+    import os
+
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return pytest.importorskip("keras", minversion="3.15")
+
+
+@pytest.mark.rivals
+@every_case
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_keras_gives_the_same(keras, case, shape, weighted):
+    y_true, y_pred = drawn(case, shape)
+    weight = np.random.default_rng(2).uniform(size=shape[:-1]).astype("float32")
+    for reduction in REDUCTIONS:
+        ours = getattr(losses, case[0])(**case[1], reduction=reduction)
+        theirs = getattr(keras.losses, case[0])(**case[1], reduction=reduction)
+        arguments = (y_true, y_pred, weight) if weighted else (y_true, y_pred)
+        # Two libraries round exp, log and sums differently in the last bits.
+        np.testing.assert_allclose(
+            ours(*arguments), np.asarray(theirs(*arguments)), rtol=2e-5, atol=1e-6
+        )
+        assert ours.name == theirs.name
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize(
+    ("labels", "predictions"), [((5,), (5, 1)), ((5, 1), (5,)), ((5, 1), (5, 1))]
+)
+@pytest.mark.parametrize("weights", [None, (5,), (5, 1), ()])
+def test_keras_makes_the_same_of_a_last_axis_of_one(
+    keras, labels, predictions, weights
+):
+    rng = np.random.default_rng(3)
+    y_true, y_pred = bits(rng, labels), bit_probabilities(rng, predictions)
+    weight = None if weights is None else rng.uniform(size=weights).astype("float32")
+    for name in ("MeanSquaredError", "BinaryCrossentropy", "Hinge"):
+        ours = getattr(losses, name)(reduction=None)(y_true, y_pred, weight)
+        theirs = getattr(keras.losses, name)(reduction=None)(y_true, y_pred, weight)
+        assert ours.shape == tuple(theirs.shape)
+        np.testing.assert_allclose(ours, np.asarray(theirs), rtol=1e-5)
+
+
+@pytest.mark.rivals
+def test_signatures_and_configurations_are_those_of_keras(keras):
+    for name in {case[0] for case in CASES} | {"Loss", "LossFunctionWrapper"}:
+        ours = getattr(losses, name)
+        theirs = (
+            getattr(keras.losses, name, None) or keras.src.losses.losses.__dict__[name]
+        )
+        assert parameters(ours) == parameters(theirs), name
+        if name not in ("Loss", "LossFunctionWrapper"):
+            assert theirs().get_config().items() <= ours().get_config().items()
+            theirs.from_config(ours().get_config())
+
+
+@pytest.mark.rivals
+def test_functions_and_names_are_those_of_keras(keras):
+    left_out = {"CTC", "ctc", "Dice", "dice", "Tversky", "tversky", "Circle", "circle"}
+    known = keras.src.losses.ALL_OBJECTS_DICT
+    for name, theirs in known.items():
+        if name in left_out or name in ("Loss", "LossFunctionWrapper"):
+            continue
+        ours = losses.get(name)
+        if inspect.isclass(theirs):
+            assert type(ours).__name__ == theirs.__name__
+        else:
+            assert ours.__name__ == theirs.__name__
+            assert parameters(ours) == parameters(theirs), name
+
+
+def parameters(thing):
+    found = inspect.signature(thing).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found]
+
+
+@pytest.mark.rivals
+def test_our_files_are_read_by_keras_and_theirs_by_us(keras):
+    for name, arguments, *_ in CASES:
+        ours = getattr(losses, name)(**arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = keras.losses.deserialize(losses.serialize(ours))
+        assert type(theirs).__name__ == name
+        again = losses.deserialize(keras.losses.serialize(theirs))
+        assert type(again) is type(ours)

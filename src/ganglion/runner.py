@@ -77,6 +77,9 @@ class Runner:
 
     def _trace(self, kind: str, batch: Batch, signature: Signature) -> Step:
         model = self._model
+        if not model.built:
+            # A first call makes the weights, so that it is known what to train.
+            trace.predict_step(model, batch, signature)
         if kind == "train":
             weights = model.prepare_training()
             return trace.train_step(model, batch, signature, weights)

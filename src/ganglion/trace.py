@@ -76,7 +76,7 @@ def train_step(
     with _scope(training=True) as scope, origin.inside(model.name):
         scope.trainable = frozenset(trainable)
         data, (x, y, weight) = _gather(model, batch, signature)
-        y_pred = model(x, training=True)
+        y_pred = model(x)
         loss = model.compute_loss(x, y, y_pred, weight, training=True)
         with origin.inside("optimizer"):
             _descend(model, scope, loss, trainable)
@@ -91,7 +91,7 @@ def test_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
     """Trace one step of evaluation."""
     with _scope(training=False) as scope, origin.inside(model.name):
         data, (x, y, weight) = _gather(model, batch, signature)
-        y_pred = model(x, training=False)
+        y_pred = model(x)
         loss = model.compute_loss(x, y, y_pred, weight, training=False)
         with origin.inside("metrics"):
             model.update_metrics(y, y_pred, weight)
@@ -103,7 +103,7 @@ def predict_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
     """Trace one step of prediction; its results are the outputs."""
     with _scope(training=False) as scope, origin.inside(model.name):
         data, (x, _, _) = _gather(model, batch, signature)
-        outputs = model(x, training=False)
+        outputs = model(x)
     leaves = {f"output/{i}": one for i, one in enumerate(tree.flatten(outputs))}
     step = _step(f"{model.name}.predict_step", scope, data, leaves)
     return Step(step.program, step.variables, tree.map_leaves(lambda _: None, outputs))

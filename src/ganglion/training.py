@@ -27,6 +27,21 @@ from ganglion.variables import Variable, current_scope, draw_seed, suspended
 Logs = dict[str, float]
 
 
+class Cursor:
+    """Where training stands; not weights, so kept apart from them."""
+
+    def __init__(self) -> None:
+        self.position = _counter("position", 0)
+        self.epoch = _counter("epoch", 0)
+        self.first_bad_step = _counter("first_bad_step", -1)
+        order = np.array([draw_seed(), 0], "uint32")
+        self.order = Variable(order, trainable=False, name="order")
+
+
+def _counter(name: str, start: int) -> Variable:
+    return Variable(np.full((), start, "int32"), trainable=False, name=name)
+
+
 class Trainer:
     """The part of a model that learns."""
 
@@ -45,15 +60,27 @@ class Trainer:
         self._metrics: CompiledMetrics | None = None
         self._compile_arguments: dict[str, Any] = {}
         self._frozen_choice: list[Variable] | None = None
-        state = {"trainable": False}
-        self.position = Variable(np.zeros((), "int32"), name="position", **state)
-        self.order = Variable(
-            np.array([draw_seed(), 0], "uint32"), name="order", **state
-        )
-        self.first_bad_step = Variable(
-            np.full((), -1, "int32"), name="first_bad_step", **state
-        )
-        self.epoch = Variable(np.zeros((), "int32"), name="epoch", **state)
+        self._cursor = Cursor()
+
+    @property
+    def position(self) -> Variable:
+        """The row of the data at which the next step starts."""
+        return self._cursor.position
+
+    @property
+    def order(self) -> Variable:
+        """The seed of shuffling and the number of the pass through the data."""
+        return self._cursor.order
+
+    @property
+    def epoch(self) -> Variable:
+        """The number of finished epochs."""
+        return self._cursor.epoch
+
+    @property
+    def first_bad_step(self) -> Variable:
+        """The first step whose loss was not finite, negative if there is none."""
+        return self._cursor.first_bad_step
 
     # ---- compile -----------------------------------------------------------------
 

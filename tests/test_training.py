@@ -1,0 +1,399 @@
+"""fit, evaluate and predict: what they accept, and that they mean what Keras means."""
+
+import numpy as np
+import pytest
+
+import ganglion as keras
+from ganglion import callbacks, layers, metrics, optimizers
+from ganglion.random import shuffled
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    keras.utils.set_random_seed(7)
+
+
+def blobs(rows=60, features=4, classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, rows)
+    x = rng.normal(size=(rows, features)) + 2 * np.eye(classes, features)[y]
+    return x.astype("float32"), y.astype("int32")
+
+
+def classifier(features=4, classes=3, **compile_arguments):
+    model = keras.Sequential(
+        [
+            keras.Input((features,)),
+            layers.Dense(8, activation="relu"),
+            layers.Dense(classes, activation="softmax"),
+        ]
+    )
+    given = {
+        "optimizer": optimizers.SGD(0.1),
+        "loss": "sparse_categorical_crossentropy",
+        "metrics": ["accuracy"],
+    }
+    model.compile(**(given | compile_arguments))
+    return model
+
+
+def by_hand(model, batches, rate):
+    """Train the classifier in plain NumPy, float64, without any of our code."""
+    w1, b1, w2, b2 = (one.astype("float64") for one in model.get_weights())
+    losses = []
+    for x, y in batches:
+        hidden = np.maximum(x @ w1 + b1, 0)
+        logits = hidden @ w2 + b2
+        p = np.exp(logits - logits.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        losses.append(-np.log(p[np.arange(len(y)), y]).mean())
+        d = (p - np.eye(p.shape[1])[y]) / len(y)
+        dh = (d @ w2.T) * (hidden > 0)
+        w2, b2 = w2 - rate * hidden.T @ d, b2 - rate * d.sum(0)
+        w1, b1 = w1 - rate * x.T @ dh, b1 - rate * dh.sum(0)
+    return losses, [w1, b1, w2, b2]
+
+
+def test_fit_equals_training_by_hand():
+    x, y = blobs(50)
+    model = classifier()
+    batches = [(x[i : i + 16], y[i : i + 16]) for i in range(0, 50, 16)]
+    losses, weights = by_hand(model, batches * 2, 0.1)
+    history = model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+    sizes = [16, 16, 16, 2]  # the epoch's loss is weighted by the size of its batches
+    for epoch in range(2):
+        expected = np.average(losses[4 * epoch : 4 * epoch + 4], weights=sizes)
+        assert history.history["loss"][epoch] == pytest.approx(expected, rel=1e-5)
+    for ours, theirs in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_shuffling_visits_every_row_in_the_documented_order():
+    x, y = blobs(50)
+    model = classifier()
+    seed = int(model.order.array[0])
+    batches = []
+    for epoch in range(2):
+        order = shuffled(seed, epoch, 50)
+        assert sorted(order) == list(range(50))
+        batches += [(x[order[i : i + 16]], y[order[i : i + 16]]) for i in (0, 16, 32, 48)]
+    _, weights = by_hand(model, batches, 0.1)
+    model.fit(x, y, batch_size=16, epochs=2, verbose=0)
+    for ours, theirs in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_equal_seeds_give_equal_bits_and_other_seeds_do_not():
+    x, y = blobs()
+    runs = []
+    for seed in (3, 3, 4):
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential(
+            [keras.Input((4,)), layers.Dense(8), layers.Dropout(0.5), layers.Dense(3)]
+        )
+        model.compile("adam", "sparse_categorical_crossentropy")
+        model.fit(x, y, epochs=3, verbose=0)
+        runs.append(np.concatenate([one.ravel() for one in model.get_weights()]))
+    assert np.array_equal(runs[0], runs[1])
+    assert not np.allclose(runs[0], runs[2])
+
+
+def test_dropout_differs_from_step_to_step_and_is_off_in_prediction():
+    model = keras.Sequential([keras.Input((100,)), layers.Dropout(0.5)])
+    x = np.ones((2, 100), "float32")
+    first, second = model(x, training=True), model(x, training=True)
+    assert not np.array_equal(first, second)
+    assert set(np.unique(first)) == {0.0, 2.0}
+    np.testing.assert_array_equal(model.predict(x, verbose=0), x)
+
+
+def test_float64_is_used_throughout():
+    keras.config.set_floatx("float64")
+    try:
+        x, y = blobs()
+        model = classifier()
+        batches = [(x[i : i + 20].astype("float64"), y[i : i + 20]) for i in (0, 20, 40)]
+        _, weights = by_hand(model, batches, 0.1)
+        model.fit(x, y, batch_size=20, shuffle=False, verbose=0)
+        step, _ = next(iter(model._runner._steps.values()))
+        floats = {v.dtype for v in step.program.graph.nodes if v.dtype.kind == "f"}
+    finally:
+        keras.config.set_floatx("float32")
+    assert floats == {np.dtype("float64")}
+    for ours, theirs in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_one_step_graph_holds_everything():
+    x, y = blobs()
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            layers.Dense(8),
+            layers.BatchNormalization(),
+            layers.Dropout(0.5),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.fit(x, y, batch_size=30, verbose=0)
+    (step, _), *_ = model._runner._steps.values()
+    graph = step.program.graph
+    ops = {node.op.name for node in graph.nodes}
+    assert {"shuffle", "gather", "matmul", "random_uniform"} <= ops
+    assert set(step.program.data) == {"x", "y"}
+    changed = {name.rsplit("/")[-1] for name in graph.outputs}
+    assert {"position", "moving_mean", "moving_variance", "iteration"} <= changed
+    assert {"total", "count"} <= changed  # the metrics' sums
+    assert "seed_generator_state" in changed
+    layers_seen = {node.origin.layer for node in graph.nodes}
+    assert f"{model.name}/dense" in " ".join(layers_seen)
+
+
+# ---- what fit is given ---------------------------------------------------------------
+
+
+def test_generator_and_arrays_train_alike():
+    x, y = blobs(64)
+    arrays, stream = classifier(), classifier()
+    stream.set_weights(arrays.get_weights())
+
+    def batches():
+        while True:
+            for i in range(0, 64, 16):
+                yield x[i : i + 16], y[i : i + 16]
+
+    arrays.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+    stream.fit(batches(), steps_per_epoch=4, epochs=2, verbose=0)
+    for a, b in zip(arrays.get_weights(), stream.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_py_dataset_is_walked_whole_and_told_of_epochs():
+    x, y = blobs(40)
+
+    class Rows(keras.utils.PyDataset):
+        ended = 0
+        asked: list = []
+
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            self.asked.append(index)
+            return x[index * 10 : index * 10 + 10], y[index * 10 : index * 10 + 10]
+
+        def on_epoch_end(self):
+            self.ended += 1
+
+    rows = Rows()
+    history = classifier().fit(rows, epochs=2, verbose=0, shuffle=False)
+    assert rows.asked == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert rows.ended == 2
+    assert len(history.history["loss"]) == 2
+
+
+def test_a_short_generator_warns_and_an_empty_one_is_refused():
+    x, y = blobs(20)
+    model = classifier()
+    with pytest.warns(UserWarning, match="ended after 2 of 5 batches"):
+        model.fit(iter([(x, y), (x, y)]), steps_per_epoch=5, verbose=0)
+    with pytest.raises(ValueError, match="yielded no batch"):
+        model.fit(iter([]), verbose=0)
+
+
+def test_validation_split_takes_the_last_rows_before_shuffling():
+    x, y = blobs(50)
+    model = classifier()
+    history = model.fit(x, y, epochs=1, validation_split=0.3, verbose=0)
+    loss, accuracy = model.evaluate(x[35:], y[35:], verbose=0)
+    assert history.history["val_loss"][0] == pytest.approx(loss, rel=1e-6)
+    assert history.history["val_accuracy"][0] == pytest.approx(accuracy)
+
+
+def test_validation_data_with_weights_steps_and_frequency():
+    x, y = blobs(40)
+    model = classifier()
+    history = model.fit(
+        x,
+        y,
+        epochs=4,
+        validation_data=(x, y, np.ones(40)),
+        validation_freq=2,
+        validation_steps=1,
+        validation_batch_size=8,
+        verbose=0,
+    )
+    assert len(history.history["loss"]) == 4
+    assert len(history.history["val_loss"]) == 2
+
+
+def test_class_weight_equals_sample_weight():
+    x, y = blobs()
+    one, other = classifier(), classifier()
+    other.set_weights(one.get_weights())
+    one.fit(x, y, class_weight={0: 2.0, 1: 0.5}, shuffle=False, verbose=0)
+    weights = np.choose(y, [2.0, 0.5, 1.0])
+    other.fit(x, y, sample_weight=weights, shuffle=False, verbose=0)
+    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_steps_per_epoch_goes_on_where_the_last_epoch_ended():
+    x, y = blobs(40)
+    whole, parts = classifier(), classifier()
+    parts.set_weights(whole.get_weights())
+    parts.order.assign(whole.order)
+    whole.fit(x, y, batch_size=10, epochs=1, verbose=0)
+    parts.fit(x, y, batch_size=10, epochs=2, steps_per_epoch=2, verbose=0)
+    for a, b in zip(whole.get_weights(), parts.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_initial_epoch_and_history_numbers():
+    x, y = blobs()
+    history = classifier().fit(x, y, initial_epoch=2, epochs=5, verbose=0)
+    assert history.epoch == [2, 3, 4]
+
+
+def test_evaluate_weighs_batches_by_their_rows():
+    x, y = blobs(50)
+    model = classifier()
+    whole = model.evaluate(x, y, batch_size=50, verbose=0)
+    parts = model.evaluate(x, y, batch_size=16, verbose=0)
+    np.testing.assert_allclose(whole, parts, rtol=1e-5)
+    named = model.evaluate(x, y, return_dict=True, verbose=0)
+    assert list(named) == ["accuracy", "loss"]
+
+
+def test_predict_in_batches_equals_one_call():
+    x, _ = blobs(50)
+    model = classifier()
+    np.testing.assert_allclose(
+        model.predict(x, batch_size=16, verbose=0), model(x), rtol=1e-6
+    )
+    np.testing.assert_allclose(model.predict_on_batch(x), model(x), rtol=1e-6)
+
+
+def test_evaluation_in_mid_training_disturbs_nothing():
+    x, y = blobs()
+    plain, watched = classifier(), classifier()
+    watched.set_weights(plain.get_weights())
+    watched.order.assign(plain.order)
+    plain.fit(x, y, epochs=3, verbose=0)
+    watched.fit(x, y, epochs=3, validation_data=(x, y), verbose=0)
+    for a, b in zip(plain.get_weights(), watched.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_on_batch_methods_report_that_batch_alone():
+    x, y = blobs()
+    model = classifier()
+    model.train_on_batch(x, y)
+    before = model.test_on_batch(x[:10], y[:10], return_dict=True)
+    after = model.train_on_batch(x[:10], y[:10], return_dict=True)
+    assert after == pytest.approx(before, rel=1e-5)
+
+
+# ---- callbacks and the loop ------------------------------------------------------------
+
+
+class Counter(callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches.append((batch, logs["loss"]))
+
+
+def test_a_callback_that_asks_sees_every_batch():
+    x, y = blobs(50)
+    counter = Counter()
+    classifier().fit(x, y, batch_size=16, epochs=2, callbacks=[counter], verbose=0)
+    assert [batch for batch, _ in counter.batches] == [0, 1, 2, 3] * 2
+
+
+def test_steps_run_in_chunks_when_nobody_asks():
+    x, y = blobs(640)
+    model = classifier()
+    seen = []
+    run = model._runner.run
+
+    def watched(kind, batch, signature, table, steps):
+        seen.append(steps)
+        return run(kind, batch, signature, table, steps)
+
+    model._runner.run = watched
+    model.fit(x, y, batch_size=10, epochs=1, verbose=0)
+    assert sum(seen) == 64
+    assert len(seen) < 64
+
+
+def test_stop_training_ends_the_run():
+    x, y = blobs()
+
+    class Stop(callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch == 1
+
+    history = classifier().fit(x, y, epochs=9, callbacks=[Stop()], verbose=0)
+    assert len(history.epoch) == 2
+
+
+def test_learning_rate_changes_without_a_new_trace():
+    x, y = blobs()
+    model = classifier()
+    model.fit(x, y, verbose=0)
+    count = len(model._runner._steps)
+    weights = model.get_weights()
+    model.optimizer.learning_rate = 0.0
+    model.fit(x, y, verbose=0)
+    assert len(model._runner._steps) == count
+    for a, b in zip(weights, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_own_loss_and_metric_functions():
+    x, y = blobs()
+
+    def doubled(y_true, y_pred):
+        return 2.0 * keras.losses.sparse_categorical_crossentropy(y_true, y_pred)
+
+    def top(y_true, y_pred):
+        return keras.ops.max(y_pred, axis=-1)
+
+    class Rows(metrics.Metric):
+        def __init__(self):
+            super().__init__(name="rows")
+            self.count = self.add_weight(shape=(), initializer="zeros", name="count")
+
+        def update_state(self, y_true, y_pred, sample_weight=None):
+            self.count.assign_add(float(y_true.shape[0]))
+
+        def result(self):
+            return self.count
+
+    model = classifier(loss=doubled, metrics=[top, Rows()])
+    plain = classifier()
+    plain.set_weights(model.get_weights())
+    logs = model.evaluate(x, y, return_dict=True, verbose=0)
+    assert logs["rows"] == 60
+    assert 0 < logs["top"] <= 1
+    expected = plain.evaluate(x, y, return_dict=True, verbose=0)["loss"]
+    assert logs["loss"] == pytest.approx(2 * expected, rel=1e-6)
+
+
+def test_regularizers_and_activity_losses_are_part_of_the_loss():
+    model = keras.Sequential(
+        [
+            keras.Input((2,)),
+            layers.Dense(2, use_bias=False, kernel_regularizer=keras.regularizers.L2(0.5)),
+            layers.ActivityRegularization(l1=0.1),
+        ]
+    )
+    model.compile("sgd", "mse")
+    model.set_weights([np.array([[1.0, 0.0], [0.0, 2.0]])])
+    x = np.array([[1.0, -1.0]])
+    loss = model.evaluate(x, np.zeros((1, 2)), verbose=0)
+    assert loss == pytest.approx((1 + 4) / 2 + 0.5 * 5 + 0.1 * 3, rel=1e-6)

@@ -78,3 +78,15 @@ def run_traced(optimizer: Any, dtype: str = "float32") -> list[np.ndarray]:
 
 
 BOTH: list[Callable[..., list[np.ndarray]]] = [run_eagerly, run_traced]
+
+
+def one_weight(value: float = 1.0) -> Variable:
+    return Variable(np.array([value]), name="w")
+
+
+def moved(optimizer: Any, *grads: float, start: float = 1.0) -> float:
+    """Return where one weight is after these gradients."""
+    w = one_weight(start)
+    for gradient in grads:
+        optimizer.apply([np.array([gradient])], [w])
+    return float(w.numpy()[0])

@@ -1,0 +1,56 @@
+"""Keras' utilities: labels, sequences, images, files, seeds, pictures of models."""
+
+from ganglion.progress import (
+    Progbar,
+    disable_interactive_logging,
+    enable_interactive_logging,
+    is_interactive_logging_enabled,
+)
+from ganglion.serialization import (
+    custom_object_scope,
+    deserialize_keras_object,
+    get_custom_objects,
+    get_registered_name,
+    get_registered_object,
+    register_keras_serializable,
+    serialize_keras_object,
+)
+from ganglion.symbolic import is_symbolic as is_keras_tensor
+from ganglion.utils.arrays import normalize, pad_sequences, to_categorical
+from ganglion.utils.batches import PyDataset, Sequence
+from ganglion.utils.files import get_file
+from ganglion.utils.images import array_to_img, img_to_array, load_img, save_img
+from ganglion.utils.plotting import model_to_dot, plot_model
+from ganglion.utils.session import clear_session, set_random_seed
+
+CustomObjectScope = custom_object_scope
+
+__all__ = [
+    "CustomObjectScope",
+    "Progbar",
+    "PyDataset",
+    "Sequence",
+    "array_to_img",
+    "clear_session",
+    "custom_object_scope",
+    "deserialize_keras_object",
+    "disable_interactive_logging",
+    "enable_interactive_logging",
+    "get_custom_objects",
+    "get_file",
+    "get_registered_name",
+    "get_registered_object",
+    "img_to_array",
+    "is_interactive_logging_enabled",
+    "is_keras_tensor",
+    "load_img",
+    "model_to_dot",
+    "normalize",
+    "pad_sequences",
+    "plot_model",
+    "register_keras_serializable",
+    "save_img",
+    "serialize_keras_object",
+    "set_random_seed",
+    "to_categorical",
+]

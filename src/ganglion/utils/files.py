@@ -1,0 +1,204 @@
+"""Files from the web, kept: checked, written beside and renamed, safely unpacked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from ganglion.progress import print_message
+
+_ALGORITHMS = {"md5": 32, "sha256": 64}
+
+
+def get_file(
+    fname: str | os.PathLike[str] | None = None,
+    origin: str | None = None,
+    untar: bool = False,
+    md5_hash: str | None = None,
+    file_hash: str | None = None,
+    cache_subdir: str = "datasets",
+    hash_algorithm: str = "auto",
+    extract: bool = False,
+    archive_format: str | None = "auto",
+    cache_dir: str | os.PathLike[str] | None = None,
+    force_download: bool = False,
+) -> str:
+    """Fetch a file once, and return its path.
+
+    A file that was fetched before is used again, if its checksum still fits.
+
+    Args:
+        fname: Name to keep it under; by default, the last part of the address.
+        origin: Address: http, https or file.
+        untar: Whether to unpack a tar file (older spelling of `extract`).
+        md5_hash: Expected MD5 sum (older spelling of `file_hash`).
+        file_hash: Expected SHA-256 or MD5 sum, in hexadecimal digits.
+        cache_subdir: Folder below the cache.
+        hash_algorithm: "sha256", "md5", or "auto" to go by the length.
+        extract: Whether to unpack a tar or zip file; the path returned is the folder's.
+        archive_format: "tar", "zip", or "auto" to go by the content.
+        cache_dir: The cache; by default, ``GANGLION_HOME`` or the user's.
+        force_download: Whether to fetch even what is there.
+    """
+    if origin is None:
+        raise ValueError("`get_file` needs the address of the file: pass `origin`.")
+    name = _name(fname, origin)
+    folder = _cache(cache_dir) / cache_subdir
+    wanted = file_hash or md5_hash
+    algorithm = "md5" if md5_hash and not file_hash else hash_algorithm
+    unpacked = folder / name
+    archive = extract or untar
+    if archive:
+        stem = name.split(".")[0] if fname and "." in name else name
+        has_ending = bool(fname) and "." in name
+        unpacked = folder / (f"{stem}_extracted" if has_ending else name)
+        name = name if has_ending else f"{name}_archive"
+    path = folder / name
+    fetched = force_download or not _is_whole(path, wanted, algorithm)
+    if fetched:
+        _fetch(origin, path, wanted, algorithm)
+    if not archive:
+        return str(path)
+    if fetched or not unpacked.is_dir():
+        _unpack(path, unpacked, "tar" if untar else archive_format)
+    return str(unpacked)
+
+
+def _name(fname: str | os.PathLike[str] | None, origin: str) -> str:
+    name = os.fspath(fname) if fname else PurePosixPath(urlsplit(origin).path).name
+    if not name or name in (".", ".."):
+        raise ValueError(f"{origin!r} names no file: pass `fname`.")
+    if "/" in name or os.sep in name:
+        raise ValueError(
+            f"`fname` is a name, not a path: {name!r}. Choose the folder with "
+            "`cache_dir` and `cache_subdir`."
+        )
+    return name
+
+
+def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
+    if cache_dir is not None:
+        return Path(cache_dir).expanduser()
+    from ganglion.datasets import cache
+
+    # Apart from the data sets of `ganglion.datasets`, which keep their own format.
+    return cache.folder().parent / "files"
+
+
+def _is_whole(path: Path, wanted: str | None, algorithm: str) -> bool:
+    if not path.is_file():
+        return False
+    if wanted is None or _has_hash(path.read_bytes(), wanted, algorithm):
+        return True
+    print_message(f"{path} does not have the expected checksum; fetching it again.")
+    return False
+
+
+def _has_hash(data: bytes, wanted: str, algorithm: str) -> bool:
+    if algorithm == "auto":
+        by_length = {length: name for name, length in _ALGORITHMS.items()}
+        algorithm = by_length.get(len(wanted), "")
+    if algorithm not in _ALGORITHMS:
+        raise ValueError(
+            "The checksum must be SHA-256 (64 hexadecimal digits) or MD5 (32), with "
+            "`hash_algorithm` 'auto', 'sha256' or 'md5'."
+        )
+    found = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+    return found == wanted.lower()
+
+
+def _fetch(origin: str, path: Path, wanted: str | None, algorithm: str) -> None:
+    print_message(f"Downloading data from {origin}")
+    data = _read(origin)
+    if wanted is not None and not _has_hash(data, wanted, algorithm):
+        raise ValueError(
+            f"{origin} is not the file expected: its checksum is not {wanted}. It may "
+            "be incomplete, or have changed."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _read(origin: str) -> bytes:
+    parts = urlsplit(origin)
+    if parts.scheme == "file":
+        return Path(url2pathname(parts.path)).read_bytes()
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(
+            f"`origin` must be an http, https or file address, not {origin!r}."
+        )
+    from ganglion.datasets.download import download
+    from ganglion.datasets.errors import SourceError
+    from ganglion.datasets.report import fetching
+
+    try:
+        with fetching(parts.path.rsplit("/", 1)[-1]) as report:
+            return download(origin, report)
+    except SourceError as error:
+        raise OSError(f"{origin} could not be fetched: {error}.") from error
+
+
+def _unpack(path: Path, folder: Path, kind: str | None) -> None:
+    """Unpack an archive beside the folder, then put it in place as a whole."""
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        if kind in ("auto", "zip") and zipfile.is_zipfile(path):
+            _unpack_zip(path, beside)
+        elif kind in ("auto", "tar") and tarfile.is_tarfile(path):
+            _unpack_tar(path, beside)
+        else:
+            raise ValueError(
+                f"{path.name} cannot be unpacked: it is no {_kinds(kind)}."
+            )
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _kinds(kind: str | None) -> str:
+    return "zip or tar file" if kind == "auto" else f"{kind} file"
+
+
+def _unpack_zip(path: Path, folder: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            _check_member(name, path)
+        archive.extractall(folder)
+
+
+def _unpack_tar(path: Path, folder: Path) -> None:
+    with tarfile.open(path) as archive:
+        for member in archive.getmembers():
+            _check_member(member.name, path)
+            if not (member.isfile() or member.isdir()):
+                raise ValueError(
+                    f"{path.name} holds {member.name!r}, which is neither a file nor a "
+                    "folder: unpack it by hand if you trust it."
+                )
+            member.uid = member.gid = 0
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:
+            archive.extractall(folder)
+
+
+def _check_member(name: str, path: Path) -> None:
+    parts = PurePosixPath(name.replace("\\", "/"))
+    if parts.is_absolute() or ".." in parts.parts or ":" in parts.parts[0:1]:
+        raise ValueError(
+            f"{path.name} holds {name!r}, which leads out of its folder; not unpacked."
+        )

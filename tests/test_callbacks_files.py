@@ -136,6 +136,30 @@ def test_training_goes_on_after_an_interruption(tmp_path, saving):
     assert model.initial_epoch == 0
 
 
+def test_a_resumed_training_is_the_one_that_was_never_stopped(tmp_path):
+    import ganglion
+    from ganglion import saving
+
+    if not hasattr(saving, "save_checkpoint"):
+        pytest.skip("ganglion.saving has no checkpoints yet")
+    x = np.random.default_rng(0).random((40, 3), "float32")
+    y = x.sum(1, keepdims=True)
+
+    def train(seed, *given):
+        ganglion.utils.set_random_seed(seed)
+        layers = [ganglion.Input((3,)), ganglion.layers.Dense(1)]
+        model = ganglion.Sequential([*layers])
+        model.compile("adam", "mse")
+        return model.fit(x, y, 8, 5, verbose=0, callbacks=list(given)).history["loss"]
+
+    whole = train(1)
+    folder = tmp_path / "backup"
+    with pytest.raises(KeyboardInterrupt):
+        train(1, BackupAndRestore(folder), Interrupts(3))
+    # Another seed: everything that matters must come from the backup.
+    assert train(2, BackupAndRestore(folder)) == whole[3:]
+
+
 def test_a_damaged_backup_falls_back_to_the_one_before(tmp_path, saving):
     backup = BackupAndRestore(tmp_path, double_checkpoint=True)
     with pytest.raises(KeyboardInterrupt):

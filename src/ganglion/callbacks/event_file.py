@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 import struct
 import time
 from pathlib import Path
@@ -36,6 +35,8 @@ class EventFile:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
+        import socket  # only here: it is slow to load, and few trainings write events
+
         name = (
             f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}"
             f".{os.getpid()}.{next(_numbers)}.v2"

@@ -198,7 +198,7 @@ def _unpack_tar(path: Path, folder: Path) -> None:
 
 def _check_member(name: str, path: Path) -> None:
     parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts or ":" in parts.parts[0:1]:
+    if parts.is_absolute() or ".." in parts.parts:
         raise ValueError(
             f"{path.name} holds {name!r}, which leads out of its folder; not unpacked."
         )

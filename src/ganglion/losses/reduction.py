@@ -99,7 +99,7 @@ def fitted_weights(values: Any, weights: Any) -> tuple[Any, Any]:
         weights = ops.reshape(weights, given + (1,) * (len(shape) - len(given)))
     elif shape and not _covers(shape, given):
         raise ShapeError(
-            f"Sample weights of shape {given} do not fit losses of shape {shape}: give "
+            f"Sample weights of shape {given} do not fit values of shape {shape}: give "
             f"one weight per sample, of shape ({shape[0]},)."
         )
     return values, weights

@@ -9,7 +9,7 @@ import numpy as np
 from ganglion import config, ops
 from ganglion.ir.graph import ShapeError, Value
 from ganglion.losses.base import whole
-from ganglion.losses.reduction import divide_no_nan, same_rank
+from ganglion.losses.reduction import divide_no_nan, fitted_weights, same_rank
 from ganglion.metrics.base import Metric, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
@@ -88,8 +88,9 @@ def _prepared(
         )
     if sample_weight is None:
         return label, prediction, None
-    weights = ops.expand_dims(astype(sample_weight, dtype), -1)
-    return label, prediction, same_rank(label, weights, expand_rank_1=False)[1]
+    weights = astype(sample_weight, dtype)
+    _, weights = same_rank(label, weights, expand_rank_1=False)
+    return label, prediction, fitted_weights(label, weights)[1]
 
 
 def _one_class(label: Value, prediction: Value, number: int) -> tuple[Value, Value]:

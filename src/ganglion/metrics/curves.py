@@ -13,6 +13,7 @@ from ganglion.losses.reduction import divide_no_nan
 from ganglion.metrics.base import registered
 from ganglion.metrics.confusion import ConfusionMetric
 from ganglion.ops import op
+from ganglion.serialization import deserialize_keras_object
 from ganglion.variables import read
 
 _CURVES = {"roc": "ROC", "pr": "PR", "prgain": "PRGAIN"}
@@ -69,6 +70,11 @@ class AUC(ConfusionMetric):
             raise ValueError("`num_labels` belongs to `multi_label=True`.")
         if num_labels or not multi_label:
             self._build(num_labels)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Make a metric from its configuration; Keras writes weights as a tensor."""
+        return cls(**deserialize_keras_object(config))
 
     def _build(self, labels: int | None) -> None:
         self._add_counts((self.num_thresholds, *([labels] if labels else [])))

@@ -212,7 +212,7 @@ class Batches:
 
     def __init__(self, source: Any, shuffle: bool = False, seed: int = 0) -> None:
         self._source = source
-        self._shuffle, self._seed, self._pass = shuffle, seed, 0
+        self._shuffle, self._seed, self.pass_number = shuffle, seed, 0
         self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
         self._open: Iterator[Any] | None = None
         self.length = self._length()
@@ -261,8 +261,8 @@ class Batches:
             return iter(self._source)
         order = range(len(self._source))
         if self._shuffle:
-            order = shuffled(self._seed, self._pass, len(order)).tolist()
-        self._pass += 1
+            order = shuffled(self._seed, self.pass_number, len(order)).tolist()
+        self.pass_number += 1
         return (self._source[index] for index in order)
 
     def end_epoch(self) -> None:

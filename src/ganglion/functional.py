@@ -24,7 +24,12 @@ class Network:
         _check_tensors("inputs", self.flat_inputs)
         _check_tensors("outputs", self.flat_outputs)
         self.calls = _ordered_calls(self.flat_outputs, set(self.flat_inputs))
-        self.layers = _layers_of(self.calls, self.flat_inputs)
+        self.operations = _in_keras_order(
+            self.calls, self.flat_outputs, self.flat_inputs
+        )
+        self.layers: list[Layer] = [
+            one for one in self.operations if not isinstance(one, Function)
+        ]
 
     @property
     def input_names(self) -> list[str]:
@@ -136,26 +141,50 @@ def _ordered_calls(outputs: list[KerasTensor], inputs: set[KerasTensor]) -> list
     return order
 
 
-def _layers_of(calls: list[Call], inputs: list[KerasTensor]) -> list[Layer]:
-    """Return the layers in Keras' order: by depth from the outputs, inputs first."""
-    found: dict[int, Layer] = {}
-    for tensor in inputs:
-        if tensor.call is not None and isinstance(tensor.call.operation, InputLayer):
-            found[id(tensor.call.operation)] = tensor.call.operation
-    for call in calls:
-        if not isinstance(call.operation, Function):
-            found.setdefault(id(call.operation), call.operation)
-    return list(found.values())
+def _in_keras_order(
+    calls: list[Call], outputs: list[KerasTensor], inputs: list[KerasTensor]
+) -> list[Any]:
+    """Return layers and ops, each once: the farthest from the outputs first.
+
+    Equally far ones stand in the order in which a walk from the outputs meets them.
+    Weights are listed, and numbered in files, in this order.
+    """
+    entries = [one.call for one in inputs if one.call is not None and _is_entry(one)]
+    far_calls: dict[Call, int] = {}
+    far: dict[int, int] = {}
+    for call in [*reversed(calls), *entries]:
+        operation = id(call.operation)
+        depth = max(far_calls.get(call, 0), far.get(operation, 0))
+        far[operation] = far_calls[call] = depth
+        for tensor in call.inputs:
+            if tensor.call is not None:
+                before = far_calls.get(tensor.call, 0)
+                far_calls[tensor.call] = max(before, depth + 1)
+    met = _first_met(outputs, inputs)
+    found = {id(call.operation): call.operation for call in [*entries, *calls]}
+    return sorted(found.values(), key=lambda one: (-far[id(one)], met.get(id(one), -1)))
+
+
+def _first_met(outputs: list[KerasTensor], inputs: list[KerasTensor]) -> dict[int, int]:
+    """Number the operations in the order of a walk from the outputs (iterative)."""
+    met: dict[int, int] = {}
+    seen: set[Call] = set()
+    ends = {one for one in inputs if not _is_entry(one)}
+    stack = list(reversed(outputs))
+    while stack:
+        tensor = stack.pop()
+        if tensor.call is None or tensor.call in seen or tensor in ends:
+            continue
+        seen.add(tensor.call)
+        met.setdefault(id(tensor.call.operation), len(met))
+        stack.extend(reversed(tensor.call.inputs))
+    return met
+
+
+def _is_entry(tensor: KerasTensor) -> bool:
+    return tensor.call is not None and isinstance(tensor.call.operation, InputLayer)
 
 
 def operations(network: Network) -> Iterator[Any]:
     """Yield layers and op calls, inputs first, each once."""
-    seen: set[int] = set()
-    for layer in network.layers:
-        if isinstance(layer, InputLayer):
-            seen.add(id(layer))
-            yield layer
-    for call in network.calls:
-        if id(call.operation) not in seen:
-            seen.add(id(call.operation))
-            yield call.operation
+    yield from network.operations

@@ -8,6 +8,7 @@ from typing import Any
 from ganglion import symbolic, tree
 from ganglion.functional import Network
 from ganglion.layers import Input, InputLayer, Layer
+from ganglion.layers.base import _unwrapped
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
 from ganglion.training import Trainer
@@ -152,6 +153,8 @@ class Model(Trainer, Layer):
         # A subclass without a `build` of its own builds its layers while it is called.
         if type(self).build is not Model.build:
             super()._build_once(shapes)
+        elif not self._is_functional():
+            self._build_shape = _unwrapped(shapes)
         self.built = True
 
     def build_from_config(self, config: dict[str, Any]) -> None:
@@ -244,8 +247,21 @@ class Model(Trainer, Layer):
 
         return model_config.model_from_config(cls, config, custom_objects)
 
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """Return the arguments of `compile` as plain data, None before `compile`."""
+        from ganglion import model_config
 
-@export("keras")
+        return model_config.compile_config(self) if self.compiled else None
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as an equal model was compiled before."""
+        from ganglion import model_config
+
+        model_config.compile_from_config(self, config)
+
+
+@export("keras.src.models.functional", "Model")
+@export("keras.src.engine.functional", "Model")  # where Keras 2 had it
 class Functional(Model):
     """A model made of Keras tensors."""
 
@@ -412,6 +428,29 @@ def clone_model(
     from ganglion.serialization import plain_config
 
     return type(model).from_config(plain_config(model.get_config()))
+
+
+def save_model(
+    model: Model,
+    filepath: Any,
+    overwrite: bool = True,
+    zipped: bool | None = None,
+    **kwargs: Any,
+) -> None:
+    """Save a whole model, optimizer included, as a `.keras` file."""
+    model.save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+
+
+def load_model(
+    filepath: Any,
+    custom_objects: Any = None,
+    compile: bool = True,  # noqa: A002 (Keras' name)
+    safe_mode: bool = True,
+) -> Any:
+    """Load a model that `save` wrote, here or in Keras; nothing in it is executed."""
+    from ganglion import saving
+
+    return saving.load_model(filepath, custom_objects, compile, safe_mode)
 
 
 def model_from_json(json_string: str, custom_objects: Any = None) -> Any:

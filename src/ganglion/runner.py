@@ -73,7 +73,15 @@ class Runner:
             if len(self._steps) > KEPT_STEPS:
                 self._steps.popitem(last=False)
         self._steps.move_to_end(key)
+        if kind == "train":
+            self._model.take_up_metrics()
         return self._steps[key]
+
+    def prepare(self, kind: str, table: Table, size: int, shuffle: bool) -> None:
+        """Trace and compile the step for a table, so that the metrics exist."""
+        rows = min(size, table.rows)
+        signature = table.signature(rows, table.rows, shuffle)
+        self.step(kind, batch_of(table), signature)
 
     def _trace(self, kind: str, batch: Batch, signature: Signature) -> Step:
         model = self._model

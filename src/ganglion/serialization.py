@@ -18,6 +18,7 @@ from ganglion.config import closest
 _builtin: dict[tuple[str, str], Any] = {}
 _custom: dict[str, Any] = {}
 _scoped: list[dict[str, Any]] = []
+_sharing: list[dict[Any, Any]] = []
 
 
 def export(module: str, *aliases: str) -> Callable[[Any], Any]:
@@ -84,13 +85,23 @@ def get_registered_name(thing: Any) -> str:
 
 
 @contextmanager
-def custom_object_scope(objects: dict[str, Any]) -> Iterator[None]:
+def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
     """Make names known to everything that is loaded in this block."""
-    _scoped.append(dict(objects))
+    _scoped.append(dict(custom_objects))
     try:
         yield
     finally:
         _scoped.pop()
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Write an object that occurs several times so that it is one again when read."""
+    _sharing.append({})
+    try:
+        yield
+    finally:
+        _sharing.pop()
 
 
 def get_custom_objects() -> dict[str, Any]:
@@ -125,10 +136,13 @@ def serialize_keras_object(thing: Any) -> Any:
     if isinstance(thing, np.ndarray):
         plain = {"value": thing.tolist(), "dtype": thing.dtype.name}
         return {"class_name": "__numpy__", "config": plain}
-    if isinstance(thing, tuple):
-        items = [serialize_keras_object(one) for one in thing]
-        return {"class_name": "__tuple__", "items": items}
-    if isinstance(thing, list):
+    if isinstance(thing, slice):
+        parts = ("start", "stop", "step")
+        plain = {part: serialize_keras_object(getattr(thing, part)) for part in parts}
+        return {"class_name": "__slice__", "config": plain}
+    if thing is Ellipsis:
+        return {"class_name": "__ellipsis__", "config": {}}
+    if isinstance(thing, (list, tuple)):
         return [serialize_keras_object(one) for one in thing]
     if isinstance(thing, dict):
         return {key: serialize_keras_object(one) for key, one in thing.items()}
@@ -149,12 +163,11 @@ def _serialize_function(thing: Any) -> Any:
             "named function and decorate it with "
             "@ganglion.saving.register_keras_serializable()."
         )
-    name = get_registered_name(thing)
     return {
-        "module": None if name != thing.__name__ else thing.__module__,
+        "module": "builtins",
         "class_name": "function",
-        "config": thing.__name__,
-        "registered_name": name,
+        "config": get_registered_name(thing),
+        "registered_name": "function",
     }
 
 
@@ -171,9 +184,15 @@ def _serialize_instance(thing: Any) -> dict[str, Any]:
         "config": plain_config(thing.get_config()),
         "registered_name": None if is_ours else get_registered_name(cls),
     }
-    build = getattr(thing, "get_build_config", lambda: None)()
-    if build is not None:
-        entry["build_config"] = build
+    for extra in ("build_config", "compile_config"):
+        found = getattr(thing, f"get_{extra}", lambda: None)()
+        if found is not None:
+            entry[extra] = plain_config(found)
+    if _sharing and hasattr(thing, "get_build_config"):
+        # The object is kept, so that its id is not given to another one.
+        first, _ = _sharing[-1].setdefault(id(thing), (entry, thing))
+        if first is not entry:
+            first["shared_object_id"] = entry["shared_object_id"] = id(thing)
     return entry
 
 
@@ -208,10 +227,12 @@ def deserialize_keras_object(
 
 def _rebuild(entry: dict[str, Any]) -> Any:
     kind = entry["class_name"]
-    if kind == "__tuple__":
-        return tuple(deserialize_keras_object(one) for one in entry["items"])
-    if kind == "__numpy__":
+    if kind in ("__numpy__", "__tensor__"):
         return np.array(entry["config"]["value"], dtype=entry["config"]["dtype"])
+    if kind == "__slice__":
+        return slice(*(entry["config"][one] for one in ("start", "stop", "step")))
+    if kind == "__ellipsis__":
+        return Ellipsis
     if kind == "__lambda__":
         raise ValueError(
             "This file holds a Python lambda as byte code. Ganglion never executes "
@@ -225,15 +246,25 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     thing = find_class(entry)
     if kind in ("function", "__class__"):
         return thing
-    config = entry["config"] or {}
-    made = (
-        thing.from_config(config)
-        if hasattr(thing, "from_config")
-        else thing(**{key: deserialize_keras_object(v) for key, v in config.items()})
-    )
-    if entry.get("build_config") and hasattr(made, "build_from_config"):
-        made.build_from_config(entry["build_config"])
+    shared = entry.get("shared_object_id")
+    if shared is not None and _sharing and shared in _sharing[-1]:
+        return _sharing[-1][shared]
+    made = _made(thing, entry["config"] or {})
+    for extra, restore in (
+        ("build_config", "build_from_config"),
+        ("compile_config", "compile_from_config"),
+    ):
+        if entry.get(extra) and hasattr(made, restore):
+            getattr(made, restore)(entry[extra])
+    if shared is not None and _sharing:
+        _sharing[-1][shared] = made
     return made
+
+
+def _made(thing: Any, config: dict[str, Any]) -> Any:
+    if hasattr(thing, "from_config"):
+        return thing.from_config(config)
+    return thing(**{key: deserialize_keras_object(v) for key, v in config.items()})
 
 
 def find_class(entry: dict[str, Any]) -> Any:
@@ -258,5 +289,6 @@ def find_class(entry: dict[str, Any]) -> Any:
 
 def _same_place(ours: str, theirs: str) -> bool:
     """Compare a Keras module with its public or private spelling."""
+    ours = ours.replace("keras.src.", "keras.")
     theirs = theirs.replace("keras.src.", "keras.").replace("tf_keras.", "keras.")
     return theirs == ours or theirs.startswith(ours + ".") or theirs == "builtins"

@@ -55,6 +55,8 @@ class Trainer:
         self.initial_epoch = 0
         self.loss: Any = None
         self._resume = False
+        self.steps_done = 0  # of an epoch that was interrupted
+        self._saved_metrics: dict[str, list[np.ndarray]] | None = None
         self._runner = Runner(self)
         self._loss: CompiledLoss | None = None
         self._metrics: CompiledMetrics | None = None
@@ -216,6 +218,17 @@ class Trainer:
         """Start the metrics from nothing."""
         for one in self.metrics:
             one.reset_state()
+
+    def take_up_metrics(self) -> None:
+        """Give the metrics the sums that were saved in the middle of an epoch."""
+        saved, self._saved_metrics = self._saved_metrics, None
+        if saved is None:
+            return
+        for number, metric in enumerate(self.metrics):
+            values = saved.get(f"{number}/{metric.name}", [])
+            for variable, value in zip(metric.variables, values, strict=False):
+                if variable.shape == value.shape:
+                    variable.assign(value)
 
     def get_metrics_result(self) -> Logs:
         """Return every metric's value, by name."""
@@ -507,6 +520,7 @@ class Trainer:
         return self._one("test", x, y, sample_weight, return_dict)
 
     def _one(self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
+        self._saved_metrics = None
         self.reset_metrics()
         self._runner.once(kind, self._table(x, y, weight))
         logs = self.get_metrics_result()
@@ -579,18 +593,20 @@ class _Session:
         """Run the epochs, with validation and callbacks around them."""
         model, calls = self._model, self._calls
         model.stop_training = False
-        going_on = model._resume and int(model.epoch.array) == first
-        model._resume = False
-        if not going_on and int(model.position.array):
-            model.start_pass()
         model.first_bad_step.array[...] = -1
         logs: Logs = {}
-        calls.on_train_begin()
-        for epoch in range(first or model.initial_epoch, epochs):
+        calls.on_train_begin()  # a callback may load a checkpoint here
+        first, model.initial_epoch = first or model.initial_epoch, 0
+        if not (model._resume and int(model.epoch.array) == first):
+            model.steps_done, model._saved_metrics = 0, None
+            if int(model.position.array):
+                model.start_pass()
+        model._resume = False
+        for epoch in range(first, epochs):
             model.epoch.array[...] = epoch
-            logs = self._epoch(epoch, going_on, interrupt)
-            going_on = False
+            logs = self._epoch(epoch, interrupt)
             model.epoch.array[...] = epoch + 1
+            model.steps_done = 0
             if validation.due(epoch):
                 logs |= self._validate(validation)
                 interrupt.check()
@@ -600,16 +616,18 @@ class _Session:
                 break
         calls.on_train_end(logs)
 
-    def _epoch(self, epoch: int, going_on: bool, interrupt: Interrupt) -> Logs:
+    def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs:
         model, calls = self._model, self._calls
-        done = 0
-        if going_on:
-            done = -(-int(model.position.array) // self._size) if self._size else 0
-        else:
+        done = model.steps_done
+        if not done:
+            model._saved_metrics = None
             model.reset_metrics()
+        elif _is_table(self._source):  # there may be no step left to run
+            model._runner.prepare("train", self._source, self._size, self._shuffle)
         calls.on_epoch_begin(epoch)
         logs: Logs = {}
         for count in self._chunks(done):
+            model.steps_done = count
             logs = model.get_metrics_result()
             self._tell_of_nan(epoch)
             calls.on_train_batch_end(count - 1, logs)
@@ -622,12 +640,16 @@ class _Session:
         model, calls, source = self._model, self._calls, self._source
         begin = calls.on_train_batch_begin
         if not _is_table(source):
+            source.pass_number = int(model.order.array[1])
             for count, (x, y, weight) in enumerate(source.batches(self._steps), 1):
+                if count <= done:
+                    continue
                 begin(count - 1)
                 weight = class_weighted(y, weight, source.class_weight)
                 model._runner.once("train", model._table(x, y, weight))
                 yield count
             source.end_epoch()
+            model.start_pass()
             return
         for count, _ in model._runner.epoch(
             "train",
@@ -642,9 +664,12 @@ class _Session:
             yield count
 
     def _validate(self, validation: _Validation) -> Logs:
+        size = validation.size
+        if size is not None and _is_table(validation.source):
+            size = min(size, validation.source.rows)
         found = self._model.evaluate(
             validation.source,
-            batch_size=validation.size,
+            batch_size=size,
             steps=validation.steps,
             return_dict=True,
             _in_fit=self._calls,

@@ -53,6 +53,9 @@ class Variable(Operators):
             dtype = np.dtype(dtype or config.floatx())
             if shape is None:
                 raise ValueError(f"Variable {self.path!r} needs a shape.")
+            if _active.blank:  # untouched zeros take no memory, whatever their size
+                self._array = np.zeros(tuple(shape), dtype)
+                return
             with suspended():
                 initializer = initializer(tuple(shape), dtype=dtype.name)
         array = np.asarray(initializer)
@@ -121,6 +124,19 @@ class Variable(Operators):
     def assign_sub(self, value: Any) -> Any:
         """Subtract from the value."""
         return self.assign(self - value)
+
+    def __eq__(self, other: object) -> Any:
+        """Compare numbers element by element, but variables by identity (`in`)."""
+        if isinstance(other, Variable):
+            return self is other
+        return Operators.__eq__(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        if isinstance(other, Variable):
+            return self is not other
+        return Operators.__ne__(self, other)
+
+    __hash__ = object.__hash__
 
     def __len__(self) -> int:
         return len(self._array)
@@ -209,6 +225,7 @@ class Scope:
 class _Active(threading.local):
     def __init__(self) -> None:
         self.scopes: list[Scope | None] = []
+        self.blank = False
 
 
 _active = _Active()
@@ -227,6 +244,16 @@ def suspended() -> Iterator[None]:
         yield
     finally:
         _active.scopes.pop()
+
+
+@contextmanager
+def uninitialized() -> Iterator[None]:
+    """Make variables of zeros in this block: their values are about to be read."""
+    before, _active.blank = _active.blank, True
+    try:
+        yield
+    finally:
+        _active.blank = before
 
 
 def read(x: Any, dtype: Any = None) -> Value:

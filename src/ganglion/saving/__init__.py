@@ -1,0 +1,231 @@
+"""Saving and loading: `.keras` files, weights and checkpoints, in Keras 3's formats.
+
+Files are written beside their place and renamed, and read without executing anything.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from ganglion import keras2
+from ganglion.saving import archive, h5, legacy, state, weights
+from ganglion.saving.files import check_exists, local_path, reading, write_whole
+from ganglion.serialization import (
+    custom_object_scope,
+    deserialize_keras_object,
+    get_custom_objects,
+    get_registered_name,
+    get_registered_object,
+    register_keras_serializable,
+    serialize_keras_object,
+)
+
+CustomObjectScope = custom_object_scope
+
+__all__ = [
+    "CustomObjectScope",
+    "custom_object_scope",
+    "deserialize_keras_object",
+    "get_custom_objects",
+    "get_registered_name",
+    "get_registered_object",
+    "load_checkpoint",
+    "load_model",
+    "load_weights",
+    "model_from_json",
+    "model_to_json",
+    "register_keras_serializable",
+    "save_checkpoint",
+    "save_model",
+    "save_weights",
+    "serialize_keras_object",
+]
+
+_OLD_ENDINGS = (".h5", ".hdf5")
+
+
+def save_model(
+    model: Any,
+    filepath: Any,
+    overwrite: bool = True,
+    zipped: bool | None = None,
+    **kwargs: Any,
+) -> None:
+    """Save a whole model: its layers, weights, optimizer and place in training.
+
+    The ending chooses the format: `.keras`, or Keras 2's `.h5`.
+    """
+    kwargs.pop("save_format", None)
+    if not kwargs.pop("include_optimizer", True):
+        raise ValueError(
+            "`include_optimizer=False` is not supported: save with `save_weights`, or "
+            "before `compile`."
+        )
+    if kwargs:
+        raise ValueError(f"`save` does not know {', '.join(sorted(kwargs))}.")
+    if zipped is False:
+        raise ValueError("`zipped=False` is not supported: one file is written.")
+    if isinstance(filepath, io.IOBase):
+        archive.write(model, filepath)  # type: ignore[arg-type]
+        return
+    path = local_path(filepath)
+    if path.suffix == ".keras":
+        write_whole(path, lambda file: archive.write(model, file), overwrite)
+    elif path.suffix in _OLD_ENDINGS:
+        keras2.note(
+            f"`save` to a {path.suffix} file", "`.keras`", changes_defaults=False
+        )
+        _write_h5(path, lambda file: legacy.write(model, file), overwrite)
+    else:
+        raise ValueError(
+            f"Cannot tell the format of {str(path)!r}: end the name in `.keras` (or in "
+            "`.h5` for Keras 2's format)."
+        )
+
+
+def _write_h5(path: Path, write: Any, overwrite: bool) -> None:
+    def write_file(file: Any) -> None:
+        # In memory first: HDF5 reports a full disk too late, and only in part.
+        buffer = io.BytesIO()
+        with h5.opened(buffer, "w") as store:
+            write(store)
+        file.write(buffer.getbuffer())
+
+    write_whole(path, write_file, overwrite)
+
+
+def load_model(
+    filepath: Any,
+    custom_objects: dict[str, Any] | None = None,
+    compile: bool = True,  # noqa: A002 (Keras' name)
+    safe_mode: bool = True,
+) -> Any:
+    """Load a model that Ganglion or Keras saved.
+
+    Nothing in a file is ever executed, so `safe_mode=False` changes nothing. A model
+    that Ganglion saved in the middle of training goes on from there with
+    ``fit(..., initial_epoch=int(model.epoch))``.
+    """
+    with reading(filepath):
+        if isinstance(filepath, io.IOBase):
+            return archive.read(filepath, custom_objects, compile)
+        path = local_path(filepath)
+        check_exists(path)
+        if _is_hdf5(path):
+            with h5.opened(path) as file:
+                if "model_config" not in file.attrs and not legacy.is_legacy(file):
+                    raise ValueError(
+                        "it holds weights but no model: build the model in Python and "
+                        "call `model.load_weights` on this file."
+                    )
+                return legacy.read(file, custom_objects, compile)
+        return archive.read(path, custom_objects, compile)
+
+
+def _is_hdf5(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(8) == b"\x89HDF\r\n\x1a\n"
+
+
+def save_weights(model: Any, filepath: Any, overwrite: bool = True) -> None:
+    """Save the weights and the optimizer's state, as `.weights.h5`."""
+    _require_built(model, "save")
+    path = local_path(filepath)
+    if path.suffix == ".keras":
+        raise ValueError(f"{path} is the name of a whole model: use `model.save`.")
+    if not path.name.endswith(".weights.h5"):
+        keras2.note(
+            "`save_weights` to a name without `.weights.h5`",
+            "`.weights.h5` (it was written in that format)",
+            changes_defaults=False,
+        )
+    _write_h5(path, lambda file: weights.write(model, file), overwrite)
+
+
+def load_weights(
+    model: Any, filepath: Any, skip_mismatch: bool = False, **kwargs: Any
+) -> None:
+    """Load weights from a weights file, a `.keras` file or Keras 2's `.h5`.
+
+    Nothing changes unless all weights fit, or `skip_mismatch` allows to load a part.
+    """
+    by_name = bool(kwargs.pop("by_name", False))
+    if kwargs:
+        raise ValueError(f"`load_weights` does not know {', '.join(sorted(kwargs))}.")
+    _require_built(model, "load")
+    path = local_path(filepath)
+    with reading(filepath), _opened_weights(path) as file:
+        if legacy.is_legacy(file):
+            legacy.read_weights(model, file, by_name, skip_mismatch)
+        elif by_name:
+            raise ValueError(
+                "`by_name=True` works for Keras 2's `.h5` files only, since newer ones "
+                "do not go by names: build the same layers, or pass "
+                "`skip_mismatch=True`."
+            )
+        else:
+            _prepare_optimizer(model)
+            weights.read(model, file, skip_mismatch)
+
+
+def _opened_weights(path: Path) -> Any:
+    check_exists(path)
+    if path.suffix == ".keras" and not _is_hdf5(path):
+        return h5.opened(io.BytesIO(archive.read_weights(path)))
+    return h5.opened(path)
+
+
+def _require_built(model: Any, verb: str) -> None:
+    if not model.built:
+        raise ValueError(
+            f'The model "{model.name}" has no weights to {verb} yet: give it an Input, '
+            "or call it on data first."
+        )
+
+
+def _prepare_optimizer(model: Any) -> None:
+    if model.compiled and model.optimizer is not None:
+        model.prepare_training()
+
+
+def save_checkpoint(path: Any, model: Any) -> None:
+    """Save all that a run needs to go on as if it had never stopped."""
+    _require_built(model, "save")
+
+    def write(file: Any) -> None:
+        weights.write(model, file)
+        state.write(model, file)
+
+    _write_h5(local_path(path), write, True)
+
+
+def load_checkpoint(path: Any, model: Any) -> int:
+    """Load what `save_checkpoint` saved; return the epoch to go on with.
+
+    ``fit(..., initial_epoch=that)`` continues, in the middle of the epoch if need be.
+    A `.keras` file that Ganglion wrote is a checkpoint, too.
+    """
+    _require_built(model, "load")
+    with reading(path), _opened_weights(local_path(path)) as file:
+        _prepare_optimizer(model)
+        if weights.OWN_GROUP not in file:
+            raise ValueError(
+                "it is no checkpoint of Ganglion, only weights: use "
+                "`model.load_weights`."
+            )
+        weights.read(model, file)
+        state.read(model, file)
+    return int(model.epoch.array)
+
+
+def model_to_json(model: Any, **kwargs: Any) -> str:
+    """Return a model's configuration, without weights, as JSON text."""
+    return archive.to_json(model, **kwargs)
+
+
+def model_from_json(text: str, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Rebuild a model, with fresh weights, from the text of `model_to_json`."""
+    with reading("The JSON text"):
+        return archive.from_json(text, custom_objects, True, blank=False)

@@ -1,0 +1,188 @@
+"""`.keras` archives: a zip file of a configuration, the weights and their origin.
+
+Members are read by their exact names into memory; nothing is ever extracted to disk.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ganglion import serialization
+from ganglion.saving import h5, state, weights
+from ganglion.saving.files import check_exists
+from ganglion.variables import uninitialized
+
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+KERAS_VERSION = "3.15.1"  # the version whose format this is
+
+_MOST_CONFIG = 64 << 20
+_MOST_MEMBERS = 10_000
+# Keras stores members uncompressed; a generous ratio allows for a zip made by hand.
+_FREE_BYTES = 64 << 20
+_MOST_EXPANSION = 100
+
+
+# ---- writing ---------------------------------------------------------------------
+
+
+def to_json(model: Any, **kwargs: Any) -> str:
+    """Return a model's configuration as JSON text."""
+    with serialization.sharing():
+        return json.dumps(serialization.serialize_keras_object(model), **kwargs)
+
+
+def write(model: Any, file: BinaryIO) -> None:
+    """Write a model into an open file."""
+    from ganglion import __version__
+
+    metadata = {
+        "keras_version": KERAS_VERSION,
+        "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
+        "written_by": f"ganglion {__version__}",
+    }
+    config = to_json(model)
+    buffer = io.BytesIO()
+    with h5.opened(buffer, "w") as store:
+        weights.write(model, store)
+        state.write(model, store)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(METADATA, json.dumps(metadata))
+        archive.writestr(CONFIG, config)
+        with archive.open(WEIGHTS, "w", force_zip64=True) as member:
+            member.write(buffer.getbuffer())
+
+
+# ---- reading ---------------------------------------------------------------------
+
+
+def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
+    """Read a model from a path or an open file."""
+    config, stored = _members(source)
+    model = from_json(config, custom_objects, compiled, blank=True)
+    with h5.opened(io.BytesIO(stored)) as store:
+        weights.read(model, store)
+        if compiled:
+            state.read(model, store)
+    return model
+
+
+def from_json(text: Any, custom_objects: Any, compiled: bool, blank: bool) -> Any:
+    """Rebuild a model from JSON; `blank` leaves its weights to be read."""
+    from ganglion.models import Model
+
+    entry = parsed(text)
+    training = entry.pop("compile_config", None)
+    with (
+        serialization.custom_object_scope(custom_objects or {}),
+        serialization.sharing(),
+    ):
+        if blank:
+            with uninitialized():
+                model = serialization.deserialize_keras_object(entry)
+        else:
+            model = serialization.deserialize_keras_object(entry)
+        if not isinstance(model, Model):
+            raise ValueError(f"it describes a {type(model).__name__}, not a model.")
+        if compiled and training:
+            _compile(model, training)
+    return model
+
+
+def _compile(model: Any, training: Any) -> None:
+    if not isinstance(training, dict):
+        raise ValueError("its `compile_config` is not a dictionary.")
+    try:
+        model.compile_from_config(training)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ValueError(
+            f"the model cannot be compiled as it was: {error} Pass `compile=False` to "
+            "load it without its optimizer, loss and metrics."
+        ) from error
+
+
+def parsed(text: Any) -> dict[str, Any]:
+    """Return the entry of a model from JSON text, checked for its outer shape."""
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its configuration is no valid JSON ({error}).") from error
+    if not isinstance(entry, dict) or "class_name" not in entry:
+        raise ValueError(
+            "its configuration describes no model: a dictionary with `class_name` and "
+            "`config` is expected."
+        )
+    if not isinstance(entry.get("config"), (dict, list)):
+        raise ValueError("its configuration has no `config` of the model.")
+    return entry
+
+
+def read_weights(source: Any) -> bytes:
+    """Return the weights of an archive as the bytes of an HDF5 file."""
+    return _members(source)[1]
+
+
+def _members(source: Any) -> tuple[bytes, bytes]:
+    if isinstance(source, Path):
+        check_exists(source)
+    try:
+        with zipfile.ZipFile(source) as archive:
+            _check_names(archive)
+            return (
+                _member(archive, CONFIG, _MOST_CONFIG),
+                _member(archive, WEIGHTS, None),
+            )
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise ValueError(
+            f"it is no `.keras` archive, or damaged or cut short ({error})."
+        ) from error
+    except (zipfile.LargeZipFile, RuntimeError) as error:
+        raise ValueError(f"its archive cannot be read ({error}).") from error
+    except _zlib_error() as error:
+        raise ValueError(f"its compressed data is damaged ({error}).") from error
+
+
+def _zlib_error() -> type[Exception]:
+    import zlib
+
+    return zlib.error
+
+
+def _check_names(archive: zipfile.ZipFile) -> None:
+    names = archive.namelist()
+    if len(names) > _MOST_MEMBERS:
+        raise ValueError(f"its archive has {len(names)} members: refused.")
+    if len(set(names)) != len(names):
+        raise ValueError("its archive has two members of the same name: refused.")
+    for name in names:
+        parts = name.replace("\\", "/").split("/")
+        if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+            raise ValueError(
+                f"its archive has a member {name!r} that points out of it: refused."
+            )
+
+
+def _member(archive: zipfile.ZipFile, name: str, most: int | None) -> bytes:
+    """Read one member, and never more than it declares and the limit allows."""
+    try:
+        info = archive.getinfo(name)
+    except KeyError:
+        raise ValueError(f"its archive has no member {name!r}.") from None
+    if info.flag_bits & 0x1:
+        raise ValueError(f"its member {name!r} is encrypted.")
+    if most is None:
+        most = max(_FREE_BYTES, _MOST_EXPANSION * info.compress_size)
+    if info.file_size > most:
+        raise ValueError(
+            f"its member {name!r} claims {info.file_size:,} bytes, of which "
+            f"{info.compress_size:,} are stored: refused as a decompression bomb."
+        )
+    with archive.open(info) as member:
+        data = member.read(info.file_size + 1)
+    if len(data) != info.file_size:
+        raise ValueError(f"its member {name!r} is cut short.")
+    return data

@@ -1,0 +1,126 @@
+"""Files that are written whole or not at all, and read without trust."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+# What a file of another shape than expected makes the code that reads it raise.
+_SYMPTOMS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+)
+
+
+def local_path(filepath: Any) -> Path:
+    """Return a path; refuse what names a place on another machine."""
+    text = os.fspath(filepath)
+    if isinstance(text, bytes):
+        text = os.fsdecode(text)
+    if "://" in text:
+        raise ValueError(f"{text!r} is no local path: save and load on this machine.")
+    return Path(text).expanduser()
+
+
+def write_whole(
+    filepath: Any, write: Callable[[BinaryIO], None], overwrite: bool = True
+) -> None:
+    """Write a file beside its place and rename it, so that it is never half there.
+
+    Whatever happens before the renaming (a full disk, Ctrl-C), the old file stays.
+    """
+    # A link keeps pointing to the file it names.
+    path = Path(os.path.realpath(local_path(filepath)))
+    if path.is_dir():
+        raise IsADirectoryError(f"Cannot save to {filepath}: it is a folder.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"Cannot save to {filepath}: there is no folder {path.parent}. Make it "
+            "first."
+        )
+    if path.exists() and not overwrite:
+        raise FileExistsError(
+            f"{filepath} exists already, and `overwrite=False` protects it: choose "
+            "another name."
+        )
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    try:
+        with open(beside, "xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, beside)
+        os.replace(beside, path)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"Cannot save to {filepath}: {error.strerror or error}. Nothing was "
+            "changed; a file that was there before is intact.",
+        ) from error
+    finally:
+        # After the renaming there is nothing left to remove.
+        beside.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a renaming survive a power cut, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def reading(filepath: Any) -> Iterator[None]:
+    """Turn whatever a damaged or hostile file causes into one clear error."""
+    name = getattr(filepath, "name", filepath)
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"There is no file {name}.") from error
+    except IsADirectoryError as error:
+        raise ValueError(
+            f"{name} is a folder, not a file: give the path of a `.keras` or `.h5` "
+            "file."
+        ) from error
+    except PermissionError:
+        raise
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error}. Is it damaged?") from error
+    except ValueError as error:
+        text = str(error)
+        if str(name) in text:
+            raise
+        raise ValueError(f"{name} cannot be loaded: {text}") from error
+    except _SYMPTOMS as error:
+        text = str(error) or "no details"
+        raise ValueError(
+            f"{name} cannot be loaded: what it describes is not valid "
+            f"({type(error).__name__}: {text:.300})."
+        ) from error
+
+
+def check_exists(path: Path) -> None:
+    """Refuse a file that is not there, or is no file."""
+    if path.is_dir():
+        raise IsADirectoryError(str(path))
+    if not path.exists():
+        raise FileNotFoundError(str(path))

@@ -1,0 +1,199 @@
+"""Keras 2's `.h5` files: the model in attributes, the weights layer by layer."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ganglion import serialization
+from ganglion.saving import archive, h5
+from ganglion.saving.weights import MismatchError
+
+_HEADER_LIMIT = 64_512  # HDF5 cannot hold more in one attribute
+
+
+def is_legacy(file: Any) -> bool:
+    """Tell Keras 2's layout from Keras 3's."""
+    return (
+        "layer_names" in file.attrs
+        or "layer_names0" in file.attrs
+        or ("model_weights" in file)
+    )
+
+
+# ---- writing ---------------------------------------------------------------------
+
+
+def write(model: Any, file: Any) -> None:
+    """Write a whole model into an open HDF5 file."""
+    entry = json.loads(archive.to_json(model))
+    training = entry.pop("compile_config", None)
+    plain = {"class_name": entry["class_name"], "config": entry["config"]}
+    file.attrs["keras_version"] = archive.KERAS_VERSION
+    file.attrs["backend"] = "ganglion"
+    _put_text(file, "model_config", json.dumps(plain))
+    write_weights(model, file.create_group("model_weights"))
+    if training:
+        optimizer = training.pop("optimizer")
+        short = {key: optimizer[key] for key in ("class_name", "config")}
+        training["optimizer_config"] = short
+        _put_text(file, "training_config", json.dumps(training))
+        _put_arrays(file.create_group("optimizer_weights"), model.optimizer.variables)
+
+
+def _put_text(file: Any, name: str, text: str) -> None:
+    if len(text) > _HEADER_LIMIT:
+        raise ValueError(
+            "The description of this model is too long for the old `.h5` format: save "
+            "it as a `.keras` file."
+        )
+    file.attrs[name] = text.encode()
+
+
+def write_weights(model: Any, group: Any) -> None:
+    """Write the weights, layer by layer."""
+    _put_names(group, "layer_names", [one.name for one in model.layers])
+    group.attrs["backend"] = b"ganglion"
+    group.attrs["keras_version"] = archive.KERAS_VERSION.encode()
+    for layer in sorted(model.layers, key=lambda one: one.name):
+        _put_arrays(group.create_group(layer.name), _weights(layer))
+    top = group.create_group("top_level_model_weights")
+    _put_arrays(top, list(model.own_variables()))
+
+
+def _weights(layer: Any) -> list[Any]:
+    return [*layer.trainable_weights, *layer.non_trainable_weights]
+
+
+def _put_arrays(group: Any, variables: list[Any]) -> None:
+    names: list[str] = []
+    for variable in variables:
+        name = variable.path
+        while name in names:
+            name += "_"
+        names.append(name)
+    _put_names(group, "weight_names", names)
+    for name, variable in zip(names, variables, strict=True):
+        h5.put(group, name, variable.array)
+
+
+def _put_names(group: Any, name: str, texts: list[str]) -> None:
+    encoded = [one.encode() for one in texts]
+    if sum(map(len, encoded)) < _HEADER_LIMIT // 4:
+        group.attrs[name] = np.array(encoded) if encoded else np.zeros(0, "S1")
+        return
+    for number, part in enumerate(np.array_split(np.array(encoded), len(encoded))):
+        group.attrs[f"{name}{number}"] = part
+
+
+# ---- reading ---------------------------------------------------------------------
+
+
+def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
+    """Read a whole model from an open HDF5 file."""
+    if "model_config" not in file.attrs:
+        raise ValueError(
+            "it holds weights but no model: build the model in Python and call "
+            "`model.load_weights` on this file."
+        )
+    config = h5.text(file.attrs["model_config"])
+    model = archive.from_json(config, custom_objects, False, blank=True)
+    read_weights(model, file["model_weights"])
+    if compiled and "training_config" in file.attrs:
+        text = h5.text(file.attrs["training_config"])
+        with serialization.custom_object_scope(custom_objects or {}):
+            _compile(model, json.loads(text), file)
+    return model
+
+
+def _compile(model: Any, training: dict[str, Any], file: Any) -> None:
+    try:
+        training["optimizer"] = training.pop("optimizer_config")
+        model.compile_from_config(training)
+    except (ValueError, TypeError, LookupError) as error:
+        warnings.warn(
+            f"The model was loaded without compiling it: {error} Call `compile`.",
+            stacklevel=5,
+        )
+        return
+    if "optimizer_weights" not in file:
+        return
+    found = _arrays(file["optimizer_weights"])
+    variables = model.optimizer.variables
+    fits = len(found) == len(variables) and all(
+        tuple(a.shape) == b.shape for a, b in zip(found, variables, strict=True)
+    )
+    if not fits:
+        warnings.warn(
+            "The state of the optimizer does not fit and was left out: training starts "
+            "with a fresh one.",
+            stacklevel=5,
+        )
+        return
+    for variable, one in zip(variables, found, strict=True):
+        variable.assign(h5.array(one))
+
+
+def _arrays(group: Any) -> list[Any]:
+    return [group[name] for name in h5.names(group, "weight_names")]
+
+
+def read_weights(
+    model: Any, group: Any, by_name: bool = False, skip_mismatch: bool = False
+) -> None:
+    """Read weights, layer by layer in order, or by the layers' names."""
+    group = group.get("model_weights", group)
+    saved = {name: _arrays(group[name]) for name in h5.names(group, "layer_names")}
+    saved = {name: arrays for name, arrays in saved.items() if arrays}
+    layers = [one for one in model.layers if _weights(one)]
+    if by_name:
+        pairs = [
+            (one, one.name, saved[one.name]) for one in layers if one.name in saved
+        ]
+    else:
+        if len(saved) != len(layers):
+            raise MismatchError(
+                f"the weights do not fit: the model has {len(layers)} layers with "
+                f"weights, the file {len(saved)} ({', '.join(saved)}). Pass "
+                "`by_name=True` to load layers of the same name."
+            )
+        pairs = [(one, *item) for one, item in zip(layers, saved.items(), strict=True)]
+    _assign(pairs, skip_mismatch)
+    own, top = list(model.own_variables()), group.get("top_level_model_weights")
+    if own and top is not None:
+        _assign([(model, "top_level_model_weights", _arrays(top))], skip_mismatch, own)
+
+
+def _assign(
+    pairs: list[tuple[Any, str, list[Any]]],
+    skip_mismatch: bool,
+    own: list[Any] | None = None,
+) -> None:
+    plans, problems = [], []
+    for layer, name, arrays in pairs:
+        variables = _weights(layer) if own is None else own
+        has, found = (
+            [one.shape for one in variables],
+            [tuple(one.shape) for one in arrays],
+        )
+        if has != found:
+            problems.append(
+                f'layer "{layer.name}" has weights {has}, the file has {found} '
+                f'("{name}")'
+            )
+        else:
+            plans.append((variables, arrays))
+    if problems and not skip_mismatch:
+        raise MismatchError(
+            f"the weights do not fit the model, in {len(problems)} layer(s): "
+            f"{'; '.join(problems[:4])}. Nothing was changed; `skip_mismatch=True` "
+            "loads what fits."
+        )
+    if problems:
+        warnings.warn(f"Skipped: {'; '.join(problems[:4])}.", stacklevel=6)
+    for variables, arrays in plans:
+        for variable, one in zip(variables, arrays, strict=True):
+            variable.assign(h5.array(one))

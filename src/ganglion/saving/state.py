@@ -1,0 +1,74 @@
+"""Where training stands, beyond weights and optimizer: what a resumed run needs.
+
+Kept in a group of the weights file at which Keras does not look: random states, the
+place in the data and its order, the epoch, and the sums of the metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ganglion.saving import h5
+from ganglion.saving.weights import OWN_GROUP
+
+_FORMAT = 1
+_CURSOR = ("position", "order", "epoch")
+
+
+def write(model: Any, file: Any) -> None:
+    """Write the state of training into an open HDF5 file."""
+    group = file.create_group(OWN_GROUP)
+    group.attrs["format"] = _FORMAT
+    for name in _CURSOR:
+        h5.put(group, name, getattr(model, name).array)
+    h5.put(group, "steps_done", np.array(model.steps_done))
+    seeds = group.create_group("seeds")
+    for number, generator in enumerate(model.seed_generators()):
+        h5.put(seeds, str(number), generator.state.array)
+    metrics = group.create_group("metrics")
+    for number, metric in enumerate(model.metrics):
+        one = metrics.create_group(str(number))
+        one.attrs["name"] = metric.name
+        for place, variable in enumerate(metric.variables):
+            h5.put(one, str(place), variable.array)
+
+
+def read(model: Any, file: Any) -> bool:
+    """Read the state of training, if the file has one; tell whether it had."""
+    if OWN_GROUP not in file:
+        return False
+    group = file[OWN_GROUP]
+    if int(group.attrs.get("format", 0)) != _FORMAT:
+        raise ValueError(
+            "its training state was written by another version of Ganglion; load the "
+            "model with `load_weights` instead."
+        )
+    seeds = model.seed_generators()
+    if len(seeds) != len(group["seeds"]):
+        raise ValueError(
+            f"it holds {len(group['seeds'])} random states, but the model has "
+            f"{len(seeds)}."
+        )
+    values = [(getattr(model, name), group[name]) for name in _CURSOR]
+    values += [(one.state, group["seeds"][str(i)]) for i, one in enumerate(seeds)]
+    for variable, found in values:
+        if tuple(found.shape) != variable.shape:
+            raise ValueError(f"the state {found.name!r} has the shape {found.shape}.")
+    for variable, found in values:
+        variable.array[...] = h5.array(found)
+    model.steps_done = int(h5.array(group["steps_done"]))
+    model._saved_metrics = _metrics(group["metrics"])
+    model._resume = True
+    return True
+
+
+def _metrics(group: Any) -> dict[str, list[np.ndarray]]:
+    """Return the sums by name; the metrics themselves exist after the first trace."""
+    found = {}
+    for number in range(len(group)):
+        one = group[str(number)]
+        name = f"{number}/{h5.text(one.attrs['name'])}"
+        found[name] = [h5.array(one[str(place)]) for place in range(len(one))]
+    return found

@@ -1,0 +1,258 @@
+"""Weights in HDF5, in the places where Keras 3 puts them.
+
+A layer's arrays lie at ``<path>/vars/<n>``. The path is made of attribute names and, in
+lists, of class names with a number (``layers/dense_1``): names of layers differ from
+run to run, their places do not.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ganglion.layers.base import Layer, snake_case
+from ganglion.optimizers import Optimizer
+from ganglion.saving import h5
+from ganglion.variables import Variable
+
+OWN_GROUP = "ganglion"  # what Keras has no place for; Keras does not look there
+_OLD_LAYERS = "_layer_checkpoint_dependencies"  # Keras 2.13's name of "layers"
+
+
+class Part:
+    """A layer or an optimizer, and where its arrays lie in a file."""
+
+    def __init__(self, path: str, owner: Any) -> None:
+        self.path, self.owner = path, owner
+
+    @property
+    def is_optimizer(self) -> bool:
+        """Whether this is the optimizer, not a layer."""
+        return isinstance(self.owner, Optimizer)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables of this part alone, trainable ones first."""
+        if self.is_optimizer:
+            return list(self.owner.variables)
+        own = self.owner.own_variables()
+        return [one for one in own if one.trainable] + [
+            one for one in own if not one.trainable
+        ]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what is to be saved, by the number or the name in the file."""
+        save = getattr(self.owner, "save_own_variables", None)
+        if save is not None and not self.is_optimizer:
+            store: dict[str, Any] = {}
+            save(store)
+            return {key: np.asarray(one) for key, one in store.items()}
+        return {str(i): one.array for i, one in enumerate(self.variables)}
+
+    def __str__(self) -> str:
+        kind = "optimizer" if self.is_optimizer else "layer"
+        return f'{kind} "{self.owner.name}"'
+
+
+def parts_of(model: Any) -> Iterator[Part]:
+    """Yield everything in a model that has arrays, in Keras' order, each once."""
+    yield from _walk(model, "", set())
+
+
+def _walk(owner: Any, path: str, seen: set[int]) -> Iterator[Part]:
+    if id(owner) in seen:
+        return
+    seen.add(id(owner))
+    yield Part(path, owner)
+    if isinstance(owner, Optimizer):
+        return
+    for name, value in _children(owner):
+        yield from _walk_value(value, f"{path}/{name}" if path else name, seen)
+
+
+def _walk_value(value: Any, path: str, seen: set[int]) -> Iterator[Part]:
+    if isinstance(value, (Layer, Optimizer)):
+        yield from _walk(value, path, seen)
+    elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:
+        seen.add(id(value))
+        yield from _walk_list(value, path, seen)
+
+
+def _walk_list(values: Any, path: str, seen: set[int]) -> Iterator[Part]:
+    used: dict[str, int] = {}
+    for one in list(values.values()) if isinstance(values, dict) else values:
+        if isinstance(one, (Layer, Optimizer)):
+            name = snake_case(type(one).__name__)
+        elif isinstance(one, (list, tuple, dict)):
+            name = "container"
+        else:
+            continue
+        used[name] = used.get(name, -1) + 1
+        numbered = f"{name}_{used[name]}" if used[name] else name
+        yield from _walk_value(one, f"{path}/{numbered}", seen)
+
+
+def _children(owner: Any) -> list[tuple[str, Any]]:
+    """Return the attributes of a layer by name, private ones last, as Keras does."""
+    found = {key: one for key, one in vars(owner).items() if key not in _ignored()}
+    is_model = hasattr(owner, "get_compile_config")
+    if is_model:
+        found["layers"] = owner.layers
+    is_graph = is_model and (owner._network is not None or hasattr(owner, "_stack"))
+
+    def place(name: str) -> tuple[bool, bool, str]:
+        # A model that is made of layers, not of attributes, begins with them.
+        return is_graph and name != "layers", name.startswith("_"), name
+
+    return [(name, found[name]) for name in sorted(found, key=place)]
+
+
+@cache
+def _ignored() -> frozenset[str]:
+    """Return the attributes of every layer and model; they hold no layers of theirs."""
+    mine = ("_stack", "_input_layer", "_network", "_compile_arguments")
+    return frozenset([*vars(Layer(name="any")), *mine])
+
+
+# ---- saving ----------------------------------------------------------------------
+
+
+def write(model: Any, file: Any) -> None:
+    """Write all weights and the optimizer's state into an open HDF5 file."""
+    for part in parts_of(model):
+        arrays = part.arrays()
+        if not arrays:
+            continue
+        group = file.create_group(f"{part.path}/vars" if part.path else "vars")
+        group.attrs["name"] = part.owner.name
+        for name, value in arrays.items():
+            h5.put(group, name, value)
+
+
+# ---- loading ---------------------------------------------------------------------
+
+
+class MismatchError(ValueError):
+    """The file and the model do not fit together."""
+
+
+def read(model: Any, file: Any, skip_mismatch: bool = False) -> None:
+    """Read weights from an open HDF5 file; nothing changes unless everything fits."""
+    is_old = _OLD_LAYERS in file and "layers" not in file
+    plans: list[tuple[Part, dict[str, Any]]] = []
+    problems: list[str] = []
+    known: set[str] = set()
+    for part in parts_of(model):
+        place = f"{part.path}/vars" if part.path else "vars"
+        place = place.replace("layers", _OLD_LAYERS) if is_old else place
+        known.add(place)
+        group = file.get(place, {})
+        if part.is_optimizer:
+            _read_optimizer(part, group)
+            continue
+        found = {name: group[name] for name in group}
+        problem = _problem(part, found)
+        if problem:
+            problems.append(problem)
+        elif found:
+            plans.append((part, found))
+    problems += _left_over(file, known)
+    if problems:
+        _report(problems, skip_mismatch)
+    for part, found in plans:
+        _assign(part, found)
+
+
+def _problem(part: Part, found: dict[str, Any]) -> str | None:
+    """Say why a layer's arrays in the file do not fit, None if they do."""
+    if hasattr(part.owner, "load_own_variables"):
+        return None
+    variables = part.variables
+    if len(variables) != len(found):
+        shapes = [tuple(one.shape) for one in found.values()]
+        has = [one.shape for one in variables]
+        return (
+            f"{part} has {len(has)} weights {has}, the file has {len(shapes)} "
+            f"{shapes} at {part.path or 'its top'!r}"
+        )
+    for number, variable in enumerate(variables):
+        one = found.get(str(number))
+        if one is None:
+            return f"{part}: the file has no weight {number} at {part.path!r}"
+        if tuple(one.shape) != variable.shape:
+            return (
+                f"{part}, weight {variable.name!r}: expected shape {variable.shape}, "
+                f"found {tuple(one.shape)}"
+            )
+    return None
+
+
+def _left_over(file: Any, known: set[str]) -> list[str]:
+    """Name the groups of arrays for which the model has no layer."""
+    found: list[str] = []
+
+    def look(path: str, item: Any) -> None:
+        parts = path.split("/")
+        is_layer = parts[0] != OWN_GROUP and "optimizer" not in parts
+        if parts[-1] == "vars" and is_layer and len(item) and path not in known:
+            name = h5.text(item.attrs.get("name", path))
+            found.append(
+                f'the file has weights for a layer "{name}" at {path!r}, which the '
+                "model does not have"
+            )
+
+    file.visititems(look)
+    return found
+
+
+def _report(problems: list[str], skip_mismatch: bool) -> None:
+    count = len(problems)
+    shown = "; ".join(problems[:4]) + ("; ..." if count > 4 else "")
+    if skip_mismatch:
+        warnings.warn(
+            f"{count} mismatch(es) were skipped: {shown}.", UserWarning, stacklevel=6
+        )
+        return
+    raise MismatchError(
+        f"the weights do not fit the model, in {count} place(s): {shown}. Nothing was "
+        "changed. Load them into the model they were saved from, or pass "
+        "`skip_mismatch=True` to load what fits."
+    )
+
+
+def _assign(part: Part, found: dict[str, Any]) -> None:
+    arrays = {name: h5.array(one) for name, one in found.items()}
+    load = getattr(part.owner, "load_own_variables", None)
+    if load is not None:
+        load(arrays)
+        return
+    for number, variable in enumerate(part.variables):
+        variable.assign(arrays[str(number)])
+
+
+def _read_optimizer(part: Part, group: Any) -> None:
+    """Read the optimizer's state; one that does not fit leaves a fresh one."""
+    variables = part.variables
+    found = [group[str(i)] for i in range(len(group)) if str(i) in group]
+    if not found:
+        return
+    fits = len(found) == len(variables) and all(
+        tuple(one.shape) == variable.shape
+        for one, variable in zip(found, variables, strict=True)
+    )
+    # An optimizer that never made a step is saved without its slots.
+    is_new = len(found) <= 2 and all(one.shape == () for one in found)
+    if not fits and not is_new:
+        warnings.warn(
+            f"The state of the {part} does not fit ({len(variables)} arrays, "
+            f"{len(found)} in the file) and was left out: training starts with a fresh "
+            "one.",
+            stacklevel=6,
+        )
+        return
+    for variable, one in zip(variables, found, strict=False):
+        variable.assign(h5.array(one))

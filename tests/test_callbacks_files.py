@@ -77,9 +77,11 @@ def test_checkpoint_every_so_many_steps(tmp_path):
 
 def test_checkpoint_refuses_wrong_paths(tmp_path):
     with pytest.raises(ValueError, match=r"ends in '\.weights\.h5'"):
-        ModelCheckpoint("m.h5", save_weights_only=True)
-    with pytest.raises(ValueError, match=r"ends in '\.keras' or '\.h5'"):
+        ModelCheckpoint("m.keras", save_weights_only=True)
+    with pytest.raises(ValueError, match=r"ends in '\.keras'"):
         ModelCheckpoint("m.ckpt")
+    ModelCheckpoint("weights.{epoch:02d}.hdf5", save_weights_only=True)
+    ModelCheckpoint("{epoch:02d}.hdf5")
     with pytest.raises(ValueError, match="save_freq='step'"):
         ModelCheckpoint("m.keras", save_freq="step")
     with pytest.raises(KeyError, match="val_acc"):

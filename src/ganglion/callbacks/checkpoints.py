@@ -54,7 +54,7 @@ class ModelCheckpoint(MonitorCallback):
     Args:
         filepath: Where to; ``{epoch:02d}``, ``{val_loss:.2f}`` and the like are filled
             in. Ends in ``.keras`` or ``.h5``; with `save_weights_only`, in
-            ``.weights.h5``.
+            ``.weights.h5`` (Keras 2's other names are accepted with a warning).
         monitor: Name of the metric that tells which model is best.
         verbose: 1 to say what is done.
         save_best_only: Whether to save only what is better than all before.
@@ -159,15 +159,16 @@ class ModelCheckpoint(MonitorCallback):
 
 
 def _check_ending(path: str, weights_only: bool) -> None:
-    if weights_only and not path.endswith(".weights.h5"):
+    """Refuse now what `save` or `save_weights` would refuse after the first epoch."""
+    if weights_only and path.endswith(".keras"):
         raise ValueError(
             "ModelCheckpoint with `save_weights_only=True` needs a path that ends in "
-            f"'.weights.h5', not {path!r}."
+            f"'.weights.h5', not {path!r}: '.keras' is a whole model."
         )
-    if not path.endswith((".keras", ".h5")):
+    if not weights_only and not path.endswith((".keras", ".h5", ".hdf5")):
         raise ValueError(
-            "ModelCheckpoint needs a path that ends in '.keras' or '.h5', not "
-            f"{path!r}."
+            "ModelCheckpoint needs a path that ends in '.keras' (or in '.h5' for Keras "
+            f"2's format), not {path!r}."
         )
 
 

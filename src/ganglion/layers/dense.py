@@ -11,7 +11,6 @@ from ganglion import keras2, ops
 from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
 from ganglion.layers.base import InputSpec, Layer
 from ganglion.serialization import export, serialize_keras_object
-from ganglion.symbolic import KerasTensor
 
 _NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
 
@@ -199,7 +198,7 @@ class Lambda(Layer):
             raise ValueError(f"Lambda needs a function, got {function!r}.")
         refuse(self, "masks are not supported yet; leave it out.", mask=mask)
         self.function = function
-        self.output_shape = output_shape
+        self._promised_shape = output_shape
         self.mask = mask
         self.arguments = dict(arguments or {})
 
@@ -213,17 +212,17 @@ class Lambda(Layer):
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the shape that was promised, else find it by tracing."""
         given = args[0] if args else next(iter(kwargs.values()))
-        if callable(self.output_shape):
-            return self.output_shape(given)
-        if self.output_shape is not None and not isinstance(given, KerasTensor):
-            return (given[0], *self.output_shape)
+        if callable(self._promised_shape):
+            return self._promised_shape(given)
+        if self._promised_shape is not None:
+            return (given[0], *self._promised_shape)
         return super().compute_output_shape(*args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; functions by name, as Keras writes them."""
         made = super().get_config()
-        for key in ("function", "output_shape"):
-            made[key] = _by_name(made[key])
+        made["function"] = _by_name(self.function)
+        made["output_shape"] = _by_name(self._promised_shape)
         return {key: value for key, value in made.items() if value is not None}
 
     @classmethod

@@ -61,10 +61,8 @@ class _Scaled(Layer):
 
     def _normalise(self, x: Any, over: list[int], along: list[int]) -> Any:
         mean, variance = ops.moments(x, over, keepdims=True)
-        gain = 1.0 / ops.sqrt(variance + self.epsilon)
-        if self.gamma is not None:
-            gain = gain * ops.reshape(self.gamma, along)
-        outputs = (x - mean) * gain
+        gamma = 1.0 if self.gamma is None else ops.reshape(self.gamma, along)
+        outputs = (x - mean) * (gamma / ops.sqrt(variance + self.epsilon))
         if self.beta is not None:
             outputs = outputs + ops.reshape(self.beta, along)
         return outputs

@@ -103,10 +103,8 @@ class BatchNormalization(Layer):
         else:
             mean = ops.reshape(self.moving_mean, along)
             variance = ops.reshape(self.moving_variance, along)
-        gain = 1.0 / ops.sqrt(variance + self.epsilon)
-        if self.gamma is not None:
-            gain = gain * ops.reshape(self.gamma, along)
-        outputs = (x - mean) * gain
+        gamma = 1.0 if self.gamma is None else ops.reshape(self.gamma, along)
+        outputs = (x - mean) * (gamma / ops.sqrt(variance + self.epsilon))
         if self.beta is not None:
             outputs = outputs + ops.reshape(self.beta, along)
         return outputs

@@ -219,11 +219,22 @@ def average_pool(
     """Average each window, leaving the padding out."""
     x, window = _pooled(inputs, pool_size, strides, padding, data_format)
     total = pooling.sum_pool(x, **window)
-    ones = np.ones((1, *x.shape[1:-1], 1), x.dtype)
-    counts = pooling.sum_pool.meaning(ones, **window)
+    counts = _counts(x.shape[1:-1], **window).astype(x.dtype)
     if np.all(counts == counts.flat[0]):
         return divide(total, float(counts.flat[0]))
     return p.divide(total, stretch(Constant(counts), total.shape))
+
+
+def _counts(
+    n: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], pairs: Pairs
+) -> np.ndarray:
+    """Count what each window holds besides padding: a product over the axes."""
+    counts = np.ones(())
+    for size, k, stride, (low, high) in zip(n, window, strides, pairs, strict=True):
+        start = np.arange(0, low + size + high - k + 1, stride) - low
+        inside = np.minimum(start + k, size) - np.maximum(start, 0)
+        counts = np.multiply.outer(counts, inside)
+    return counts[None, ..., None]
 
 
 def _pooled(

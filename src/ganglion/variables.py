@@ -129,12 +129,12 @@ class Variable(Operators):
         """Compare numbers element by element, but variables by identity (`in`)."""
         if isinstance(other, Variable):
             return self is other
-        return Operators.__eq__(self, other)
+        return super().__eq__(other)
 
     def __ne__(self, other: object) -> Any:
         if isinstance(other, Variable):
             return self is not other
-        return Operators.__ne__(self, other)
+        return super().__ne__(other)
 
     __hash__ = object.__hash__
 

@@ -55,6 +55,10 @@ class Operators:
     __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    # As in NumPy, so that `mask = labels == 0` means what it says. They are hashed by
+    # identity: sets and dictionaries hold them, `in` on a list does not work.
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __hash__ = object.__hash__
     __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
     __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")
     __neg__, __abs__ = _unary("negative"), _unary("absolute")

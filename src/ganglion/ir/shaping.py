@@ -93,11 +93,17 @@ broadcast: Op = Op(
     lambda rng: ([rng.uniform(-2, 2, (3, 1))], {"shape": (2, 3, 4)}),
     _broadcast_gradient,
 )
+def _sum_meaning(x: np.ndarray, axes: Shape) -> np.ndarray:
+    # Summed in float64: a long float32 sum over leading axes would lose a digit.
+    wide = np.float64 if is_float(x.dtype) else x.dtype
+    return np.sum(in_rows(x), axis=axes, dtype=wide).astype(x.dtype)
+
+
 sum_: Op = Op(
     "sum",
     "reduction",
     reduced,
-    lambda x, axes: np.sum(in_rows(x), axis=axes, dtype=x.dtype),
+    _sum_meaning,
     drawn((3, 4, 2), axes=(0, 2)),
     lambda node, g: [keep_axes(g, node.attrs["axes"], node.inputs[0].shape)],
 )

@@ -54,7 +54,7 @@ def evaluate(
 
 
 def _rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
-    if inputs == node.inputs:
+    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
     return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)
 

@@ -45,6 +45,8 @@ _operators.register(
         "mod": mod,
         "power": power,
         "matmul": matmul,
+        "equal": equal,
+        "not_equal": not_equal,
         "less": less,
         "less_equal": less_equal,
         "greater": greater,

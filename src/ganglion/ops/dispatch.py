@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,15 @@ from ganglion.variables import current_scope, read
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _Calls(threading.local):
+    """How many ops are being called: those inside of another hand on values."""
+
+    depth = 0
+
+
+_calls = _Calls()
+
+
 def op(function: F) -> F:
     """Let a function over values work on everything a user may hand it.
 
@@ -30,11 +40,15 @@ def op(function: F) -> F:
     def dispatched(*args: Any, **kwargs: Any) -> Any:
         if symbolic.any_symbolic(args, kwargs):
             return symbolic.record(dispatched, args, kwargs)
-        result = function(*args, **kwargs)
+        outermost = _calls.depth == 0
+        _calls.depth += 1
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            _calls.depth -= 1
         leaves = tree.flatten((args, kwargs))
-        if current_scope() or any(isinstance(leaf, Value) for leaf in leaves):
-            return result
-        return concrete(result)
+        traced = current_scope() or any(isinstance(leaf, Value) for leaf in leaves)
+        return result if traced or not outermost else concrete(result)
 
     return dispatched  # type: ignore[return-value]
 

@@ -153,11 +153,22 @@ def einsum(subscripts: str, *operands: Any) -> Any:
             raise ShapeError(
                 f"einsum: {term!r} does not name the axes of {value.shape}"
             )
+    _check_sizes(terms, values)
     term, value = terms[0], values[0]
     for number, (other, right) in enumerate(zip(terms[1:], values[1:], strict=True), 2):
         later = set(result).union(*terms[number:])
         term, value = _contract(term, value, other, right, later)
     return _arrange(term, value, result)
+
+
+def _check_sizes(terms: list[str], values: list[Value]) -> None:
+    sizes: dict[str, int] = {}
+    for term, value in zip(terms, values, strict=True):
+        for letter, size in zip(term, value.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise ShapeError(
+                    f"einsum: {letter!r} is both {sizes[letter]} and {size}"
+                )
 
 
 def _parse(subscripts: str, count: int) -> tuple[list[str], str]:

@@ -168,6 +168,17 @@ CASES = [
     ("F1Score", {"average": "macro", "threshold": 0.5}, bits, bit_probabilities, FLAT),
     ("FBetaScore", {"average": "micro", "beta": 2.0}, one_hot, probabilities, FLAT),
     ("FBetaScore", {"average": "weighted", "beta": 0.5}, one_hot, probabilities, FLAT),
+    ("PearsonCorrelation", {}, reals, reals, ANY),
+    ("ConcordanceCorrelation", {}, reals, reals, ANY),
+    ("R2Score", {}, reals, reals, FLAT),
+    ("R2Score", {"class_aggregation": None, "num_regressors": 2}, reals, reals, FLAT),
+    (
+        "R2Score",
+        {"class_aggregation": "variance_weighted_average"},
+        reals,
+        reals,
+        FLAT,
+    ),
     ("MeanIoU", {"num_classes": CLASSES}, pixels, pixels, [(3, 5)]),
     ("MeanIoU", {"num_classes": CLASSES, "ignore_class": 2}, pixels, pixels, [(3, 5)]),
     (
@@ -588,10 +599,9 @@ def test_signatures_and_configurations_are_those_of_keras(keras):
 
 @pytest.mark.rivals
 def test_functions_and_names_are_those_of_keras(keras):
-    left_out = {"R2Score", "ConcordanceCorrelation", "PearsonCorrelation"}
     needs_arguments = {"Metric", "MeanMetricWrapper"}
     for name, theirs in keras.src.metrics.ALL_OBJECTS_DICT.items():
-        if theirs.__name__ in left_out | needs_arguments:
+        if theirs.__name__ in needs_arguments:
             continue
         required = [
             one.name
@@ -607,7 +617,7 @@ def test_functions_and_names_are_those_of_keras(keras):
         assert default is None or ours.name == default
     for name in vars(keras.metrics):
         theirs = getattr(keras.metrics, name)
-        if inspect.isfunction(theirs) and "correlation" not in name:
+        if inspect.isfunction(theirs):
             assert parameters(getattr(metrics, name)) == parameters(theirs), name
 
 

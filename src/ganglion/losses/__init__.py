@@ -17,6 +17,7 @@ from ganglion.losses.classes import (
     CategoricalFocalCrossentropy,
     CategoricalHinge,
     CosineSimilarity,
+    Dice,
     Hinge,
     Huber,
     KLDivergence,
@@ -28,6 +29,7 @@ from ganglion.losses.classes import (
     Poisson,
     SparseCategoricalCrossentropy,
     SquaredHinge,
+    Tversky,
 )
 from ganglion.losses.crossentropy import (
     binary_crossentropy,
@@ -39,6 +41,7 @@ from ganglion.losses.crossentropy import (
 from ganglion.losses.functions import (
     categorical_hinge,
     cosine_similarity,
+    dice,
     hinge,
     huber,
     kl_divergence,
@@ -49,6 +52,7 @@ from ganglion.losses.functions import (
     mean_squared_logarithmic_error,
     poisson,
     squared_hinge,
+    tversky,
 )
 from ganglion.serialization import (
     custom_object_scope,
@@ -98,6 +102,7 @@ __all__ = [
     "CategoricalFocalCrossentropy",
     "CategoricalHinge",
     "CosineSimilarity",
+    "Dice",
     "Hinge",
     "Huber",
     "KLDivergence",
@@ -111,6 +116,7 @@ __all__ = [
     "Poisson",
     "SparseCategoricalCrossentropy",
     "SquaredHinge",
+    "Tversky",
     "bce",
     "binary_crossentropy",
     "binary_focal_crossentropy",
@@ -120,6 +126,7 @@ __all__ = [
     "cosine_proximity",
     "cosine_similarity",
     "deserialize",
+    "dice",
     "get",
     "hinge",
     "huber",
@@ -140,4 +147,5 @@ __all__ = [
     "serialize",
     "sparse_categorical_crossentropy",
     "squared_hinge",
+    "tversky",
 ]

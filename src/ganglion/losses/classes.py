@@ -307,3 +307,35 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
             ignore_class=ignore_class,
             axis=axis,
         )
+
+
+@_exported
+class Dice(LossFunctionWrapper):
+    """1 minus the overlap of two masks."""
+
+    def __init__(
+        self,
+        reduction: Reduction = "sum_over_batch_size",
+        name: str | None = "dice",
+        axis: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(functions.dice, reduction, name, dtype, axis=axis)
+
+
+@_exported
+class Tversky(LossFunctionWrapper):
+    """1 minus the overlap of two masks, its two kinds of error weighted."""
+
+    def __init__(
+        self,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        reduction: Reduction = "sum_over_batch_size",
+        name: str | None = "tversky",
+        axis: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            functions.tversky, reduction, name, dtype, alpha=alpha, beta=beta, axis=axis
+        )

@@ -166,3 +166,25 @@ def poisson(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(
         prediction - label * ops.log(prediction + config.epsilon()), axis=-1
     )
+
+
+@_loss()
+def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Any:
+    """Return 1 minus the overlap of two masks, over all elements or some axes."""
+    label, prediction = paired("dice", y_true, y_pred)
+    both = ops.sum(label * prediction, axis=axis)
+    total = ops.sum(label, axis=axis) + ops.sum(prediction, axis=axis)
+    return 1.0 - 2.0 * both / (total + config.epsilon())
+
+
+@_loss()
+def tversky(
+    y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: Any = None
+) -> Any:
+    """Return 1 minus the overlap of two masks, its two kinds of error weighted."""
+    label, prediction = paired("tversky", y_true, y_pred)
+    both = ops.sum(label * prediction, axis=axis)
+    missed = ops.sum((1.0 - prediction) * label, axis=axis)
+    invented = ops.sum(prediction * (1.0 - label), axis=axis)
+    total = both + missed * alpha + invented * beta
+    return 1.0 - both / (total + config.epsilon())

@@ -34,6 +34,7 @@ def distance(y_true, y_pred):
     [
         (BITS, BIT_SCORES, "binary"),
         (BITS[:, 0], BIT_SCORES, "binary"),
+        (BITS[:, 0], BIT_SCORES[:, 0], "binary"),
         (NUMBERS, SCORES, "sparse_categorical"),
         (NUMBERS[:, None], SCORES, "sparse_categorical"),
         (HOT, SCORES, "categorical"),
@@ -292,12 +293,6 @@ def test_labels_that_do_not_fit_the_outputs():
     shared = CompiledMetrics([metrics.MeanSquaredError()])
     with pytest.raises(ValueError, match="2 output"):
         shared.update_state([HOT, REALS], [SCORES, GUESSES])
-
-
-def test_flat_losses_before_any_batch():
-    found = CompiledLoss(LOSSES[0], output_names=NAMES).flat_losses(2)
-    assert [one.takes_class_numbers for one in found] == [True, False]
-    assert CompiledLoss("crossentropy").flat_losses(1) == [None]
 
 
 # ---- against Keras -------------------------------------------------------------------

@@ -77,17 +77,6 @@ class CompiledLoss:
         ]
         return sum(values[1:], values[0]) if values else None
 
-    def flat_losses(self, count: int) -> list[Loss | None]:
-        """Return the loss of each output, before any batch is seen.
-
-        None where there is no loss, or where its shapes are to choose it.
-        """
-        given = Outputs([None] * count, self._output_names).assign(self._given, "loss")
-        return [
-            None if one is None or _is_named(one, _CROSSENTROPY) else get_loss(one)
-            for one in given
-        ]
-
     def _build(self, y_true: Any, outputs: Outputs) -> None:
         given = outputs.assign(self._given, "loss")
         factors = [None] * len(given)
@@ -264,7 +253,7 @@ def _check_names(module: str, given: Any, what: str, special: tuple[str, ...]) -
             look_up(module, one, what)
 
 
-def get_loss(identifier: Any, y_true: Any = None, y_pred: Any = None) -> Loss:
+def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Loss:
     """Return the loss object; "crossentropy" chooses by the shapes."""
     loss = identifier
     if _is_named(identifier, _CROSSENTROPY):
@@ -309,10 +298,8 @@ def object_name(thing: Any) -> str:
 
 
 def _kind(y_true: Any, y_pred: Any) -> str:
-    label, prediction = np.shape(y_true), np.shape(y_pred)
-    if hasattr(y_true, "shape"):
-        label, prediction = tuple(y_true.shape), tuple(y_pred.shape)
-    if prediction[-1:] == (1,):
+    label, prediction = tuple(y_true.shape), tuple(y_pred.shape)
+    if len(prediction) < 2 or prediction[-1] == 1:
         return "binary"
     is_sparse = len(label) < len(prediction) or label[-1:] == (1,)
     return "sparse_categorical" if is_sparse else "categorical"

@@ -67,6 +67,8 @@ def save_model(
         raise ValueError(f"`save` does not know {', '.join(sorted(kwargs))}.")
     if zipped is False:
         raise ValueError("`zipped=False` is not supported: one file is written.")
+    if model.built:
+        _prepare_optimizer(model)
     if isinstance(filepath, io.IOBase):
         archive.write(model, filepath)  # type: ignore[arg-type]
         return

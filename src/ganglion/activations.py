@@ -30,12 +30,12 @@ def relu(
     >>> relu(np.array([-1.0, 2.0], "float32"))
     array([0., 2.], dtype=float32)
     """
-    if not threshold and not negative_slope:
-        kept = ops.relu(x)
-    else:
-        below = negative_slope * (x - threshold)
-        kept = ops.where(x > threshold, x, below)
-    return kept if max_value is None else ops.minimum(kept, float(max_value))
+    kept = ops.where(x > threshold, x, 0.0) if threshold else ops.relu(x)
+    if max_value is not None:
+        kept = ops.clip(kept, 0.0, float(max_value))
+    if not negative_slope:
+        return kept
+    return kept - negative_slope * ops.relu(threshold - x)
 
 
 @_exported
@@ -140,6 +140,72 @@ def hard_silu(x: Any) -> Any:
 def mish(x: Any) -> Any:
     """Return x tanh(softplus(x))."""
     return ops.mish(x)
+
+
+@_exported
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """Return x where it is positive, else alpha (exp(x / alpha) - 1)."""
+    return ops.celu(x, alpha=alpha)
+
+
+@_exported
+def glu(x: Any, axis: int = -1) -> Any:
+    """Return one half of an axis times the sigmoid of the other half."""
+    return ops.glu(x, axis=axis)
+
+
+@_exported
+def hard_tanh(x: Any) -> Any:
+    """Return x limited to -1 ... 1."""
+    return ops.hard_tanh(x)
+
+
+@_exported
+def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """Return x where it is further from zero than a threshold, else 0."""
+    return ops.hard_shrink(x, threshold=threshold)
+
+
+@_exported
+def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """Move x towards zero by a threshold, and not beyond."""
+    return ops.soft_shrink(x, threshold=threshold)
+
+
+@_exported
+def tanh_shrink(x: Any) -> Any:
+    """Return x - tanh(x)."""
+    return ops.tanh_shrink(x)
+
+
+@_exported
+def threshold(x: Any, threshold: float, default_value: float) -> Any:
+    """Return x where it is above a threshold, else another number."""
+    return ops.threshold(x, threshold, default_value)
+
+
+@_exported
+def squareplus(x: Any, b: float = 4) -> Any:
+    """Return (x + sqrt(x² + b)) / 2."""
+    return ops.squareplus(x, b=b)
+
+
+@_exported
+def sparse_plus(x: Any) -> Any:
+    """Return 0 below -1, x above 1, and (x + 1)² / 4 between."""
+    return ops.sparse_plus(x)
+
+
+@_exported
+def sparse_sigmoid(x: Any) -> Any:
+    """Return 0 below -1, 1 above 1, and (x + 1) / 2 between."""
+    return ops.sparse_sigmoid(x)
+
+
+@_exported
+def sparsemax(x: Any, axis: int = -1) -> Any:
+    """Project rows onto the simplex: like softmax, but with exact zeros."""
+    return ops.sparsemax(x, axis=axis)
 
 
 swish, hard_swish = silu, hard_silu

@@ -24,7 +24,7 @@ def _strength(name: str, value: Any) -> float:
     return float(value)
 
 
-@export("keras.regularizers", "l1_l2")
+@export("keras.regularizers", "l1_l2", "l1l2")
 class L1L2(Regularizer):
     """l1 sum(|x|) + l2 sum(x²)."""
 
@@ -64,6 +64,29 @@ class L2(Regularizer):
     def __call__(self, x: Any) -> Any:
         """Return the loss of a weight."""
         return self.l2 * ops.sum(ops.square(x))
+
+
+@export("keras.regularizers", "orthogonal_regularizer")
+class OrthogonalRegularizer(Regularizer):
+    """Keeps the rows (or columns) of a matrix at right angles to each other."""
+
+    def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
+        if mode not in ("rows", "columns"):
+            raise ValueError(f"`mode` must be 'rows' or 'columns', not {mode!r}.")
+        self.factor, self.mode = _strength("factor", factor), mode
+
+    def __call__(self, inputs: Any) -> Any:
+        """Return the mean of |cosine| over pairs of rows, times the factor."""
+        if len(inputs.shape) != 2:
+            raise ValueError(
+                f"OrthogonalRegularizer needs a matrix, not {tuple(inputs.shape)}."
+            )
+        rows = inputs if self.mode == "rows" else ops.transpose(inputs)
+        unit = ops.normalize(rows, axis=1)
+        cosines = ops.matmul(unit, ops.transpose(unit))
+        size = rows.shape[0]
+        between = ops.absolute(cosines * (1.0 - ops.eye(size)))
+        return self.factor * 0.5 * ops.sum(between) / (size * (size - 1) / 2)
 
 
 def l1_l2(l1: float = 0.01, l2: float = 0.01) -> L1L2:

@@ -41,7 +41,7 @@ from ganglion.regularizers import Regularizer
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import Variable
 
-__version__ = "0.1.0"
+__version__ = config.VERSION
 
 # Found when first asked for: they need h5py or the network, or are rarely used.
 _LAZY = ("datasets", "saving", "backend", "preprocessing", "recipes")

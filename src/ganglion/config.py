@@ -11,6 +11,7 @@ import difflib
 import os
 from collections.abc import Iterable
 
+VERSION = "0.1.0"
 FLOAT_TYPES = ("float32", "float64")
 BACKENDS = ("numpy",)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ganglion import serialization
+from ganglion.config import VERSION
 from ganglion.saving import h5, state, weights
 from ganglion.saving.files import check_exists
 from ganglion.variables import uninitialized
@@ -38,12 +39,10 @@ def to_json(model: Any, **kwargs: Any) -> str:
 
 def write(model: Any, file: BinaryIO) -> None:
     """Write a model into an open file."""
-    from ganglion import __version__
-
     metadata = {
         "keras_version": KERAS_VERSION,
         "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
-        "written_by": f"ganglion {__version__}",
+        "written_by": f"ganglion {VERSION}",
     }
     config = to_json(model)
     buffer = io.BytesIO()
@@ -73,8 +72,6 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
 
 def from_json(text: Any, custom_objects: Any, compiled: bool, blank: bool) -> Any:
     """Rebuild a model from JSON; `blank` leaves its weights to be read."""
-    from ganglion.models import Model
-
     entry = parsed(text)
     training = entry.pop("compile_config", None)
     with (
@@ -86,7 +83,7 @@ def from_json(text: Any, custom_objects: Any, compiled: bool, blank: bool) -> An
                 model = serialization.deserialize_keras_object(entry)
         else:
             model = serialization.deserialize_keras_object(entry)
-        if not isinstance(model, Model):
+        if not hasattr(model, "fit"):
             raise ValueError(f"it describes a {type(model).__name__}, not a model.")
         if compiled and training:
             _compile(model, training)

@@ -93,6 +93,8 @@ broadcast: Op = Op(
     lambda rng: ([rng.uniform(-2, 2, (3, 1))], {"shape": (2, 3, 4)}),
     _broadcast_gradient,
 )
+
+
 def _sum_meaning(x: np.ndarray, axes: Shape) -> np.ndarray:
     # Summed in float64: a long float32 sum over leading axes would lose a digit.
     wide = np.float64 if is_float(x.dtype) else x.dtype

@@ -56,21 +56,28 @@ def find(root, path):
 
 
 def public_classes(module):
-    return sorted(
-        name
-        for name in dir(module)
-        if not name.startswith("_") and inspect.isclass(getattr(module, name))
-    )
+    """Return the classes that a module makes public, not those it only imports."""
+    own = [name for name in dir(module) if _is_public(module, getattr(module, name))]
+    return sorted(getattr(module, "__all__", own))
+
+
+def _is_public(module, thing):
+    is_ours = inspect.isclass(thing) and thing.__module__.startswith(module.__name__)
+    return is_ours and not thing.__name__.startswith("_")
 
 
 def cases():
-    found = ["Variable", "KerasTensor", "InputSpec", "SeedGenerator", "Layer"]
+    found = ["Variable", "KerasTensor", "InputSpec", "random.SeedGenerator"]
     found += [f"Model.{name}" for name in METHODS]
-    found += ["Sequential", "Sequential.add", "Sequential.pop", "utils.Progbar"]
+    found += ["Layer", "Sequential", "Sequential.add", "Sequential.pop", "utils.Progbar"]
     found += ["Layer.add_weight", "utils.PyDataset", *FUNCTIONS]
     for module in MODULES:
         ours = find(ganglion, module)
-        found += [f"{module}.{name}" for name in public_classes(ours)]
+        found += [
+            f"{module}.{name}"
+            for name in public_classes(ours)
+            if inspect.isclass(getattr(ours, name))
+        ]
     return found
 
 

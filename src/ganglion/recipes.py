@@ -237,10 +237,11 @@ def load(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
             f"instead: accuracies are not comparable. ({str(error).splitlines()[0]})"
         )
         train, test = glyphs.load_data()
-    return _prepared(recipe, *train), _prepared(recipe, *test), remark
+    return prepared(recipe, *train), prepared(recipe, *test), remark
 
 
-def _prepared(recipe: Recipe, x: np.ndarray, y: np.ndarray) -> Arrays:
+def prepared(recipe: Recipe, x: np.ndarray, y: np.ndarray) -> Arrays:
+    """Return images and labels in the shapes that a recipe's network and loss take."""
     labels = y.reshape(-1).astype("int32")
     x = x.reshape(len(x), *recipe.input_shape)
     if recipe.one_hot:

@@ -73,11 +73,11 @@ def train_step(
     trainable: Sequence[Variable],
 ) -> Step:
     """Trace one step of training."""
-    with _scope(training=True) as scope, origin.inside(model.name):
+    with Scope(training=True) as scope:
         scope.trainable = frozenset(trainable)
         data, (x, y, weight) = _gather(model, batch, signature)
         y_pred = model(x)
-        loss = model.compute_loss(x, y, y_pred, weight, training=True)
+        loss = _loss(model, x, y, y_pred, weight, training=True)
         with origin.inside("optimizer"):
             _descend(model, scope, loss, trainable)
         with origin.inside("metrics"):
@@ -89,10 +89,10 @@ def train_step(
 
 def test_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
     """Trace one step of evaluation."""
-    with _scope(training=False) as scope, origin.inside(model.name):
+    with Scope(training=False) as scope:
         data, (x, y, weight) = _gather(model, batch, signature)
         y_pred = model(x)
-        loss = model.compute_loss(x, y, y_pred, weight, training=False)
+        loss = _loss(model, x, y, y_pred, weight, training=False)
         with origin.inside("metrics"):
             model.update_metrics(y, y_pred, weight)
             model.loss_tracker.update_state(loss, sample_weight=signature.batch)
@@ -101,7 +101,7 @@ def test_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
 
 def predict_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
     """Trace one step of prediction; its results are the outputs."""
-    with _scope(training=False) as scope, origin.inside(model.name):
+    with Scope(training=False) as scope:
         data, (x, _, _) = _gather(model, batch, signature)
         outputs = model(x)
     leaves = {f"output/{i}": one for i, one in enumerate(tree.flatten(outputs))}
@@ -109,8 +109,9 @@ def predict_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
     return Step(step.program, step.variables, tree.map_leaves(lambda _: None, outputs))
 
 
-def _scope(training: bool) -> Scope:
-    return Scope(training=training)
+def _loss(model: Trainable, *batch: Any, training: bool) -> Any:
+    with origin.inside("loss"):
+        return model.compute_loss(*batch, training=training)
 
 
 def _gather(

@@ -225,7 +225,9 @@ class Layer:
                 outputs = self.call(*args, **kwargs)
                 if self.activity_regularizer is not None:
                     for one in tree.flatten(outputs):
-                        scope.losses.append(read(self.activity_regularizer(one)))
+                        # By the row, so that its strength does not depend on the batch.
+                        added = self.activity_regularizer(one) / max(one.shape[0], 1)
+                        scope.losses.append(read(added))
         finally:
             scope.training = before
         return outputs

@@ -230,4 +230,4 @@ def model_to_json(model: Any, **kwargs: Any) -> str:
 def model_from_json(text: str, custom_objects: dict[str, Any] | None = None) -> Any:
     """Rebuild a model, with fresh weights, from the text of `model_to_json`."""
     with reading("The JSON text"):
-        return archive.from_json(text, custom_objects, True, blank=False)
+        return archive.from_json(text, custom_objects)

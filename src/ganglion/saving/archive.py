@@ -62,35 +62,48 @@ def write(model: Any, file: BinaryIO) -> None:
 def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
     """Read a model from a path or an open file."""
     config, stored = _members(source)
-    model = from_json(config, custom_objects, compiled, blank=True)
-    with h5.opened(io.BytesIO(stored)) as store:
+    entry = parsed(config)
+    training = entry.pop("compile_config", None)
+    with (
+        serialization.custom_object_scope(custom_objects or {}),
+        h5.opened(io.BytesIO(stored)) as store,
+    ):
+        with uninitialized():
+            model = rebuilt(entry)
+        # Sizes are checked here, before anything is made that really needs memory.
         weights.read(model, store)
         if compiled:
+            compile_model(model, training)
+            weights.read_optimizers(model, store)
             state.read(model, store)
     return model
 
 
-def from_json(text: Any, custom_objects: Any, compiled: bool, blank: bool) -> Any:
-    """Rebuild a model from JSON; `blank` leaves its weights to be read."""
+def from_json(text: Any, custom_objects: Any) -> Any:
+    """Rebuild a model, with fresh weights, from JSON."""
     entry = parsed(text)
     training = entry.pop("compile_config", None)
-    with (
-        serialization.custom_object_scope(custom_objects or {}),
-        serialization.sharing(),
-    ):
-        if blank:
-            with uninitialized():
-                model = serialization.deserialize_keras_object(entry)
-        else:
-            model = serialization.deserialize_keras_object(entry)
-        if not hasattr(model, "fit"):
-            raise ValueError(f"it describes a {type(model).__name__}, not a model.")
-        if compiled and training:
-            _compile(model, training)
+    with serialization.custom_object_scope(custom_objects or {}):
+        model = rebuilt(entry)
+        compile_model(model, training)
     return model
 
 
-def _compile(model: Any, training: Any) -> None:
+def rebuilt(entry: dict[str, Any]) -> Any:
+    """Return the model that an entry describes."""
+    from ganglion.models import Model
+
+    with serialization.sharing():
+        model = serialization.deserialize_keras_object(entry)
+    if not isinstance(model, Model):
+        raise ValueError(f"it describes a {type(model).__name__}, not a model.")
+    return model
+
+
+def compile_model(model: Any, training: Any) -> None:
+    """Compile a model as its file says, if the file says so."""
+    if not training:
+        return
     if not isinstance(training, dict):
         raise ValueError("its `compile_config` is not a dictionary.")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import shutil
@@ -91,7 +92,8 @@ def _sync_folder(folder: Path) -> None:
 @contextmanager
 def reading(filepath: Any) -> Iterator[None]:
     """Turn whatever a damaged or hostile file causes into one clear error."""
-    name = getattr(filepath, "name", filepath)
+    is_open = isinstance(filepath, io.IOBase)
+    name = getattr(filepath, "name", "The file") if is_open else filepath
     try:
         yield
     except FileNotFoundError as error:

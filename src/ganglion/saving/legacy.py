@@ -11,6 +11,7 @@ import numpy as np
 from ganglion import serialization
 from ganglion.saving import archive, h5
 from ganglion.saving.weights import MismatchError
+from ganglion.variables import uninitialized
 
 _HEADER_LIMIT = 64_512  # HDF5 cannot hold more in one attribute
 
@@ -99,12 +100,13 @@ def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
             "it holds weights but no model: build the model in Python and call "
             "`model.load_weights` on this file."
         )
-    config = h5.text(file.attrs["model_config"])
-    model = archive.from_json(config, custom_objects, False, blank=True)
-    read_weights(model, file["model_weights"])
-    if compiled and "training_config" in file.attrs:
-        text = h5.text(file.attrs["training_config"])
-        with serialization.custom_object_scope(custom_objects or {}):
+    entry = archive.parsed(h5.text(file.attrs["model_config"]))
+    with serialization.custom_object_scope(custom_objects or {}):
+        with uninitialized():
+            model = archive.rebuilt(entry)
+        read_weights(model, file["model_weights"])
+        if compiled and "training_config" in file.attrs:
+            text = h5.text(file.attrs["training_config"])
             _compile(model, json.loads(text), file)
     return model
 

@@ -219,8 +219,8 @@ def _report(problems: list[str], skip_mismatch: bool) -> None:
         return
     raise MismatchError(
         f"the weights do not fit the model, in {count} place(s): {shown}. Nothing was "
-        "changed. Load them into the model they were saved from, or pass "
-        "`skip_mismatch=True` to load what fits."
+        "changed. Load them into the model they were saved from; "
+        "`load_weights(..., skip_mismatch=True)` loads what fits."
     )
 
 
@@ -232,6 +232,13 @@ def _assign(part: Part, found: dict[str, Any]) -> None:
         return
     for number, variable in enumerate(part.variables):
         variable.assign(arrays[str(number)])
+
+
+def read_optimizers(model: Any, file: Any) -> None:
+    """Read the state of a model's optimizer, and of those of models inside of it."""
+    for part in parts_of(model):
+        if part.is_optimizer:
+            _read_optimizer(part, file.get(f"{part.path}/vars", {}))
 
 
 def _read_optimizer(part: Part, group: Any) -> None:

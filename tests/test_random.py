@@ -202,6 +202,36 @@ def test_randint_never_reaches_its_end(spread: int) -> None:
     assert np.floor(largest * np.float32(spread)) == spread - 1
 
 
+def test_truncated_normal_stays_within_two_deviations() -> None:
+    numbers = random.truncated_normal((300, 300), 1.0, 0.5, seed=6)
+    assert np.abs(numbers - 1).max() <= 1
+    assert numbers.mean() == pytest.approx(1, abs=0.01)
+    assert numbers.std() == pytest.approx(0.5 * 0.8796, rel=0.01)
+
+
+def test_categorical_follows_the_probabilities() -> None:
+    shares = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
+    with np.errstate(divide="ignore"):
+        logits = np.log(shares).astype("float32") + 3
+    drawn = random.categorical(logits, 20_000, seed=2)
+    assert (drawn.shape, drawn.dtype) == ((2, 20_000), np.int32)
+    found = [np.bincount(row, minlength=3) / 20_000 for row in drawn]
+    np.testing.assert_allclose(found, shares, atol=0.012)  # deviation 0.0035
+
+
+def test_shuffle_moves_rows_along_an_axis() -> None:
+    x = np.arange(60).reshape(3, 20).astype("float32")
+    made = random.shuffle(x, axis=1, seed=4)
+    order = np.array([shuffled(4, 0, 20)])
+    assert np.array_equal(made, np.take_along_axis(x, order.repeat(3, 0), axis=1))
+    assert not np.array_equal(made, x)
+    assert np.array_equal(random.shuffle(x[:1], seed=4), x[:1])
+
+
+def test_draws_without_a_seed_differ() -> None:
+    assert not np.array_equal(random.uniform((4,)), random.uniform((4,)))
+
+
 # ---- seeds ---------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.ir import random as r
+from ganglion.ir.arrays import iota
 from ganglion.variables import Variable, draw_seed, read
 
 
@@ -130,6 +131,49 @@ def randint(
     """Draw whole numbers from minval up to, not including, maxval."""
     spread = ops.floor(_bits(shape, None, seed) * float(maxval - minval))
     return ops.cast(spread, dtype) + minval
+
+
+@ops.op
+def truncated_normal(
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
+) -> Any:
+    """Draw from a normal distribution, nothing further than two deviations."""
+    tries = normal((_TRIES, *shape), dtype=dtype, seed=seed)
+    drawn = tries[0]
+    for number in range(1, _TRIES):
+        drawn = ops.where(ops.absolute(drawn) > 2.0, tries[number], drawn)
+    return ops.clip(drawn, -2.0, 2.0) * stddev + mean
+
+
+_TRIES = 6  # one draw in 20 is too far; six in a row are one in a hundred million
+
+
+@ops.op
+def categorical(
+    logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None
+) -> Any:
+    """Draw class numbers (rows, num_samples) by unnormalised log-probabilities."""
+    scores = ops.log_softmax(logits)
+    rows, classes = scores.shape
+    noise = _bits((rows, int(num_samples), classes), scores.dtype, seed)
+    # The largest of the scores with Gumbel noise falls as the probabilities say.
+    noisy = ops.expand_dims(scores, 1) - ops.log(-ops.log(noise))
+    return ops.cast(ops.argmax(noisy, axis=-1), dtype)
+
+
+@ops.op
+def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
+    """Put the rows along an axis into a random order."""
+    value = read(x)
+    rows = value.shape[axis]
+    if rows < 2:
+        return value
+    order = r.shuffle(_state(seed), iota(size=rows, dtype="int32"), rows=rows)
+    return ops.take(value, order, axis=axis)
 
 
 def shuffled(seed: int, epoch: int, rows: int) -> np.ndarray:

@@ -196,9 +196,13 @@ def class_weighted(
     return weights if sample_weight is None else weights * np.asarray(sample_weight)
 
 
-def check_labels(labels: np.ndarray, classes: int, name: str) -> None:
+def check_labels(
+    labels: np.ndarray, classes: int, name: str, ignored: int | None = None
+) -> None:
     """Refuse class numbers that the model has no output for."""
     bad = (labels < 0) | (labels >= classes)
+    if ignored is not None:
+        bad &= labels != ignored
     if bad.any():
         row = int(np.argmax(bad.reshape(len(labels), -1).any(axis=1)))
         raise ValueError(
@@ -210,8 +214,15 @@ def check_labels(labels: np.ndarray, classes: int, name: str) -> None:
 class Batches:
     """A stream of batches: a generator, a `PyDataset`, or any iterable of (x, y, w)."""
 
-    def __init__(self, source: Any, shuffle: bool = False, seed: int = 0) -> None:
+    def __init__(
+        self,
+        source: Any,
+        shuffle: bool = False,
+        seed: int = 0,
+        class_weight: dict[int, float] | None = None,
+    ) -> None:
         self._source = source
+        self.class_weight = class_weight
         self._shuffle, self._seed, self.pass_number = shuffle, seed, 0
         self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
         self._open: Iterator[Any] | None = None

@@ -153,7 +153,7 @@ class Model(Trainer, Layer):
         # A subclass without a `build` of its own builds its layers while it is called.
         if type(self).build is not Model.build:
             super()._build_once(shapes)
-        elif not self._is_functional():
+        elif self._network is None:
             self._build_shape = _unwrapped(shapes)
         self.built = True
 

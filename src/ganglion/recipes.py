@@ -172,9 +172,7 @@ CAM = Recipe(
     ),
 )
 
-RECIPES: dict[str, Recipe] = {
-    one.name: one for one in (PERCEPTRON, MLP, CNN, CAM)
-}
+RECIPES: dict[str, Recipe] = {one.name: one for one in (PERCEPTRON, MLP, CNN, CAM)}
 
 
 def get(name: str) -> Recipe:

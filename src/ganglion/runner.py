@@ -65,7 +65,9 @@ class Runner:
         self, kind: str, batch: Batch, signature: Signature
     ) -> tuple[Step, base.Executable]:
         """Return the compiled step of a kind for data of this signature."""
-        key = (kind, signature, repr(batch), config.backend())
+        # A new schedule is part of the graph; a new rate is only another number.
+        schedule = getattr(self._model.optimizer, "_learning_rate", None)
+        key = (kind, signature, repr(batch), config.backend(), schedule)
         if key not in self._steps:
             made = self._trace(kind, batch, signature)
             compiled = base.backend(config.backend()).compile(made.program)

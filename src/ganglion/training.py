@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ganglion import keras2, losses, metrics, ops, optimizers, tree
+from ganglion import feeding, keras2, losses, metrics, ops, optimizers, tree
 from ganglion.callbacks import CallbackList, History
 from ganglion.compiled import CompiledLoss, CompiledMetrics
-from ganglion.data import (
-    Batches,
-    Table,
-    check_labels,
-    checked_batch,
-    class_weighted,
-    is_stream,
-)
+from ganglion.data import Table, checked_batch, class_weighted
 from ganglion.ir import origin
-from ganglion.outputs import Outputs
-from ganglion.runner import Interrupt, Runner, joined
+from ganglion.runner import Runner, joined
+from ganglion.session import Session, Validation
 from ganglion.variables import Variable, current_scope, draw_seed, suspended
 
 Logs = dict[str, float]
@@ -275,112 +267,66 @@ class Trainer:
         3
         """
         self._require_compiled("fit")
-        source, held_out = self._training_source(
-            x, y, sample_weight, class_weight, validation_split, shuffle, batch_size
+        source = feeding.training_source(
+            self,
+            x,
+            y,
+            sample_weight,
+            class_weight,
+            bool(shuffle),
+            {
+                "y": y is not None,
+                "sample_weight": sample_weight is not None,
+                "validation_split": bool(validation_split),
+                "batch_size": batch_size is not None,
+            },
         )
+        held_out = None
         if validation_data is not None:
-            held_out = self._validation_source(validation_data)
+            held_out = feeding.validation_source(self, validation_data)
+        elif validation_split:
+            source, held_out = source.split(validation_split)
         for one in (source, held_out):
             if check and isinstance(one, Table):
                 one.check_finite()
-        size = checked_batch(batch_size, source.rows) if _is_table(source) else 0
-        steps = steps_per_epoch
-        if steps is None:
-            steps = -(-source.rows // size) if _is_table(source) else source.length
-        calls = CallbackList(
+        size, total = _size_and_steps(source, batch_size)
+        calls = self._callbacks(
+            callbacks, verbose, steps_per_epoch or total, epochs, add_history=True
+        )
+        Session(
+            self,
+            calls,
+            source,
+            size,
+            bool(shuffle),
+            steps_per_epoch or total,
+            Validation(
+                held_out,
+                validation_batch_size or size or None,
+                validation_steps,
+                validation_freq,
+            ),
+        ).train(initial_epoch, epochs)
+        assert calls.history is not None
+        return calls.history
+
+    def _callbacks(
+        self,
+        callbacks: Any,
+        verbose: Any,
+        steps: int | None,
+        epochs: int = 1,
+        add_history: bool = False,
+    ) -> CallbackList:
+        return CallbackList(
             callbacks,
-            add_history=True,
+            add_history=add_history,
             add_progbar=verbose != 0,
             verbose=1 if verbose == "auto" else verbose,
             epochs=epochs,
             steps=steps,
             model=self,
         )
-        session = _Session(self, calls, source, size, bool(shuffle), steps)
-        validation = _Validation(
-            held_out, validation_batch_size or size or None, validation_steps,
-            validation_freq,
-        )
-        with Interrupt() as interrupt:
-            session.train(initial_epoch, epochs, validation, interrupt)
-        assert calls.history is not None
-        return calls.history
-
-    def _training_source(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        class_weight: Any,
-        split: float,
-        shuffle: bool,
-        batch_size: int | None,
-    ) -> tuple[Any, Table | None]:
-        if is_stream(x):
-            _refuse_for_streams(y, sample_weight, split, batch_size)
-            seed = int(self.order.array[0])
-            stream = Batches(x, shuffle=shuffle, seed=seed)
-            stream.class_weight = class_weight
-            return stream, None
-        if x is None:
-            raise ValueError("`fit` needs data: arrays x and y, or a generator.")
-        weights = class_weighted(y, sample_weight, class_weight)
-        table = Table(self._arranged(x, "x"), self._arranged_targets(y), weights)
-        self._check_targets(table)
-        return table.split(split) if split else (table, None)
-
-    def _validation_source(self, validation_data: Any) -> Any:
-        if is_stream(validation_data):
-            return Batches(validation_data)
-        if not isinstance(validation_data, (tuple, list)) or not (
-            2 <= len(validation_data) <= 3
-        ):
-            raise ValueError(
-                "`validation_data` must be (x, y), (x, y, sample_weight) or a source "
-                f"of batches, not {type(validation_data).__name__}."
-            )
-        x, y, *weight = validation_data
-        return self._table(x, y, weight[0] if weight else None)
-
-    def _table(self, x: Any, y: Any = None, sample_weight: Any = None) -> Table:
-        table = Table(
-            self._arranged(x, "x"), self._arranged_targets(y), sample_weight
-        )
-        if y is not None:
-            self._check_targets(table)
-        return table
-
-    def _arranged(self, x: Any, what: str) -> Any:
-        """Put inputs given by name into the order of the model's inputs."""
-        names = getattr(self, "input_names", None) if self._is_functional() else None
-        if isinstance(x, dict) and names and not isinstance(self.input, dict):
-            if set(names) <= set(x):
-                picked = [x[name] for name in names]
-                return picked if len(picked) > 1 else picked[0]
-        return x
-
-    def _arranged_targets(self, y: Any) -> Any:
-        names = self._output_names()
-        if isinstance(y, dict) and names and set(names) <= set(y):
-            if not isinstance(self.output, dict):
-                picked = [y[name] for name in names]
-                return picked if len(picked) > 1 else picked[0]
-        return y
-
-    def _is_functional(self) -> bool:
-        return getattr(self, "_network", None) is not None
-
-    def _check_targets(self, table: Table) -> None:
-        """Refuse class numbers that are out of range before anything runs."""
-        if not self._is_functional() or self.loss is None:
-            return
-        outputs = Outputs(self.output, self.output_names)
-        given = outputs.assign(self.loss, "loss")
-        labels = outputs.align(table.y, "labels", [one is not None for one in given])
-        for loss, output, y in zip(given, outputs.leaves, labels, strict=True):
-            classes = output.shape[-1]
-            if _takes_class_numbers(loss) and y.dtype.kind in "iu" and classes:
-                check_labels(y, classes, "y")
 
     def start_pass(self) -> None:
         """Go back to the first row, in a new order."""
@@ -402,34 +348,26 @@ class Trainer:
         **kwargs: Any,
     ) -> Any:
         """Return the loss and the metrics on data, without learning."""
-        in_fit = kwargs.pop("_in_fit", None)
         if kwargs:
             raise TypeError(f"`evaluate` does not know {', '.join(kwargs)}.")
         self._require_compiled("evaluate")
-        source = x
-        if not isinstance(x, (Table, Batches)):
-            is_batches = is_stream(x)
-            source = Batches(x) if is_batches else self._table(x, y, sample_weight)
-        size = checked_batch(batch_size, source.rows) if _is_table(source) else 0
-        total = -(-source.rows // size) if _is_table(source) else source.length
-        calls = in_fit or CallbackList(
-            callbacks,
-            add_progbar=verbose != 0,
-            verbose=1 if verbose == "auto" else verbose,
-            epochs=1,
-            steps=steps or total,
-            model=self,
-        )
+        source = feeding.source(self, x, y, sample_weight)
+        size, total = _size_and_steps(source, batch_size)
+        calls = self._callbacks(callbacks, verbose, steps or total)
+        logs = self._evaluate(source, size, steps, calls)
+        return logs if return_dict else _as_list(logs, self.metrics_names)
+
+    def _evaluate(
+        self, source: Any, size: int | None, steps: int | None, calls: CallbackList
+    ) -> Logs:
         self.reset_metrics()
         calls.on_test_begin()
         logs: Logs = {}
-        for done in self._each_chunk("test", source, size, steps, calls):
+        for done in self._each_chunk("test", source, size or 0, steps, calls):
             logs = self.get_metrics_result()
             calls.on_test_batch_end(done - 1, logs)
         calls.on_test_end(logs)
-        if return_dict:
-            return logs
-        return _as_list(logs, self.metrics_names)
+        return logs
 
     def predict(
         self,
@@ -440,17 +378,9 @@ class Trainer:
         callbacks: Any = None,
     ) -> Any:
         """Return the model's outputs for data."""
-        source = Batches(x) if is_stream(x) else self._table(x)
-        size = checked_batch(batch_size, source.rows) if _is_table(source) else 0
-        total = -(-source.rows // size) if _is_table(source) else source.length
-        calls = CallbackList(
-            callbacks,
-            add_progbar=verbose != 0,
-            verbose=1 if verbose == "auto" else verbose,
-            epochs=1,
-            steps=steps or total,
-            model=self,
-        )
+        source = feeding.source(self, x)
+        size, total = _size_and_steps(source, batch_size)
+        calls = self._callbacks(callbacks, verbose, steps or total)
         calls.on_predict_begin()
         parts: list[Any] = []
         for done in self._each_chunk("predict", source, size, steps, calls, parts):
@@ -469,10 +399,10 @@ class Trainer:
     ) -> Any:
         """Run `test` or `predict` over a source; yield the number of steps done."""
         begin = getattr(calls, f"on_{kind}_batch_begin")
-        if not _is_table(source):
+        if not isinstance(source, Table):
             for done, (x, y, weight) in enumerate(source.batches(steps), 1):
                 begin(done - 1)
-                results = self._runner.once(kind, self._table(x, y, weight))
+                results = self._runner.once(kind, feeding.table(self, x, y, weight))
                 if parts is not None:
                     parts.append(results)
                 yield done
@@ -513,7 +443,11 @@ class Trainer:
         return self._one("train", x, y, weights, return_dict)
 
     def test_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        return_dict: bool = False,
     ) -> Any:
         """Return the loss and metrics of one batch, without learning."""
         self._require_compiled("test_on_batch")
@@ -522,13 +456,13 @@ class Trainer:
     def _one(self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
         self._saved_metrics = None
         self.reset_metrics()
-        self._runner.once(kind, self._table(x, y, weight))
+        self._runner.once(kind, feeding.table(self, x, y, weight))
         logs = self.get_metrics_result()
         return logs if return_dict else _as_list(logs, self.metrics_names)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's outputs for one batch."""
-        results = self._runner.once("predict", self._table(x))
+        results = self._runner.once("predict", feeding.table(self, x))
         return tree.map_leaves(lambda one: one[0], results)
 
     # ---- Keras 2 -------------------------------------------------------------------
@@ -536,161 +470,40 @@ class Trainer:
     def fit_generator(self, generator: Any, *args: Any, **kwargs: Any) -> History:
         """Keras 2's name for `fit` on a generator."""
         keras2.note("`fit_generator`", "`fit`")
-        names = ("steps_per_epoch", "epochs", "verbose", "callbacks",
-                 "validation_data", "validation_steps")
+        names = (
+            "steps_per_epoch",
+            "epochs",
+            "verbose",
+            "callbacks",
+            "validation_data",
+            "validation_steps",
+        )
         kwargs.update(zip(names, args, strict=False))
         return self.fit(generator, **_without_workers(kwargs))
 
-    def evaluate_generator(self, generator: Any, steps: Any = None, **kwargs: Any) -> Any:
+    def evaluate_generator(
+        self, generator: Any, steps: Any = None, **kwargs: Any
+    ) -> Any:
         """Keras 2's name for `evaluate` on a generator."""
         keras2.note("`evaluate_generator`", "`evaluate`")
         kwargs.setdefault("verbose", 0)
         return self.evaluate(generator, steps=steps, **_without_workers(kwargs))
 
-    def predict_generator(self, generator: Any, steps: Any = None, **kwargs: Any) -> Any:
+    def predict_generator(
+        self, generator: Any, steps: Any = None, **kwargs: Any
+    ) -> Any:
         """Keras 2's name for `predict` on a generator."""
         keras2.note("`predict_generator`", "`predict`")
         kwargs.setdefault("verbose", 0)
         return self.predict(generator, steps=steps, **_without_workers(kwargs))
 
 
-class _Validation:
-    """What to evaluate on, and after which epochs."""
-
-    def __init__(
-        self, source: Any, size: int | None, steps: int | None, frequency: Any
-    ) -> None:
-        self.source, self.size, self.steps = source, size, steps
-        self._frequency = frequency
-
-    def due(self, epoch: int) -> bool:
-        """Tell whether to evaluate after this epoch (from 0)."""
-        if self.source is None:
-            return False
-        if isinstance(self._frequency, int):
-            return (epoch + 1) % self._frequency == 0
-        return epoch + 1 in self._frequency
-
-
-class _Session:
-    """One call of `fit`."""
-
-    def __init__(
-        self,
-        model: Any,
-        calls: CallbackList,
-        source: Any,
-        size: int,
-        shuffle: bool,
-        steps: int | None,
-    ) -> None:
-        self._model, self._calls, self._source = model, calls, source
-        self._size, self._shuffle, self._steps = size, shuffle, steps
-
-    def train(
-        self, first: int, epochs: int, validation: _Validation, interrupt: Interrupt
-    ) -> None:
-        """Run the epochs, with validation and callbacks around them."""
-        model, calls = self._model, self._calls
-        model.stop_training = False
-        model.first_bad_step.array[...] = -1
-        logs: Logs = {}
-        calls.on_train_begin()  # a callback may load a checkpoint here
-        first, model.initial_epoch = first or model.initial_epoch, 0
-        if not (model._resume and int(model.epoch.array) == first):
-            model.steps_done, model._saved_metrics = 0, None
-            if int(model.position.array):
-                model.start_pass()
-        model._resume = False
-        for epoch in range(first, epochs):
-            model.epoch.array[...] = epoch
-            logs = self._epoch(epoch, interrupt)
-            model.epoch.array[...] = epoch + 1
-            model.steps_done = 0
-            if validation.due(epoch):
-                logs |= self._validate(validation)
-                interrupt.check()
-            calls.on_epoch_end(epoch, logs)
-            interrupt.check()
-            if model.stop_training:
-                break
-        calls.on_train_end(logs)
-
-    def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs:
-        model, calls = self._model, self._calls
-        done = model.steps_done
-        if not done:
-            model._saved_metrics = None
-            model.reset_metrics()
-        elif _is_table(self._source):  # there may be no step left to run
-            model._runner.prepare("train", self._source, self._size, self._shuffle)
-        calls.on_epoch_begin(epoch)
-        logs: Logs = {}
-        for count in self._chunks(done):
-            model.steps_done = count
-            logs = model.get_metrics_result()
-            self._tell_of_nan(epoch)
-            calls.on_train_batch_end(count - 1, logs)
-            interrupt.check()
-            if model.stop_training:
-                break
-        return logs or model.get_metrics_result()
-
-    def _chunks(self, done: int) -> Any:
-        model, calls, source = self._model, self._calls, self._source
-        begin = calls.on_train_batch_begin
-        if not _is_table(source):
-            source.pass_number = int(model.order.array[1])
-            for count, (x, y, weight) in enumerate(source.batches(self._steps), 1):
-                if count <= done:
-                    continue
-                begin(count - 1)
-                weight = class_weighted(y, weight, source.class_weight)
-                model._runner.once("train", model._table(x, y, weight))
-                yield count
-            source.end_epoch()
-            model.start_pass()
-            return
-        for count, _ in model._runner.epoch(
-            "train",
-            source,
-            self._size,
-            shuffle=self._shuffle,
-            steps=self._steps,
-            each_batch=calls.needs_batches_in("train"),
-            before=begin,
-            done=done,
-        ):
-            yield count
-
-    def _validate(self, validation: _Validation) -> Logs:
-        size = validation.size
-        if size is not None and _is_table(validation.source):
-            size = min(size, validation.source.rows)
-        found = self._model.evaluate(
-            validation.source,
-            batch_size=size,
-            steps=validation.steps,
-            return_dict=True,
-            _in_fit=self._calls,
-        )
-        return {f"val_{name}": value for name, value in found.items()}
-
-    def _tell_of_nan(self, epoch: int) -> None:
-        bad = self._model.first_bad_step.array
-        if int(bad) > 0:
-            warnings.warn(
-                f"The loss stopped being a finite number at step {int(bad)} (epoch "
-                f"{epoch + 1}). Lower the learning rate, or look for NaN in the data "
-                "with fit(..., check=True).",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            bad[...] = 0  # said once
-
-
-def _is_table(source: Any) -> bool:
-    return isinstance(source, Table)
+def _size_and_steps(source: Any, batch_size: int | None) -> tuple[int, int | None]:
+    """Return the batch size and the number of steps; 0 and what is known of streams."""
+    if not isinstance(source, Table):
+        return 0, source.length
+    size = checked_batch(batch_size, source.rows)
+    return size, -(-source.rows // size)
 
 
 def _as_list(logs: Logs, names: list[str]) -> Any:
@@ -701,28 +514,6 @@ def _as_list(logs: Logs, names: list[str]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _takes_class_numbers(loss: Any) -> bool:
-    name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
-    return name == "sparse_categorical_crossentropy"
-
-
-def _refuse_for_streams(y: Any, sample_weight: Any, split: float, size: Any) -> None:
-    given = {
-        "y": y is not None,
-        "sample_weight": sample_weight is not None,
-        "validation_split": bool(split),
-        "batch_size": size is not None,
-    }
-    for name, is_given in given.items():
-        if is_given:
-            raise ValueError(
-                f"`{name}` cannot be given with a generator: its batches hold x, y and "
-                "sample weights."
-            )
-
-
 def _without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
     dropped = ("workers", "use_multiprocessing", "max_queue_size", "pickle_safe")
     return {name: one for name, one in kwargs.items() if name not in dropped}
-
-

@@ -1,0 +1,98 @@
+"""What a model is given, arranged as it needs it and checked before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion import losses
+from ganglion.data import Batches, Table, check_labels, class_weighted, is_stream
+from ganglion.outputs import Outputs
+
+
+def training_source(
+    model: Any,
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    shuffle: bool,
+    refused_for_streams: dict[str, bool],
+) -> Table | Batches:
+    """Return the data of `fit`: a table of rows, or a stream of batches."""
+    if x is None:
+        raise ValueError("`fit` needs data: arrays x and y, or a generator.")
+    if not is_stream(x):
+        return table(model, x, y, class_weighted(y, sample_weight, class_weight))
+    for name, is_given in refused_for_streams.items():
+        if is_given:
+            raise ValueError(
+                f"`{name}` cannot be given with a generator: its batches hold x, y and "
+                "sample weights."
+            )
+    seed = int(model.order.array[0])
+    return Batches(x, shuffle=shuffle, seed=seed, class_weight=class_weight)
+
+
+def validation_source(model: Any, validation_data: Any) -> Table | Batches:
+    """Return what `validation_data` means."""
+    if is_stream(validation_data):
+        return Batches(validation_data)
+    is_tuple = isinstance(validation_data, (tuple, list))
+    if not is_tuple or not 2 <= len(validation_data) <= 3:
+        raise ValueError(
+            "`validation_data` must be (x, y), (x, y, sample_weight) or a source of "
+            f"batches, not {type(validation_data).__name__}."
+        )
+    x, y, *weight = validation_data
+    return table(model, x, y, weight[0] if weight else None)
+
+
+def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """Return the data of `evaluate` and `predict`."""
+    if isinstance(x, (Table, Batches)):
+        return x
+    return Batches(x) if is_stream(x) else table(model, x, y, sample_weight)
+
+
+def table(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Table:
+    """Return arrays as a table, in the order of the model's inputs and outputs."""
+    inputs = _in_order(x, _names(model, "input"))
+    targets = _in_order(y, _names(model, "output"))
+    made = Table(inputs, targets, sample_weight)
+    if y is not None:
+        _check_targets(model, made)
+    return made
+
+
+def _is_functional(model: Any) -> bool:
+    return getattr(model, "_network", None) is not None
+
+
+def _names(model: Any, end: str) -> list[str] | None:
+    """Return the names by which data may be given, None where there are none."""
+    if not _is_functional(model) or isinstance(getattr(model, end), dict):
+        return None
+    return list(getattr(model, f"{end}_names"))
+
+
+def _in_order(data: Any, names: list[str] | None) -> Any:
+    if not isinstance(data, dict) or not names or not set(names) <= set(data):
+        return data
+    picked = [data[name] for name in names]
+    return picked if len(picked) > 1 else picked[0]
+
+
+def _check_targets(model: Any, given: Table) -> None:
+    """Refuse class numbers that the model has no output for."""
+    if not _is_functional(model) or model.loss is None:
+        return
+    outputs = Outputs(model.output, model.output_names)
+    chosen = outputs.assign(model.loss, "loss")
+    labels = outputs.align(given.y, "labels", [one is not None for one in chosen])
+    for loss, output, y in zip(chosen, outputs.leaves, labels, strict=True):
+        classes = output.shape[-1]
+        loss = losses.get(loss) if isinstance(loss, str) else loss
+        if not getattr(loss, "takes_class_numbers", False) or y.dtype.kind not in "iu":
+            continue
+        if classes:
+            check_labels(y, classes, "y", ignored=getattr(loss, "ignore_class", None))

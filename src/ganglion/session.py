@@ -1,0 +1,152 @@
+"""One call of `fit`: epochs, validation, callbacks, and a stop that loses nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ganglion.callbacks import CallbackList
+from ganglion.data import Table, class_weighted
+from ganglion.feeding import table
+from ganglion.runner import Interrupt
+
+Logs = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What to evaluate on, and after which epochs."""
+
+    source: Any
+    size: int | None
+    steps: int | None
+    frequency: Any
+
+    def due(self, epoch: int) -> bool:
+        """Tell whether to evaluate after this epoch (from 0)."""
+        if self.source is None:
+            return False
+        if isinstance(self.frequency, int):
+            return (epoch + 1) % self.frequency == 0
+        return epoch + 1 in self.frequency
+
+
+@dataclass(frozen=True)
+class Session:
+    """A model, its data and its callbacks, for the time of one `fit`."""
+
+    model: Any
+    calls: CallbackList
+    source: Any
+    size: int
+    shuffle: bool
+    steps: int | None
+    validation: Validation
+
+    def train(self, first: int, epochs: int) -> None:
+        """Run the epochs, with validation and callbacks around them.
+
+        Ctrl-C waits for the end of a chunk of steps: the model can be saved and the
+        run resumed.
+        """
+        model, calls = self.model, self.calls
+        model.stop_training = False
+        model.first_bad_step.array[...] = -1
+        logs: Logs = {}
+        with Interrupt() as interrupt:
+            calls.on_train_begin()  # a callback may load a checkpoint here
+            first, model.initial_epoch = first or model.initial_epoch, 0
+            self._settle(first)
+            for epoch in range(first, epochs):
+                model.epoch.array[...] = epoch
+                logs = self._epoch(epoch, interrupt)
+                model.epoch.array[...] = epoch + 1
+                model.steps_done = 0
+                if self.validation.due(epoch):
+                    logs |= self._validate()
+                calls.on_epoch_end(epoch, logs)
+                interrupt.check()
+                if model.stop_training:
+                    break
+            model.optimizer.finalize_variable_values(model.trainable_weights)
+            calls.on_train_end(logs)
+
+    def _settle(self, first: int) -> None:
+        """Go on, in mid-epoch, with a run that was saved, or start from the top."""
+        model = self.model
+        if not (model._resume and int(model.epoch.array) == first):
+            model.steps_done, model._saved_metrics = 0, None
+            if int(model.position.array):
+                model.start_pass()
+        model._resume = False
+
+    def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs:
+        model, calls = self.model, self.calls
+        done = model.steps_done
+        if not done:
+            model._saved_metrics = None
+            model.reset_metrics()
+        elif isinstance(self.source, Table):  # there may be no step left to run
+            model._runner.prepare("train", self.source, self.size, self.shuffle)
+        calls.on_epoch_begin(epoch)
+        for count in self._chunks(done):
+            model.steps_done = count
+            logs = model.get_metrics_result()
+            self._tell_of_nan(epoch)
+            calls.on_train_batch_end(count - 1, logs)
+            interrupt.check()
+            if model.stop_training:
+                break
+        return dict(model.get_metrics_result())
+
+    def _chunks(self, done: int) -> Iterator[int]:
+        """Run one epoch; yield the number of steps done so far."""
+        if not isinstance(self.source, Table):
+            yield from self._stream(done)
+            return
+        for count, _ in self.model._runner.epoch(
+            "train",
+            self.source,
+            self.size,
+            shuffle=self.shuffle,
+            steps=self.steps,
+            each_batch=self.calls.needs_batches_in("train"),
+            before=self.calls.on_train_batch_begin,
+            done=done,
+        ):
+            yield count
+
+    def _stream(self, done: int) -> Iterator[int]:
+        model, stream = self.model, self.source
+        stream.pass_number = int(model.order.array[1])
+        for count, (x, y, weight) in enumerate(stream.batches(self.steps), 1):
+            if count <= done:
+                continue
+            self.calls.on_train_batch_begin(count - 1)
+            weight = class_weighted(y, weight, stream.class_weight)
+            model._runner.once("train", table(model, x, y, weight))
+            yield count
+        stream.end_epoch()
+        model.start_pass()
+
+    def _validate(self) -> Logs:
+        given = self.validation
+        size = given.size
+        if size is not None and isinstance(given.source, Table):
+            size = min(size, given.source.rows)
+        found = self.model._evaluate(given.source, size, given.steps, self.calls)
+        return {f"val_{name}": value for name, value in found.items()}
+
+    def _tell_of_nan(self, epoch: int) -> None:
+        bad = self.model.first_bad_step.array
+        if int(bad) > 0:
+            warnings.warn(
+                f"The loss stopped being a finite number at step {int(bad)} (epoch "
+                f"{epoch + 1}). Lower the learning rate, or look for NaN in the data "
+                "with fit(..., check=True).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            bad[...] = 0  # said once

@@ -23,6 +23,7 @@ from ganglion import (
     losses,
     metrics,
     models,
+    oldpaths,
     ops,
     optimizers,
     random,
@@ -43,14 +44,17 @@ from ganglion.variables import Variable
 
 __version__ = config.VERSION
 
-# Found when first asked for: they need h5py or the network, or are rarely used.
-_LAZY = ("datasets", "saving", "backend", "preprocessing", "recipes")
+oldpaths.install()
+_old_module = oldpaths.attribute_of("ganglion")
+
+# Found when first asked for: they need the network or files, or are rarely used.
+_LAZY = ("backend", "datasets", "recipes", "saving")
 
 
 def __getattr__(name: str) -> _Any:
     if name in _LAZY:
         return _importlib.import_module(f"ganglion.{name}")
-    raise AttributeError(f"module 'ganglion' has no attribute {name!r}")
+    return _old_module(name)
 
 
 __all__ = [
@@ -78,6 +82,7 @@ __all__ = [
     "losses",
     "metrics",
     "models",
+    "oldpaths",
     "ops",
     "optimizers",
     "random",

@@ -57,7 +57,16 @@ class _OldModule(Loader):
         keras2.note(f"`keras.{old}`", f"`{shown}`", changes_defaults=not kept)
         module = ModuleType(spec.name, f"Keras 2's name for {shown}.")
         target = importlib.import_module(new)
-        module.__getattr__ = lambda name: getattr(target, name)  # type: ignore[method-assign]
+
+        def find(name: str) -> Any:
+            inner = f"{spec.name}.{name}"
+            return (
+                importlib.import_module(inner)
+                if inner in OLD_PATHS
+                else getattr(target, name)
+            )
+
+        module.__getattr__ = find  # type: ignore[method-assign]
         module.__path__ = []
         return module
 

@@ -155,18 +155,21 @@ def _descend(
     # Scaling keeps small gradients of narrow floats; the optimizer undoes it.
     found = gradients(model.optimizer.scale_loss(loss), [scope.reads[v] for v in read])
     reached = [one for one in read if scope.reads[one] in found]
-    if len(reached) < len(trainable):
-        lost = [one.path for one in trainable if one not in reached]
-        if not reached:
-            raise ValueError(
-                "The loss does not depend on any trainable weight; nothing can be "
-                f"learned (weights: {', '.join(lost) or 'none'})."
-            )
+    lost = [one.path for one in trainable if one not in reached]
+    if not trainable:
+        warnings.warn("The model has no trainable weights.", stacklevel=2)
+    elif not reached:
+        raise ValueError(
+            "The loss does not depend on any trainable weight; nothing can be learned "
+            f"(weights: {', '.join(lost)})."
+        )
+    elif lost:
         warnings.warn(
             f"The loss does not depend on {', '.join(lost)}: they stay as they are.",
             stacklevel=2,
         )
-    model.optimizer.apply([found[scope.reads[one]] for one in reached], reached)
+    if reached:
+        model.optimizer.apply([found[scope.reads[one]] for one in reached], reached)
 
 
 def _watch(model: Trainable, loss: Value) -> None:

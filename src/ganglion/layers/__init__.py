@@ -86,6 +86,7 @@ from ganglion.layers.shape import (
     ZeroPadding2D,
     ZeroPadding3D,
 )
+from ganglion.oldpaths import attribute_of
 
 AvgPool1D = AveragePooling1D
 AvgPool2D = AveragePooling2D
@@ -109,6 +110,9 @@ MaxPool2D = MaxPooling2D
 MaxPool3D = MaxPooling3D
 SeparableConvolution1D = SeparableConv1D
 SeparableConvolution2D = SeparableConv2D
+
+# `keras.layers.core` and other paths of Keras 2.
+__getattr__ = attribute_of("ganglion.layers")
 
 __all__ = [
     "ELU",

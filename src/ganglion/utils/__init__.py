@@ -1,5 +1,6 @@
 """Keras' utilities: labels, sequences, images, files, seeds, pictures of models."""
 
+from ganglion.oldpaths import attribute_of
 from ganglion.progress import (
     Progbar,
     disable_interactive_logging,
@@ -24,6 +25,9 @@ from ganglion.utils.plotting import model_to_dot, plot_model
 from ganglion.utils.session import clear_session, set_random_seed
 
 CustomObjectScope = custom_object_scope
+
+# `keras.utils.np_utils` and other paths of Keras 2.
+__getattr__ = attribute_of("ganglion.utils")
 
 __all__ = [
     "CustomObjectScope",

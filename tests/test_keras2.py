@@ -1,0 +1,170 @@
+"""Scripts written for Keras 2 run, with one warning for each old spelling."""
+
+import importlib
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import ganglion as keras
+from ganglion import keras2, oldpaths
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    keras2.set_active(False)
+    yield
+    keras2.set_active(False)
+
+
+def rows(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def told(act):
+    """Return the warnings about old spellings that an action gives."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = act()
+    return result, [
+        str(w.message) for w in caught if w.category is keras2.Keras2Warning
+    ]
+
+
+def test_each_spelling_warns_once():
+    def twice():
+        return [keras.optimizers.SGD(lr=0.1), keras.optimizers.SGD(lr=0.2)]
+
+    made, texts = told(twice)
+    assert [float(one.learning_rate) for one in made] == pytest.approx([0.1, 0.2])
+    assert len(texts) == 1
+    assert "learning_rate" in texts[0]
+
+
+def test_input_shape_on_the_first_layer():
+    def build():
+        return keras.Sequential([keras.layers.Dense(3, input_shape=(4,))])
+
+    model, texts = told(build)
+    assert model.input_shape == (None, 4)
+    assert len(texts) == 1
+
+
+def test_input_dim_and_batch_input_shape():
+    model, texts = told(lambda: keras.Sequential([keras.layers.Dense(3, input_dim=4)]))
+    assert model.input_shape == (None, 4)
+    assert "input_dim" in texts[0]
+    model, _ = told(
+        lambda: keras.Sequential([keras.layers.Dense(3, batch_input_shape=(8, 4))])
+    )
+    assert model.input_shape == (8, 4)
+
+
+def test_whole_keras_2_script():
+    from ganglion.layers.core import Dense, Dropout
+    from ganglion.utils.np_utils import to_categorical
+
+    model = keras.models.Sequential()
+    model.add(Dense(8, activation="relu", input_dim=4))
+    model.add(Dropout(0.2))
+    model.add(Dense(3, activation="softmax"))
+    model.compile(
+        loss="categorical_crossentropy",
+        optimizer=keras.optimizers.SGD(lr=0.1, decay=1e-4, momentum=0.9, nesterov=True),
+        metrics=["acc"],
+    )
+    x, y = rows(32, 4), to_categorical(np.arange(32) % 3, 3)
+
+    def batches():
+        while True:
+            yield x, y
+
+    (history, texts) = told(
+        lambda: model.fit_generator(
+            batches(), steps_per_epoch=2, epochs=2, verbose=0, workers=1
+        )
+    )
+    assert sorted(history.history) == ["acc", "loss"]
+    assert any("fit_generator" in text for text in texts)
+    stop = keras.callbacks.EarlyStopping(monitor="val_acc", patience=0)
+    model.fit(x, y, epochs=2, validation_split=0.25, callbacks=[stop], verbose=0)
+    assert len(model.predict_generator(iter([x]), steps=1)) == 32
+    assert len(model.evaluate_generator(batches(), steps=2)) == 2
+
+
+def test_val_acc_is_found_where_the_metric_is_called_accuracy():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    stop = keras.callbacks.EarlyStopping(monitor="val_acc", patience=0)
+
+    def fit():
+        y = np.arange(12) % 3
+        return model.fit(
+            rows(12, 4), y, epochs=9, validation_split=0.25, callbacks=[stop], verbose=0
+        )
+
+    history, texts = told(fit)
+    assert any("val_acc" in text for text in texts)
+    assert len(history.epoch) < 9  # nothing left to win: it did watch
+
+
+@pytest.mark.parametrize("old", sorted(oldpaths.OLD_PATHS))
+def test_old_paths_hold_todays_names(old):
+    sys.modules.pop(old, None)
+    module, texts = told(lambda: importlib.import_module(old))
+    new = importlib.import_module(oldpaths.OLD_PATHS[old])
+    public = next(name for name in new.__all__ if name[0].isupper())
+    assert getattr(module, public) is getattr(new, public)
+    assert any("Keras 2" in text for text in texts)
+    with pytest.raises(AttributeError):
+        module.does_not_exist  # noqa: B018
+
+
+def test_old_paths_as_attributes_in_a_fresh_process():
+    script = (
+        "import ganglion as keras\n"
+        "print(keras.layers.core.Dense.__name__, keras.utils.np_utils.to_categorical(1, 3),"
+        " keras.preprocessing.sequence.pad_sequences([[1]], 2),"
+        " keras.engine.topology.Layer.__name__, keras.backend.floatx())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == "Dense [0. 1. 0.] [[0 1]] Layer float32".split()
+
+
+def test_legacy_mode_changes_the_defaults_that_changed():
+    assert float(keras.optimizers.Adadelta().learning_rate) == pytest.approx(0.001)
+    x = np.array([1.0], "float32")
+    assert keras.activations.hard_sigmoid(x)[0] == pytest.approx(4 / 6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        keras.optimizers.SGD(lr=0.1)
+    assert keras2.active()
+    assert float(keras.optimizers.Adadelta().learning_rate) == pytest.approx(1.0)
+    assert keras.activations.hard_sigmoid(x)[0] == pytest.approx(0.7)
+
+
+def test_integer_learning_rates():
+    assert float(keras.optimizers.SGD(1).learning_rate) == 1.0
+
+
+def test_backend_functions_of_old_losses():
+    K = keras.backend
+
+    def loss(y_true, y_pred):
+        return K.mean(K.square(y_pred - y_true), axis=-1)
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss)
+    x, y = rows(8, 2), rows(8, 1)
+    ours = model.evaluate(x, y, verbose=0)
+    model.compile("sgd", "mse")
+    assert ours == pytest.approx(model.evaluate(x, y, verbose=0), rel=1e-6)
+    with pytest.raises(AttributeError, match="sessions"):
+        K.get_session()

@@ -6,6 +6,7 @@ found in its attributes, and its configuration is read off its `__init__`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -94,6 +95,13 @@ class Layer:
 
     created: origin.Origin
     _init_values: dict[str, Any]
+    _building = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Models build themselves by calling their layers, which takes no marking.
+        if "build" in vars(cls) and cls.__module__ != "ganglion.models":
+            cls.build = _counting(cls.build)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Note the user's line and the arguments before `__init__` sees them."""
@@ -269,8 +277,12 @@ class Layer:
         self._build_once(shapes)
 
     def _build_once(self, shapes: Any) -> None:
-        with suspended(), origin.inside(self.name, self.created):
-            self.build(_unwrapped(shapes))
+        self._building = True
+        try:
+            with suspended(), origin.inside(self.name, self.created):
+                self.build(_unwrapped(shapes))
+        finally:
+            self._building = False
         self._build_shape = _unwrapped(shapes)
         self.built = True
         if self._initial_weights is not None:
@@ -498,6 +510,27 @@ class Layer:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _counting(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a `build` that a script calls by hand count as building the layer."""
+
+    @functools.wraps(build)
+    def counted(self: Layer, *args: Any, **kwargs: Any) -> None:
+        if self._building:  # by `_build_once`, or this is `super().build(...)`
+            build(self, *args, **kwargs)
+            return
+        self._building = True
+        try:
+            with suspended(), origin.inside(self.name, self.created):
+                build(self, *args, **kwargs)
+        finally:
+            self._building = False
+        self.built = True
+        if len(args) == 1:
+            self._build_shape = _unwrapped(args[0])
+
+    return counted
 
 
 def _auto_name(cls: type) -> str:

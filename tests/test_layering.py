@@ -28,11 +28,11 @@ FLOORS: list[tuple[str, str]] = [
     (
         "services",
         "trace data progress callbacks saving datasets utils compiled outputs runner "
-        "machine summary",
+        "machine summary feeding",
     ),
     (
         "models",
-        "training models functional model_config model_ops model_reader",
+        "training session models functional model_config model_ops model_reader",
     ),
     ("program", "__init__ cli recipes backend oldpaths"),
 ]
@@ -125,6 +125,8 @@ def all_imports() -> list[Import]:
 
 def refusal(one: Import) -> str | None:
     """Say why an import breaks the order of floors, None if it keeps it."""
+    if not {one.importer, one.imported} <= set(FLOOR_OF):
+        return None  # `test_every_module_has_a_floor` names it
     mine, theirs = FLOOR_OF[one.importer], FLOOR_OF[one.imported]
     if theirs > mine:
         return (

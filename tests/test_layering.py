@@ -23,7 +23,8 @@ FLOORS: list[tuple[str, str]] = [
     (
         "API",
         "tree variables symbolic serialization lookup keras2 ops random activations "
-        "initializers regularizers constraints layers losses metrics optimizers",
+        "initializers regularizers constraints layers losses metrics optimizers "
+        "oldpaths",
     ),
     (
         "services",
@@ -34,7 +35,7 @@ FLOORS: list[tuple[str, str]] = [
         "models",
         "training session models functional model_config model_ops model_reader",
     ),
-    ("program", "__init__ cli recipes backend oldpaths"),
+    ("program", "__init__ cli recipes backend"),
 ]
 FLOOR_OF = {
     name: number for number, (_, names) in enumerate(FLOORS) for name in names.split()

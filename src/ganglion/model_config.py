@@ -204,13 +204,22 @@ def compile_from_config(model: Any, config: dict[str, Any]) -> None:
         )
         return
     arguments = {
-        name: deserialize_keras_object(config[name])
+        name: deserialize_keras_object(_without_old(config[name]))
         for name in _COMPILE_ARGUMENTS
         if name in config
     }
     model.compile(**arguments)
     if model.built and model.optimizer is not None:
         model.prepare_training()
+
+
+def _without_old(entry: Any) -> Any:
+    """Leave out arguments of optimizers that Keras 2 wrote and Keras 3 dropped."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("config"), dict):
+        return entry
+    dropped = ("jit_compile", "is_legacy_optimizer")
+    kept = {key: one for key, one in entry["config"].items() if key not in dropped}
+    return {**entry, "config": kept}
 
 
 def model_from_config(cls: type, config: dict[str, Any], custom_objects: Any) -> Any:

@@ -31,7 +31,9 @@ class GraphReader:
         self._made: dict[str, Any] = {}
         self._outputs: dict[tuple[str, int], list[KerasTensor]] = {}
         self._waiting: dict[str, deque[Any]] = {}
-        for entry in self._config.pop("layers"):
+        entries = self._config.pop("layers")
+        self._is_old = all("module" not in entry for entry in entries)
+        for entry in entries:
             self._add(entry)
 
     def model(self, cls: Any) -> Model:
@@ -143,7 +145,9 @@ class GraphReader:
             if isinstance(self._made.get(name), Functional):
                 number -= 1
             return self._tensor((name, number, index))
-        return [self._ends(one) for one in structure]
+        found = [self._ends(one) for one in structure]
+        # Keras 2 wrote a single tensor as a list of one.
+        return found[0] if self._is_old and len(found) == 1 else found
 
 
 def _is_old_place(node: list[Any]) -> bool:

@@ -132,6 +132,7 @@ class Runner:
         from the first, in a new order.
         """
         model, batch = self._model, batch_of(table)
+        _check_place(model, table)
         steps = -(-table.rows // size) if steps is None else steps
         pace = Pace(each_batch)
         while done < steps:
@@ -149,6 +150,16 @@ class Runner:
             if int(model.position.array) >= table.rows:
                 model.start_pass()
             yield done, results
+
+
+def _check_place(model: Any, table: Table) -> None:
+    """Refuse to go on in data that ends before the place where a run was saved."""
+    at = int(model.position.array)
+    if at >= table.rows:
+        raise ValueError(
+            f"The run was saved at row {at} of its data, but the data has {table.rows} "
+            "rows: go on with the same data, or with the next epoch (`initial_epoch`)."
+        )
 
 
 class Pace:

@@ -241,7 +241,7 @@ def _rebuild(entry: dict[str, Any]) -> Any:
         )
     if kind == "__keras_tensor__" or "config" not in entry:
         return entry
-    if kind == "DTypePolicy":
+    if kind in ("DTypePolicy", "Policy"):
         return entry["config"].get("name", "float32")
     thing = find_class(entry)
     if kind in ("function", "__class__"):

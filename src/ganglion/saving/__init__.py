@@ -1,6 +1,16 @@
 """Saving and loading: `.keras` files, weights and checkpoints, in Keras 3's formats.
 
 Files are written beside their place and renamed, and read without executing anything.
+
+>>> import tempfile
+>>> import numpy as np
+>>> import ganglion as keras
+>>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     model.save(f"{folder}/model.keras")
+...     again = keras.saving.load_model(f"{folder}/model.keras")
+>>> bool(np.array_equal(model(np.eye(2)), again(np.eye(2))))
+True
 """
 
 from __future__ import annotations

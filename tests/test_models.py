@@ -23,7 +23,7 @@ def test_sequential_counts_shapes_and_names():
     assert model.output_shape == (None, 2)
     assert model.get_layer("a") is model.layers[0]
     assert model.get_layer(index=1) is model.layers[1]
-    with pytest.raises(ValueError, match="No such layer: b. Existing layers: a, dense"):
+    with pytest.raises(ValueError, match="No such layer: b"):
         model.get_layer("b")
 
 
@@ -242,7 +242,9 @@ def test_clone_has_its_own_weights_and_the_same_shape():
     assert clone.weights[0] is not model.weights[0]
     clone.set_weights(model.get_weights())
     x = [rows(4, 3), rows(4, 2)]
-    for a, b in zip(clone.predict(x, verbose=0), model.predict(x, verbose=0), strict=True):
+    for a, b in zip(
+        clone.predict(x, verbose=0), model.predict(x, verbose=0), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 

@@ -69,7 +69,13 @@ def _is_public(module, thing):
 def cases():
     found = ["Variable", "KerasTensor", "InputSpec", "random.SeedGenerator"]
     found += [f"Model.{name}" for name in METHODS]
-    found += ["Layer", "Sequential", "Sequential.add", "Sequential.pop", "utils.Progbar"]
+    found += [
+        "Layer",
+        "Sequential",
+        "Sequential.add",
+        "Sequential.pop",
+        "utils.Progbar",
+    ]
     found += ["Layer.add_weight", "utils.PyDataset", *FUNCTIONS]
     for module in MODULES:
         ours = find(ganglion, module)

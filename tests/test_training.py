@@ -76,7 +76,9 @@ def test_shuffling_visits_every_row_in_the_documented_order():
     for epoch in range(2):
         order = shuffled(seed, epoch, 50)
         assert sorted(order) == list(range(50))
-        batches += [(x[order[i : i + 16]], y[order[i : i + 16]]) for i in (0, 16, 32, 48)]
+        batches += [
+            (x[order[i : i + 16]], y[order[i : i + 16]]) for i in (0, 16, 32, 48)
+        ]
     _, weights = by_hand(model, batches, 0.1)
     model.fit(x, y, batch_size=16, epochs=2, verbose=0)
     for ours, theirs in zip(model.get_weights(), weights, strict=True):
@@ -112,7 +114,9 @@ def test_float64_is_used_throughout():
     try:
         x, y = blobs()
         model = classifier()
-        batches = [(x[i : i + 20].astype("float64"), y[i : i + 20]) for i in (0, 20, 40)]
+        batches = [
+            (x[i : i + 20].astype("float64"), y[i : i + 20]) for i in (0, 20, 40)
+        ]
         _, weights = by_hand(model, batches, 0.1)
         model.fit(x, y, batch_size=20, shuffle=False, verbose=0)
         step, _ = next(iter(model._runner._steps.values()))
@@ -173,8 +177,9 @@ def test_py_dataset_is_walked_whole_and_told_of_epochs():
     x, y = blobs(40)
 
     class Rows(keras.utils.PyDataset):
-        ended = 0
-        asked: list = []
+        def __init__(self):
+            super().__init__()
+            self.ended, self.asked = 0, []
 
         def __len__(self):
             return 4
@@ -295,7 +300,7 @@ def test_on_batch_methods_report_that_batch_alone():
     assert after == pytest.approx(before, rel=1e-5)
 
 
-# ---- callbacks and the loop ------------------------------------------------------------
+# ---- callbacks and the loop ----------------------------------------------------------
 
 
 class Counter(callbacks.Callback):
@@ -388,7 +393,9 @@ def test_regularizers_and_activity_losses_are_part_of_the_loss():
     model = keras.Sequential(
         [
             keras.Input((2,)),
-            layers.Dense(2, use_bias=False, kernel_regularizer=keras.regularizers.L2(0.5)),
+            layers.Dense(
+                2, use_bias=False, kernel_regularizer=keras.regularizers.L2(0.5)
+            ),
             layers.ActivityRegularization(l1=0.1),
         ]
     )

@@ -145,7 +145,9 @@ def permute_dimensions(x: Any, pattern: Any) -> Any:
 
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
     """Choose element by element."""
-    chosen = [one() if callable(one) else one for one in (then_expression, else_expression)]
+    chosen = [
+        one() if callable(one) else one for one in (then_expression, else_expression)
+    ]
     return ops.where(condition, *chosen)
 
 
@@ -206,14 +208,22 @@ def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def random_normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
 ) -> Any:
     """Draw from a normal distribution."""
     return random.normal(shape, mean, stddev, dtype, seed)
 
 
 def random_uniform(
-    shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: Any = None, seed: Any = None
+    shape: Any,
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
 ) -> Any:
     """Draw evenly from a range."""
     return random.uniform(shape, minval, maxval, dtype, seed)

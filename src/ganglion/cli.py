@@ -41,7 +41,9 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-RecipeName = Annotated[str, typer.Argument(help="A recipe; `ganglion recipes` lists them.")]
+RecipeName = Annotated[
+    str, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
+]
 
 
 @app.command(
@@ -152,8 +154,8 @@ def _announce(
         model.summary()
     _say(
         f"{recipe.name}: {recipe.title}; {model.count_params():,} parameters, batch "
-        f"{batch or recipe.batch_size}, epochs {int(model.epoch.array) + 1} to {total}, "
-        f"backend {config.backend()}"
+        f"{batch or recipe.batch_size}, epochs {int(model.epoch.array) + 1} to "
+        f"{total}, backend {config.backend()}"
     )
 
 
@@ -241,7 +243,9 @@ def recipes() -> None:
 )
 def data(
     action: Annotated[str | None, typer.Argument(help="`fetch`, or nothing.")] = None,
-    name: Annotated[str | None, typer.Argument(help="Which data set, or `all`.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Which data set, or `all`.")
+    ] = None,
 ) -> None:
     """Show the data sets and where they are kept; fetch one."""
     from ganglion import datasets
@@ -276,7 +280,9 @@ def _show_data() -> None:
 )
 def dump(
     recipe: RecipeName,
-    graph: Annotated[bool, typer.Option("--graph", help="The graph of a step.")] = False,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="The graph of a step.")
+    ] = False,
     step: Annotated[str, typer.Option(help="train, test or predict.")] = "train",
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
 ) -> None:

@@ -301,7 +301,7 @@ def unpack(batch: Any) -> tuple[Any, Any, Any]:
             f"A batch must be (x,), (x, y) or (x, y, sample_weight), not {len(parts)} "
             "parts."
         )
-    return (*parts, None, None)[:3]  # type: ignore[return-value]
+    return (*parts, None, None)[:3]
 
 
 def is_stream(x: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganglion import symbolic, tree
 from ganglion.functional import Network
-from ganglion.layers import Input, InputLayer, Layer
+from ganglion.layers import InputLayer, Layer
 from ganglion.layers.base import _unwrapped
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
@@ -15,7 +15,7 @@ from ganglion.training import Trainer
 from ganglion.variables import current_scope, read
 
 
-class Model(Trainer, Layer):
+class Model(Trainer):
     """A layer that can be trained: from Keras tensors, or by subclassing.
 
     >>> from ganglion import Input, Model
@@ -167,8 +167,8 @@ class Model(Trainer, Layer):
         """Return the number of elements of all weights."""
         if not self.built:
             raise ValueError(
-                f'The model "{self.name}" has no weights yet: call it on data, or start '
-                "it with an Input."
+                f'The model "{self.name}" has no weights yet: call it on data, or '
+                "start it with an Input."
             )
         return sum(one.size for one in self.weights)
 
@@ -307,7 +307,7 @@ class Sequential(Model):
             if not self._stack and self._input_layer is None:
                 hint = _input_hint(layer)
                 if hint is not None:
-                    self._set_input(Input(batch_shape=hint).call.operation)
+                    self._set_input(InputLayer(batch_shape=hint))
             self._stack.append(layer)
         if rebuild:
             self._rebuild()

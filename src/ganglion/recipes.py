@@ -231,8 +231,9 @@ def load(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
         from ganglion.datasets import glyphs
 
         remark = (
-            "MNIST cannot be had here; training on glyphs, Ganglion's own drawn digits, "
-            f"instead: accuracies are not comparable. ({str(error).splitlines()[0]})"
+            "MNIST cannot be had here; training on glyphs, Ganglion's own drawn "
+            "digits, instead: accuracies are not comparable. "
+            f"({str(error).splitlines()[0]})"
         )
         train, test = glyphs.load_data()
     return prepared(recipe, *train), prepared(recipe, *test), remark

@@ -1,4 +1,4 @@
-"""Runs a model's steps over data: each step traced and compiled once, then in chunks."""
+"""Runs a model's steps over data: each compiled once, then run in chunks."""
 
 from __future__ import annotations
 

@@ -109,9 +109,11 @@ def predict_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
     return Step(step.program, step.variables, tree.map_leaves(lambda _: None, outputs))
 
 
-def _loss(model: Trainable, *batch: Any, training: bool) -> Any:
+def _loss(
+    model: Trainable, x: Any, y: Any, y_pred: Any, weight: Any, training: bool
+) -> Any:
     with origin.inside("loss"):
-        return model.compute_loss(*batch, training=training)
+        return model.compute_loss(x, y, y_pred, weight, training=training)
 
 
 def _gather(

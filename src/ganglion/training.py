@@ -12,6 +12,7 @@ from ganglion.callbacks import CallbackList, History
 from ganglion.compiled import CompiledLoss, CompiledMetrics
 from ganglion.data import Table, checked_batch, class_weighted
 from ganglion.ir import origin
+from ganglion.layers import Layer
 from ganglion.runner import Runner, joined
 from ganglion.session import Session, Validation
 from ganglion.variables import Variable, current_scope, draw_seed, suspended
@@ -34,10 +35,8 @@ def _counter(name: str, start: int) -> Variable:
     return Variable(np.full((), start, "int32"), trainable=False, name=name)
 
 
-class Trainer:
+class Trainer(Layer):
     """The part of a model that learns."""
-
-    name: str
 
     def _start_training_state(self) -> None:
         self.optimizer: Any = None
@@ -196,7 +195,7 @@ class Trainer:
     @property
     def metrics(self) -> list[Any]:
         """The metrics that training reports, the loss first."""
-        found = [self.loss_tracker] if self.compiled else []
+        found: list[Any] = [self.loss_tracker] if self.compiled else []
         found += self._loss.metrics if self._loss else []
         found += self._metrics.metrics if self._metrics else []
         return found
@@ -284,7 +283,7 @@ class Trainer:
         held_out = None
         if validation_data is not None:
             held_out = feeding.validation_source(self, validation_data)
-        elif validation_split:
+        elif validation_split and isinstance(source, Table):
             source, held_out = source.split(validation_split)
         for one in (source, held_out):
             if check and isinstance(one, Table):

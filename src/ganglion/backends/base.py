@@ -60,7 +60,7 @@ _MODULES = {"numpy": "ganglion.backends.reference"}
 
 def backend(name: str) -> Backend:
     """Return a backend by name; it is imported when first asked for."""
-    module: Backend = importlib.import_module(_MODULES[name])  # type: ignore[assignment]
+    module: Backend = importlib.import_module(_MODULES[name])
     reason = module.missing()
     if reason:
         raise RuntimeError(f"The backend {name!r} cannot run here: {reason}")
@@ -68,7 +68,7 @@ def backend(name: str) -> Backend:
 
 
 def available() -> dict[str, str | None]:
-    """Return every backend's name with the reason why it is missing (None: it works)."""
+    """Return every backend with the reason why it is missing (None: it works)."""
     found: dict[str, str | None] = {}
     for name, path in _MODULES.items():
         found[name] = importlib.import_module(path).missing()

@@ -94,6 +94,7 @@ def _from_sources(data_set: DataSet, attempts: Attempts) -> Arrays:
             except (SourceError, DamageError) as error:
                 attempts.append((source.label, str(error)))
             else:
+                say(f"fetched {data_set.title} ({source.label})")
                 return arrays
     raise _unavailable(data_set, attempts)
 

@@ -44,7 +44,7 @@ def fetching(title: str) -> Iterator[Report]:
     ...     report.advance(40)
     """
     if sys.stderr is None or not sys.stderr.isatty():
-        say(f"fetching {title}")
+        # A log gets one line, from the caller, once it is known how the fetch ended.
         yield Report()
         return
     with _bar() as bar:

@@ -9,7 +9,6 @@ import tarfile
 import zipfile
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from ganglion.progress import print_message
 
@@ -133,6 +132,8 @@ def _fetch(origin: str, path: Path, wanted: str | None, algorithm: str) -> None:
 def _read(origin: str) -> bytes:
     parts = urlsplit(origin)
     if parts.scheme == "file":
+        from urllib.request import url2pathname  # 30 ms that few ever need
+
         return Path(url2pathname(parts.path)).read_bytes()
     if parts.scheme not in ("http", "https"):
         raise ValueError(

@@ -1,0 +1,21 @@
+"""The command line on a few hundred drawn digits, as a program of its own."""
+
+import os
+
+from ganglion import cli, recipes
+from ganglion.datasets import glyphs
+
+
+def small(recipe):
+    rows = int(os.environ.get("SMALL_ROWS", "600"))
+    (x, y), (x_test, y_test) = glyphs.load_data(train=rows, test=200)
+    return (
+        recipes.prepared(recipe, x, y),
+        recipes.prepared(recipe, x_test, y_test),
+        None,
+    )
+
+
+if __name__ == "__main__":
+    recipes.load = small
+    cli.main()

@@ -218,3 +218,39 @@ def test_other_data_than_that_of_the_saved_run_is_refused(tmp_path):
     model = saving.load_model(tmp_path / "m.keras")
     with pytest.raises(ValueError, match=r"saved at row 64 .* has 20 rows"):
         model.fit(X[:20], Y[:20], batch_size=16, verbose=0)
+
+
+def adversaries() -> tuple[Any, Any]:
+    """A discriminator that is frozen after its `compile`, and the model around it."""
+    keras.utils.set_random_seed(4)
+    judge = keras.Sequential(
+        [keras.Input((2,)), layers.Dense(1, activation="sigmoid")], name="judge"
+    )
+    judge.compile("adam", "binary_crossentropy")
+    judge.trainable = False
+    maker = keras.Sequential([keras.Input((6,)), layers.Dense(2)], name="maker")
+    x = keras.Input((6,))
+    both = keras.Model(x, judge(maker(x)))
+    both.compile("adam", "binary_crossentropy")
+    return both, judge
+
+
+def test_a_frozen_discriminator_goes_on_learning_by_itself(tmp_path):
+    ones = np.ones((70, 1), "float32")
+
+    def play(both: Any, judge: Any) -> None:
+        judge.train_on_batch(X[:, :2], ones)
+        both.train_on_batch(X, ones)
+
+    straight, straight_judge = adversaries()
+    play(straight, straight_judge)
+    straight.save(tmp_path / "m.keras")
+    resumed = saving.load_model(tmp_path / "m.keras")
+    judge = resumed.get_layer("judge")
+    assert len(judge.optimizer.variables) == 2 + 2 * 2
+    play(straight, straight_judge)
+    play(resumed, judge)
+    assert_same_state(straight, resumed)
+    mine, its = straight_judge.optimizer.variables, judge.optimizer.variables
+    for one, other in zip(mine, its, strict=True):
+        np.testing.assert_array_equal(one.array, other.array)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layer_cases import CASES
 
 import ganglion
 from ganglion import saving
@@ -329,82 +328,3 @@ def test_a_lambda_in_a_file_of_keras_is_refused(keras, tmp_path):
     model.save(tmp_path / "m.keras")
     with pytest.raises(ValueError, match=r"m\.keras.*lambda.*never executes"):
         saving.load_model(tmp_path / "m.keras")
-
-
-def one_layer(k: Any, case: Any) -> Any:
-    inputs = [
-        k.Input(shape[1:], dtype="int32" if case.classes else "float32")
-        for shape in case.shapes
-    ]
-    layer = case.make(k.layers)
-    return k.Model(inputs, layer(inputs if len(inputs) > 1 else inputs[0]))
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
-def test_every_layer_lies_where_keras_expects_it(keras, tmp_path, case):
-    ours, theirs = one_layer(ganglion, case), one_layer(keras, case)
-    rng = np.random.default_rng(1)
-    values = [rng.uniform(0.1, 1.0, one.shape) for one in ours.get_weights()]
-    x = case.inputs()
-    x = x if isinstance(x, list) else [x]
-    ours.set_weights(values)
-    ours.save(tmp_path / "ours.keras")
-    loaded = keras.models.load_model(tmp_path / "ours.keras")
-    np.testing.assert_allclose(np.asarray(loaded(x)), ours(x), **CLOSE)
-    theirs.set_weights(values)
-    for layer in theirs.layers:
-        if hasattr(layer, "finalize_state"):  # Keras keeps a copy of what was adapted
-            layer.finalize_state()
-    theirs.save(tmp_path / "theirs.keras")
-    back = saving.load_model(tmp_path / "theirs.keras")
-    np.testing.assert_allclose(back(x), np.asarray(theirs(x)), **CLOSE)
-
-
-def written_as_a_class(k: Any) -> Any:
-    """Attributes before and after "layers" in the alphabet, lists, private ones."""
-
-    class Block(k.layers.Layer):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            self.scale = k.layers.Dense(4)
-            self.before = k.layers.Dense(4, use_bias=False)
-
-        def build(self, shape: Any) -> None:
-            self.before.build(shape)
-            self.scale.build(shape)
-            self.gain = self.add_weight(shape=(4,), initializer="ones", name="gain")
-
-        def call(self, x: Any) -> Any:
-            return self.scale(self.before(x)) * self.gain
-
-    class Net(k.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.zoom = k.layers.Dense(3, activation="softmax")
-            self._hidden = k.layers.Dense(4)
-            self.blocks = [Block(), Block()]
-            self.more = {"b": k.layers.Dense(4), "a": [k.layers.Dense(4)]}
-            self.alpha = k.layers.Dense(4)
-
-        def call(self, x: Any) -> Any:
-            x = self.alpha(self._hidden(x))
-            for one in self.blocks:
-                x = one(x)
-            return self.zoom(self.more["a"][0](self.more["b"](x)))
-
-    model = Net()
-    model(np.zeros((1, 4), "float32"))
-    return model
-
-
-def test_a_model_written_as_a_class_keeps_its_weights_both_ways(keras, tmp_path):
-    path = str(tmp_path / "m.weights.h5")
-    ours, theirs = written_as_a_class(ganglion), written_as_a_class(keras)
-    x = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
-    ours.save_weights(path)
-    theirs.load_weights(path)
-    np.testing.assert_allclose(ours(x), np.asarray(theirs(x)), **CLOSE)
-    other = written_as_a_class(keras)
-    other.save_weights(path)
-    ours.load_weights(path)
-    np.testing.assert_allclose(ours(x), np.asarray(other(x)), **CLOSE)

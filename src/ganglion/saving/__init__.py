@@ -180,6 +180,7 @@ def load_weights(
         else:
             _prepare_optimizer(model)
             weights.read(model, file, skip_mismatch)
+            weights.read_optimizers(model, file)
 
 
 def _opened_weights(path: Path) -> Any:
@@ -228,6 +229,7 @@ def load_checkpoint(path: Any, model: Any) -> int:
                 "`model.load_weights`."
             )
         weights.read(model, file)
+        weights.read_optimizers(model, file)
         state.read(model, file)
     return int(model.epoch.array)
 

@@ -74,6 +74,7 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
         weights.read(model, store)
         if compiled:
             compile_model(model, training)
+            state.read_choices(model, store)
             weights.read_optimizers(model, store)
             state.read(model, store)
     return model

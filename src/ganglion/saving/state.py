@@ -6,12 +6,14 @@ place in the data and its order, the epoch, and the sums of the metrics.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ganglion.saving import h5
-from ganglion.saving.weights import OWN_GROUP
+from ganglion.saving.weights import OWN_GROUP, parts_of
+from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 
 _FORMAT = 1
 _CURSOR = ("position", "order", "epoch")
@@ -27,6 +29,7 @@ def write(model: Any, file: Any) -> None:
     seeds = group.create_group("seeds")
     for number, generator in enumerate(model.seed_generators()):
         h5.put(seeds, str(number), generator.state.array)
+    _write_choices(model, group.create_group("trained"))
     metrics = group.create_group("metrics")
     for number, metric in enumerate(model.metrics):
         one = metrics.create_group(str(number))
@@ -65,6 +68,41 @@ def read(model: Any, file: Any) -> bool:
     model._saved_metrics = _metrics(group["metrics"])
     model._resume = True
     return True
+
+
+def _write_choices(model: Any, group: Any) -> None:
+    """Write which weights each compiled model trains: what counted at `compile`."""
+    for number, (path, owner) in enumerate(_compiled(model)):
+        places = {one: place for place, one in enumerate(owner.weights)}
+        chosen = [places[one] for one in owner._frozen_choice if one in places]
+        h5.put(group, str(number), np.array(chosen, "int64"))
+        group[str(number)].attrs["path"] = path
+
+
+def _compiled(model: Any) -> Iterator[tuple[str, Any]]:
+    for part in parts_of(model):
+        if getattr(part.owner, "_frozen_choice", None) is not None:
+            yield part.path, part.owner
+
+
+def read_choices(model: Any, file: Any) -> None:
+    """Train what was trained before, even if it was frozen after its `compile`."""
+    if OWN_GROUP not in file:
+        return
+    group = file[OWN_GROUP]["trained"]
+    saved = {h5.text(one.attrs["path"]): one for one in group.values()}
+    for path, owner in list(_compiled(model)):
+        if path not in saved:
+            continue
+        weights = owner.weights
+        chosen = [weights[place] for place in h5.array(saved[path])]
+        if chosen != owner._frozen_choice:
+            owner._frozen_choice = chosen
+            # The slots were made for other weights.
+            plain = serialize_keras_object(owner.optimizer)
+            owner.optimizer = deserialize_keras_object(plain)
+            owner._compile_arguments["optimizer"] = owner.optimizer
+            owner.prepare_training()
 
 
 def _metrics(group: Any) -> dict[str, list[np.ndarray]]:

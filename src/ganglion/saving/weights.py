@@ -141,7 +141,7 @@ class MismatchError(ValueError):
 
 
 def read(model: Any, file: Any, skip_mismatch: bool = False) -> None:
-    """Read weights from an open HDF5 file; nothing changes unless everything fits."""
+    """Read all layers' weights from an open HDF5 file; none changes unless all fit."""
     is_old = _OLD_LAYERS in file and "layers" not in file
     plans: list[tuple[Part, dict[str, Any]]] = []
     problems: list[str] = []
@@ -152,7 +152,6 @@ def read(model: Any, file: Any, skip_mismatch: bool = False) -> None:
         known.add(place)
         group = file.get(place, {})
         if part.is_optimizer:
-            _read_optimizer(part, group)
             continue
         found = {name: group[name] for name in group}
         problem = _problem(part, found)

@@ -1,0 +1,181 @@
+"""Single layers and models written as classes, exchanged with Keras 3.15 in files."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from layer_cases import CASES
+
+import ganglion
+from ganglion import model_ops, saving
+
+pytestmark = pytest.mark.rivals
+
+# Both compute in float32 with sums in different orders.
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def keras() -> Any:
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return pytest.importorskip("keras", minversion="3.15")
+
+
+def one_layer(k: Any, case: Any) -> Any:
+    inputs = [
+        k.Input(shape[1:], dtype="int32" if case.classes else "float32")
+        for shape in case.shapes
+    ]
+    layer = case.make(k.layers)
+    return k.Model(inputs, layer(inputs if len(inputs) > 1 else inputs[0]))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+def test_every_layer_lies_where_keras_expects_it(keras, tmp_path, case):
+    ours, theirs = one_layer(ganglion, case), one_layer(keras, case)
+    rng = np.random.default_rng(1)
+    values = [rng.uniform(0.1, 1.0, one.shape) for one in ours.get_weights()]
+    x = case.inputs()
+    x = x if isinstance(x, list) else [x]
+    ours.set_weights(values)
+    ours.save(tmp_path / "ours.keras")
+    loaded = keras.models.load_model(tmp_path / "ours.keras")
+    np.testing.assert_allclose(np.asarray(loaded(x)), ours(x), **CLOSE)
+    theirs.set_weights(values)
+    for layer in theirs.layers:
+        if hasattr(layer, "finalize_state"):  # Keras keeps a copy of what was adapted
+            layer.finalize_state()
+    theirs.save(tmp_path / "theirs.keras")
+    back = saving.load_model(tmp_path / "theirs.keras")
+    np.testing.assert_allclose(back(x), np.asarray(theirs(x)), **CLOSE)
+
+
+def written_as_a_class(k: Any) -> Any:
+    """Attributes before and after "layers" in the alphabet, lists, private ones."""
+
+    class Block(k.layers.Layer):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.scale = k.layers.Dense(4)
+            self.before = k.layers.Dense(4, use_bias=False)
+
+        def build(self, shape: Any) -> None:
+            self.before.build(shape)
+            self.scale.build(shape)
+            self.gain = self.add_weight(shape=(4,), initializer="ones", name="gain")
+
+        def call(self, x: Any) -> Any:
+            return self.scale(self.before(x)) * self.gain
+
+    class Net(k.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.zoom = k.layers.Dense(3, activation="softmax")
+            self._hidden = k.layers.Dense(4)
+            self.blocks = [Block(), Block()]
+            self.more = {"b": k.layers.Dense(4), "a": [k.layers.Dense(4)]}
+            self.alpha = k.layers.Dense(4)
+
+        def call(self, x: Any) -> Any:
+            x = self.alpha(self._hidden(x))
+            for one in self.blocks:
+                x = one(x)
+            return self.zoom(self.more["a"][0](self.more["b"](x)))
+
+    model = Net()
+    model(np.zeros((1, 4), "float32"))
+    return model
+
+
+def test_a_model_written_as_a_class_keeps_its_weights_both_ways(keras, tmp_path):
+    path = str(tmp_path / "m.weights.h5")
+    ours, theirs = written_as_a_class(ganglion), written_as_a_class(keras)
+    x = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
+    ours.save_weights(path)
+    theirs.load_weights(path)
+    np.testing.assert_allclose(ours(x), np.asarray(theirs(x)), **CLOSE)
+    other = written_as_a_class(keras)
+    other.save_weights(path)
+    ours.load_weights(path)
+    np.testing.assert_allclose(ours(x), np.asarray(other(x)), **CLOSE)
+
+
+def registered(k: Any) -> Any:
+    """A model, a layer and a function of the user's own, known by their names."""
+    register = k.saving.register_keras_serializable(package="saving_rivals")
+
+    @register
+    class Scale(k.layers.Layer):
+        def __init__(self, factor: float = 2.0, **options: Any) -> None:
+            super().__init__(**options)
+            self.factor = factor
+
+        def build(self, shape: Any) -> None:
+            self.gain = self.add_weight(shape=(shape[-1],), initializer="ones")
+
+        def call(self, x: Any) -> Any:
+            return x * self.gain * self.factor
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "factor": self.factor}
+
+    @register
+    def gated(x: Any) -> Any:
+        return x * k.ops.sigmoid(x)
+
+    @register
+    class Net(k.Model):
+        def __init__(self, width: int = 4, **options: Any) -> None:
+            super().__init__(**options)
+            self.width = width
+            self.first = k.layers.Dense(width, activation=gated)
+            self.scale = Scale(3.0)
+            self.out = k.layers.Dense(2)
+
+        def call(self, x: Any) -> Any:
+            return self.out(self.scale(self.first(x)))
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "width": self.width}
+
+    return Net
+
+
+def test_registered_classes_go_both_ways_with_their_optimizer(keras, tmp_path):
+    registered(keras)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(6, 3)).astype("float32"), np.ones((6, 2), "float32")
+    ours = registered(ganglion)(5)
+    ours.compile(ganglion.optimizers.Adam(0.01), "mse")
+    ours.train_on_batch(x, y)
+    ours.save(tmp_path / "m.keras")
+    theirs = keras.models.load_model(tmp_path / "m.keras")
+    assert theirs.width == 5
+    for model in (ours, theirs):
+        model.train_on_batch(x, y)
+    theirs.save(tmp_path / "m.keras")
+    back = saving.load_model(tmp_path / "m.keras")
+    for model in (ours, back):
+        model.train_on_batch(x, y)
+    assert type(back) is type(ours)
+    np.testing.assert_allclose(back(x), ours(x), **CLOSE)
+
+
+def test_the_table_of_ops_is_that_of_keras(keras):
+    entries = model_ops._entries()
+    assert len(entries) > 100
+    for one in entries:
+        cls = getattr(importlib.import_module(one.module), one.class_name)
+        made_with = [
+            name
+            for name in inspect.signature(cls.__init__).parameters
+            if name not in ("self", "name", "kwargs")
+        ]
+        assert made_with == list(one.made_with), one

@@ -330,3 +330,23 @@ def test_pickles_are_neither_written_nor_read(good, tmp_path):
     with path.open("wb") as file:
         np.save(file, np.array([print], dtype=object), allow_pickle=True)
     refused(path, "no `.keras` archive")
+
+
+def test_single_damaged_bytes_of_a_weights_file_never_pass_in_silence(tmp_path):
+    path = tmp_path / "c"
+    model = small()
+    saving.save_checkpoint(path, model)
+    content, expected = path.read_bytes(), model.get_weights()
+    kernel = content.index(expected[0].tobytes())
+    places = np.random.default_rng(0).integers(0, len(content), 60)
+    for place in [kernel, *places]:
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        path.write_bytes(bytes(damaged))
+        try:
+            saving.load_checkpoint(path, model)
+        except ValueError:
+            continue
+        assert place != kernel
+        for one, other in zip(model.get_weights(), expected, strict=True):
+            np.testing.assert_array_equal(one, other)

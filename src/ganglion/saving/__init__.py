@@ -103,6 +103,7 @@ def _write_h5(path: Path, write: Any, overwrite: bool) -> None:
         buffer = io.BytesIO()
         with h5.opened(buffer, "w") as store:
             write(store)
+            h5.seal(store)
         file.write(buffer.getbuffer())
 
     write_whole(path, write_file, overwrite)
@@ -127,6 +128,7 @@ def load_model(
         check_exists(path)
         if _is_hdf5(path):
             with h5.opened(path) as file:
+                h5.check_seal(file)
                 if "model_config" not in file.attrs and not legacy.is_legacy(file):
                     raise ValueError(
                         "it holds weights but no model: build the model in Python and "
@@ -169,6 +171,7 @@ def load_weights(
     _require_built(model, "load")
     path = local_path(filepath)
     with reading(filepath), _opened_weights(path) as file:
+        h5.check_seal(file)
         if legacy.is_legacy(file):
             legacy.read_weights(model, file, by_name, skip_mismatch)
         elif by_name:
@@ -222,6 +225,7 @@ def load_checkpoint(path: Any, model: Any) -> int:
     """
     _require_built(model, "load")
     with reading(path), _opened_weights(local_path(path)) as file:
+        h5.check_seal(file)
         _prepare_optimizer(model)
         if weights.OWN_GROUP not in file:
             raise ValueError(

@@ -17,8 +17,7 @@ _SYMPTOMS = (
     AttributeError,
     LookupError,
     MemoryError,
-    NotImplementedError,
-    RecursionError,
+    RuntimeError,
     TypeError,
 )
 

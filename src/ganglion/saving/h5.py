@@ -6,6 +6,7 @@ h5py is imported when the first file is opened.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ _MOST_DEPTH = 64
 # An array may be declared larger than what is stored, if it is small or compresses.
 _FREE_BYTES = 1 << 26
 _MOST_EXPANSION = 1000
+_SEAL = "ganglion_crc32"
 
 
 @contextmanager
@@ -85,6 +87,32 @@ def _check_dataset(found: Any, where: str) -> None:
             f"{where!r} claims {declared:,} bytes, but only {stored:,} are stored: "
             "refused as a decompression bomb."
         )
+
+
+def seal(file: Any) -> None:
+    """Write a checksum of all arrays: HDF5 itself would not notice a changed bit."""
+    file.attrs[_SEAL] = _checksum(file)
+
+
+def check_seal(file: Any) -> None:
+    """Refuse arrays that are not those that were written, if the file can tell."""
+    if _SEAL in file.attrs and int(file.attrs[_SEAL]) != _checksum(file):
+        raise ValueError("its arrays do not have the checksum they were written with.")
+
+
+def _checksum(file: Any) -> int:
+    found: dict[str, Any] = {}
+
+    def note(name: str, item: Any) -> None:
+        if hasattr(item, "shape"):
+            found[name] = item
+
+    file.visititems(note)
+    total = 0
+    for name in sorted(found):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(np.ascontiguousarray(array(found[name])).data, total)
+    return total
 
 
 def array(found: Any) -> np.ndarray:

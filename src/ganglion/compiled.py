@@ -14,12 +14,12 @@ import numpy as np
 
 from ganglion import config, losses, metrics, ops, tree
 from ganglion.ir.graph import ShapeError
-from ganglion.layers.base import snake_case
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.metrics.base import Metric
 from ganglion.metrics.reduction import Mean, MeanMetricWrapper
 from ganglion.outputs import Outputs, listed
 from ganglion.serialization import look_up
+from ganglion.variables import snake_case
 
 Names = Sequence[str] | None
 

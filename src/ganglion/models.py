@@ -8,7 +8,7 @@ from typing import Any
 from ganglion import symbolic, tree
 from ganglion.functional import Network
 from ganglion.layers import InputLayer, Layer
-from ganglion.layers.base import _unwrapped
+from ganglion.layers.building import by_calling, unwrapped
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
 from ganglion.training import Trainer
@@ -142,6 +142,7 @@ class Model(Trainer):
         self._symbolic_losses.extend(losses)
         self._forget_steps()
 
+    @by_calling
     def build(self, input_shape: Any) -> None:
         """Make the weights for an input shape, by tracing `call` once."""
         if self._network is None and type(self).call is not Model.call:
@@ -154,7 +155,7 @@ class Model(Trainer):
         if type(self).build is not Model.build:
             super()._build_once(shapes)
         elif self._network is None:
-            self._build_shape = _unwrapped(shapes)
+            self._build_shape = unwrapped(shapes)
         self.built = True
 
     def build_from_config(self, config: dict[str, Any]) -> None:
@@ -343,6 +344,7 @@ class Sequential(Model):
         self._network = Network(start, tensor)
         self.built = True
 
+    @by_calling
     def build(self, input_shape: Any = None) -> None:
         """Make the weights for an input shape."""
         if self._network is not None or not self._stack:

@@ -8,6 +8,7 @@ plain assignments become one pure step graph.
 from __future__ import annotations
 
 import random as python_random
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -287,6 +288,17 @@ def unique_name(prefix: str) -> str:
     count = _name_counts[prefix]
     _name_counts[prefix] += 1
     return f"{prefix}_{count}" if count else prefix
+
+
+def snake_case(name: str) -> str:
+    """Turn a class name into the name of its first instance.
+
+    >>> snake_case("MaxPooling2D"), snake_case("ReLU")
+    ('max_pooling2d', 're_lu')
+    """
+    name = re.sub(r"\W+", "", name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 def reset_names() -> None:

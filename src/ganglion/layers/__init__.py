@@ -8,7 +8,7 @@ from ganglion.layers.activating import (
     Softmax,
     ThresholdedReLU,
 )
-from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.base import Layer
 from ganglion.layers.conv import Conv1D, Conv2D, Conv3D
 from ganglion.layers.conv_depthwise import (
     DepthwiseConv1D,
@@ -33,6 +33,7 @@ from ganglion.layers.dropout import (
     SpatialDropout3D,
 )
 from ganglion.layers.inputs import Input, InputLayer
+from ganglion.layers.inputspec import InputSpec
 from ganglion.layers.merging import (
     Add,
     Average,

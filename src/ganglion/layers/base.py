@@ -6,20 +6,27 @@ found in its attributes, and its configuration is read off its `__init__`.
 
 from __future__ import annotations
 
-import functools
 import inspect
-import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from ganglion import config, initializers, keras2, regularizers, symbolic, tree
+from ganglion import initializers, regularizers, symbolic, tree
 from ganglion.constraints import get as get_constraint
 from ganglion.ir import origin
-from ganglion.ir.graph import ShapeError, Value
+from ganglion.ir.graph import Value
+from ganglion.layers.building import (
+    as_shapes,
+    builds_by_calling,
+    counting,
+    shape_of,
+    tensors_of,
+    unwrapped,
+)
+from ganglion.layers.construction import bound_arguments, dtype_name, input_hint_from
+from ganglion.layers.inputspec import InputSpec, check_inputs
+from ganglion.layers.weights import WeightHolder
 from ganglion.ops.dispatch import concrete
-from ganglion.random import SeedGenerator
 from ganglion.serialization import deserialize_keras_object
 from ganglion.symbolic import Call, KerasTensor
 from ganglion.variables import (
@@ -27,60 +34,13 @@ from ganglion.variables import (
     Variable,
     current_scope,
     read,
+    snake_case,
     suspended,
     unique_name,
 )
 
-# Arguments that Keras 2 accepted on every layer, to say the shape of the input.
-_INPUT_HINTS = ("input_shape", "batch_input_shape", "input_dim", "batch_size")
 
-
-def snake_case(name: str) -> str:
-    """Turn a class name into the name of its first instance.
-
-    >>> snake_case("MaxPooling2D"), snake_case("ReLU")
-    ('max_pooling2d', 're_lu')
-    """
-    name = re.sub(r"\W+", "", name)
-    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
-
-
-class InputSpec:
-    """What a layer accepts: number of axes and fixed sizes."""
-
-    def __init__(
-        self,
-        dtype: Any = None,
-        shape: Any = None,
-        ndim: int | None = None,
-        max_ndim: int | None = None,
-        min_ndim: int | None = None,
-        axes: dict[int, int] | None = None,
-        allow_last_axis_squeeze: bool = False,
-        name: str | None = None,
-        optional: bool = False,
-    ) -> None:
-        self.dtype, self.shape, self.name, self.optional = dtype, shape, name, optional
-        self.ndim = len(shape) if shape is not None else ndim
-        self.max_ndim, self.min_ndim, self.axes = max_ndim, min_ndim, dict(axes or {})
-        self.allow_last_axis_squeeze = allow_last_axis_squeeze
-
-    def refusal(self, shape: tuple[int | None, ...]) -> str | None:
-        """Say in words why a shape does not fit, None if it does."""
-        if self.ndim is not None and len(shape) != self.ndim:
-            return f"expected {self.ndim} axes"
-        if self.min_ndim is not None and len(shape) < self.min_ndim:
-            return f"expected at least {self.min_ndim} axes"
-        if self.max_ndim is not None and len(shape) > self.max_ndim:
-            return f"expected at most {self.max_ndim} axes"
-        for axis, size in self.axes.items():
-            if shape[axis] not in (size, None):
-                return f"expected axis {axis} to have size {size}"
-        return None
-
-
-class Layer:
+class Layer(WeightHolder):
     """Base class of all layers.
 
     >>> import ganglion as keras
@@ -99,15 +59,14 @@ class Layer:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Models build themselves by calling their layers, which takes no marking.
-        if "build" in vars(cls) and cls.__module__ != "ganglion.models":
-            cls.build = _counting(cls.build)  # type: ignore[method-assign]
+        if "build" in vars(cls) and not builds_by_calling(cls.build):
+            cls.build = counting(cls.build)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Note the user's line and the arguments before `__init__` sees them."""
         layer = super().__new__(cls)
         layer.created = origin.user_line()
-        layer._init_values = _bind(cls, args, kwargs)
+        layer._init_values = bound_arguments(cls, args, kwargs)
         return layer
 
     def __init__(
@@ -120,14 +79,18 @@ class Layer:
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.name = str(name) if name is not None else _auto_name(type(self))
+        self.name = (
+            str(name)
+            if name is not None
+            else unique_name(snake_case(type(self).__name__))
+        )
         self.activity_regularizer = regularizers.get(activity_regularizer)
-        self.dtype = _dtype_name(dtype)
+        self.dtype = dtype_name(dtype)
         self.autocast = autocast
         self.built = False
         self.input_spec: InputSpec | list[InputSpec] | None = None
         self.supports_masking = False
-        self.input_hint = _input_hint(kwargs)
+        self.input_hint = input_hint_from(kwargs)
         self._initial_weights = kwargs.pop("weights", None)
         self._weights: list[Variable] = []
         self._trainable = bool(trainable)
@@ -248,30 +211,16 @@ class Layer:
 
         return cast(leaf, self.dtype)
 
-    def _check_inputs(self, args: Any) -> None:
-        if self.input_spec is None or not args:
-            return
-        given = self.input_spec
-        specs = [given] if isinstance(given, InputSpec) else list(given)
-        values = [one for one in tree.flatten(args[0]) if hasattr(one, "shape")]
-        for number, (spec, value) in enumerate(zip(specs, values, strict=False)):
-            refusal = spec.refusal(value.shape)
-            if refusal:
-                where = f" ({self.created})" if self.created.file else ""
-                raise ShapeError(
-                    f'Input {number} of layer "{self.name}" does not fit: {refusal}, '
-                    f"but the input has shape {tuple(value.shape)}{where}."
-                )
-
     # ---- building --------------------------------------------------------------
 
     def _build_for(self, args: Any, kwargs: dict[str, Any]) -> None:
         # Before building: a wrong shape must not leave wrong weights behind.
-        self._check_inputs(args)
+        if self.input_spec is not None and args:
+            check_inputs(self.input_spec, args[0], self.name, self.created)
         if self.built:
             return
         first = args[0] if args else next(iter(kwargs.values()), None)
-        shapes = tree.map_leaves(_shape_of, first)
+        shapes = tree.map_leaves(shape_of, first)
         if isinstance(shapes, KerasTensor):
             shapes = shapes.shape
         self._build_once(shapes)
@@ -280,10 +229,10 @@ class Layer:
         self._building = True
         try:
             with suspended(), origin.inside(self.name, self.created):
-                self.build(_unwrapped(shapes))
+                self.build(unwrapped(shapes))
         finally:
             self._building = False
-        self._build_shape = _unwrapped(shapes)
+        self._build_shape = unwrapped(shapes)
         self.built = True
         if self._initial_weights is not None:
             self.set_weights(self._initial_weights)
@@ -298,11 +247,11 @@ class Layer:
         """Build as an equal layer was built before."""
         shape = config.get("input_shape") if config else None
         if shape is not None and not self.built:
-            self._build_once(_as_shapes(shape))
+            self._build_once(as_shapes(shape))
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output shape for an input shape (None: any size)."""
-        inputs = _tensors_of(args[0] if args else next(iter(kwargs.values())))
+        inputs = tensors_of(args[0] if args else next(iter(kwargs.values())))
         outputs = self.compute_output_spec(inputs)
         shapes = [one.shape for one in tree.flatten(outputs)]
         return shapes[0] if isinstance(outputs, KerasTensor) else shapes
@@ -312,138 +261,6 @@ class Layer:
         with suspended():
             self._build_for(args, kwargs)
             return symbolic.infer(self._call_traced_with, args, kwargs)
-
-    # ---- weights ---------------------------------------------------------------
-
-    def sublayers(self) -> Iterator[Layer]:
-        """Yield the layers found in the attributes, in order, each once."""
-        seen: set[int] = set()
-        for name, value in vars(self).items():
-            if name in ("_init_values", "_calls"):
-                continue
-            for one in _layers_in(value):
-                if id(one) not in seen:
-                    seen.add(id(one))
-                    yield one
-
-    def walk(self) -> Iterator[Layer]:
-        """Yield this layer and all below it, each once."""
-        seen: set[int] = set()
-        stack: list[Layer] = [self]
-        while stack:
-            layer = stack.pop()
-            if id(layer) not in seen:
-                seen.add(id(layer))
-                yield layer
-                stack.extend(reversed(list(layer.sublayers())))
-
-    def own_variables(self) -> list[Variable]:
-        """Return the variables made by `add_weight` or kept as attributes."""
-        found = list(self._weights)
-        for value in vars(self).values():
-            if isinstance(value, Variable) and value not in found:
-                found.append(value)
-        return found
-
-    @property
-    def weights(self) -> list[Variable]:
-        """All weights, of this layer and of those below."""
-        found: dict[Variable, None] = {}
-        for layer in self.walk():
-            found.update(dict.fromkeys(layer.own_variables()))
-        return list(found)
-
-    @property
-    def variables(self) -> list[Variable]:
-        """The weights and the states of random generators."""
-        return [*self.weights, *(one.state for one in self.seed_generators())]
-
-    def seed_generators(self) -> list[SeedGenerator]:
-        """Return the random generators of this layer and of those below."""
-        return [
-            value
-            for layer in self.walk()
-            for value in vars(layer).values()
-            if isinstance(value, SeedGenerator)
-        ]
-
-    @property
-    def trainable(self) -> bool:
-        """Whether training changes this layer's weights."""
-        return self._trainable
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        self._trainable = bool(value)
-        for layer in self.sublayers():
-            layer.trainable = value
-
-    @property
-    def trainable_weights(self) -> list[Variable]:
-        """The weights that training changes."""
-        if not self.trainable:
-            return []
-        found = {one: None for one in self.own_variables() if one.trainable}
-        for layer in self.sublayers():
-            found.update(dict.fromkeys(layer.trainable_weights))
-        return list(found)
-
-    @property
-    def non_trainable_weights(self) -> list[Variable]:
-        """The weights that training leaves alone."""
-        changed = set(self.trainable_weights)
-        return [one for one in self.weights if one not in changed]
-
-    @property
-    def trainable_variables(self) -> list[Variable]:
-        """The variables that training changes."""
-        return self.trainable_weights
-
-    @property
-    def non_trainable_variables(self) -> list[Variable]:
-        """The variables that gradients do not change."""
-        changed = set(self.trainable_weights)
-        return [one for one in self.variables if one not in changed]
-
-    @property
-    def losses(self) -> list[Any]:
-        """The regularisation losses of the weights, as they are now."""
-        return [
-            one.regularizer(one)
-            for one in self.trainable_weights
-            if one.regularizer is not None
-        ]
-
-    def get_weights(self) -> list[np.ndarray]:
-        """Return copies of all weights."""
-        return [one.numpy() for one in self.weights]
-
-    def set_weights(self, weights: list[Any]) -> None:
-        """Replace all weights, in the order of `get_weights`."""
-        own = self.weights
-        if len(own) != len(weights):
-            raise ValueError(
-                f'Layer "{self.name}" has {len(own)} weights, but {len(weights)} '
-                "arrays were given."
-            )
-        arrays = [np.asarray(one) for one in weights]
-        for variable, array in zip(own, arrays, strict=True):
-            if variable.shape != array.shape:
-                raise ValueError(
-                    f'Layer "{self.name}", weight {variable.path!r}: expected shape '
-                    f"{variable.shape}, got {array.shape}."
-                )
-        for variable, array in zip(own, arrays, strict=True):
-            variable.assign(array)
-
-    def count_params(self) -> int:
-        """Return the number of elements of all weights."""
-        if not self.built:
-            raise ValueError(
-                f'Layer "{self.name}" has no weights yet: call it on data or give the '
-                "model an Input first."
-            )
-        return sum(one.size for one in self.weights)
 
     # ---- where it was called -----------------------------------------------------
 
@@ -512,84 +329,6 @@ class Layer:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
 
-def _counting(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a `build` that a script calls by hand count as building the layer."""
-
-    @functools.wraps(build)
-    def counted(self: Layer, *args: Any, **kwargs: Any) -> None:
-        if self._building:  # by `_build_once`, or this is `super().build(...)`
-            build(self, *args, **kwargs)
-            return
-        self._building = True
-        try:
-            with suspended(), origin.inside(self.name, self.created):
-                build(self, *args, **kwargs)
-        finally:
-            self._building = False
-        self.built = True
-        if len(args) == 1:
-            self._build_shape = _unwrapped(args[0])
-
-    return counted
-
-
-def _auto_name(cls: type) -> str:
-    return unique_name(snake_case(cls.__name__))
-
-
-def _dtype_name(dtype: Any) -> str:
-    if dtype is None:
-        return config.floatx()
-    if isinstance(dtype, dict):
-        dtype = dtype.get("config", {}).get("name", config.floatx())
-    name = getattr(dtype, "name", dtype)
-    if name not in config.FLOAT_TYPES:
-        try:
-            return np.dtype(name).name
-        except TypeError:
-            raise ValueError(
-                f"Type {name!r} is not supported; use one of "
-                f"{', '.join(config.FLOAT_TYPES)}."
-            ) from None
-    return str(name)
-
-
-def _input_hint(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
-    """Take Keras 2's `input_shape=` and its kin out of a layer's arguments."""
-    given = {key: kwargs.pop(key) for key in _INPUT_HINTS if key in kwargs}
-    if not given:
-        return None
-    old = next(iter(given))
-    keras2.note(
-        f"`{old}=` on a layer", "an `Input(shape)` before it", changes_defaults=False
-    )
-    batch = given.get("batch_size")
-    if "batch_input_shape" in given:
-        return tuple(given["batch_input_shape"])
-    if "input_shape" in given:
-        shape = given["input_shape"]
-        return (batch, *((shape,) if isinstance(shape, int) else shape))
-    return (batch, given["input_dim"]) if "input_dim" in given else None
-
-
-def _bind(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `__init__` by name, defaults included."""
-    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
-    try:
-        bound = signature.bind(None, *args, **kwargs)
-    except TypeError:
-        return {}  # `__init__` itself is about to say what is wrong
-    bound.apply_defaults()
-    values = dict(list(bound.arguments.items())[1:])
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            values.update(values.pop(name, {}))
-        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.pop(name, None)
-    hints = {*_INPUT_HINTS} - {*signature.parameters}  # `input_dim` of an Embedding
-    return {k: v for k, v in values.items() if k not in hints | {"weights"}}
-
-
 _parameters: dict[type, frozenset[str]] = {}
 
 
@@ -603,59 +342,3 @@ def _call_parameters(cls: type[Layer]) -> frozenset[str]:
 def _lift(leaf: Any) -> Any:
     """Turn arrays and variables among the arguments into values."""
     return read(leaf) if isinstance(leaf, (np.ndarray, Variable)) else leaf
-
-
-def _layers_in(value: Any) -> Iterator[Layer]:
-    if isinstance(value, Layer):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _layers_in(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _layers_in(one)
-
-
-class _ShapeLeaf(tuple):
-    """A shape as a leaf, so that a list of inputs becomes a list of shapes."""
-
-
-def _shape_of(leaf: Any) -> Any:
-    shape = getattr(leaf, "shape", None)
-    if shape is None:
-        return leaf
-    unknown_batch = isinstance(leaf, Value) and len(shape) > 0
-    return _ShapeLeaf((None, *shape[1:]) if unknown_batch else shape)
-
-
-def _unwrapped(shapes: Any) -> Any:
-    if isinstance(shapes, _ShapeLeaf):
-        return tuple(shapes)
-    if isinstance(shapes, dict):
-        return {key: _unwrapped(one) for key, one in shapes.items()}
-    if isinstance(shapes, (list, tuple)) and any(
-        isinstance(one, (list, tuple, dict)) for one in shapes
-    ):
-        return [_unwrapped(one) for one in shapes]
-    return tuple(shapes) if isinstance(shapes, list) else shapes
-
-
-def _as_shapes(shape: Any) -> Any:
-    """Turn the nested lists of a JSON file back into shapes."""
-    if isinstance(shape, dict):
-        return {key: _as_shapes(one) for key, one in shape.items()}
-    if isinstance(shape, (list, tuple)) and any(
-        isinstance(one, (list, tuple)) for one in shape
-    ):
-        return [_as_shapes(one) for one in shape]
-    return _ShapeLeaf(shape)
-
-
-def _tensors_of(shapes: Any) -> Any:
-    nested = isinstance(shapes, list) and isinstance(shapes[0], (list, tuple))
-    if nested:
-        return [KerasTensor(one) for one in shapes]
-    return KerasTensor(shapes)
-
-
-LayerFactory = Callable[..., Layer]

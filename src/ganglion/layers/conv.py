@@ -15,7 +15,8 @@ from ganglion.layers.arguments import (
     sizes,
     weight,
 )
-from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.base import Layer
+from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export
 
 

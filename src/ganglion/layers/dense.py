@@ -9,7 +9,8 @@ import numpy as np
 
 from ganglion import keras2, ops
 from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
-from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.base import Layer
+from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export, serialize_keras_object
 
 _NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."

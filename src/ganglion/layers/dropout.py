@@ -7,7 +7,8 @@ from typing import Any
 
 from ganglion import ops, random, regularizers
 from ganglion.layers.arguments import channels_last, share
-from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.base import Layer
+from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ganglion import ops
 from ganglion.layers.arguments import channels_last, choice, positive, sizes
-from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.base import Layer
+from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export
 
 _INTERPOLATIONS = ("nearest", "bilinear")

@@ -10,7 +10,8 @@ import numpy as np
 from ganglion import ops
 from ganglion.ir.graph import ShapeError
 from ganglion.layers.arguments import channels_last, pair, pairs, positive
-from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.base import Layer
+from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export
 
 

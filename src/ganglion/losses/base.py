@@ -10,7 +10,6 @@ import numpy as np
 
 from ganglion import config, ops, tree
 from ganglion.ir import origin
-from ganglion.layers.base import snake_case
 from ganglion.losses.reduction import checked_reduction, reduce_weighted, same_rank
 from ganglion.serialization import (
     deserialize_keras_object,
@@ -18,7 +17,7 @@ from ganglion.serialization import (
     look_up,
     serialize_keras_object,
 )
-from ganglion.variables import unique_name
+from ganglion.variables import snake_case, unique_name
 
 
 def float_type(dtype: Any) -> str:

@@ -14,10 +14,9 @@ import numpy as np
 
 from ganglion import initializers
 from ganglion.ir import origin
-from ganglion.layers.base import snake_case
 from ganglion.losses.base import float_type
 from ganglion.serialization import export
-from ganglion.variables import Variable, unique_name
+from ganglion.variables import Variable, snake_case, unique_name
 
 
 def registered(*aliases: str) -> Any:

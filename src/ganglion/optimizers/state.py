@@ -12,7 +12,6 @@ import numpy as np
 from ganglion import config, initializers, keras2, ops
 from ganglion.ir.graph import Value
 from ganglion.ir.origin import inside
-from ganglion.layers.base import snake_case
 from ganglion.optimizers.arguments import (
     chosen,
     number,
@@ -22,7 +21,7 @@ from ganglion.optimizers.arguments import (
 )
 from ganglion.optimizers.schedules import LearningRateSchedule
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
-from ganglion.variables import Variable, unique_name
+from ganglion.variables import Variable, snake_case, unique_name
 
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.layers.base import Layer, snake_case
+from ganglion.layers.base import Layer
 from ganglion.optimizers import Optimizer
 from ganglion.saving import h5
-from ganglion.variables import Variable
+from ganglion.variables import Variable, snake_case
 
 OWN_GROUP = "ganglion"  # what Keras has no place for; Keras does not look there
 _OLD_LAYERS = "_layer_checkpoint_dependencies"  # Keras 2.13's name of "layers"

@@ -1,0 +1,67 @@
+"""What the arguments of a layer's `__init__` mean, whatever the layer."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, keras2
+
+# Arguments that Keras 2 accepted on every layer, to say the shape of the input.
+_INPUT_HINTS = ("input_shape", "batch_input_shape", "input_dim", "batch_size")
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the type's name, from a name, a NumPy type or a Keras policy."""
+    if dtype is None:
+        return config.floatx()
+    if isinstance(dtype, dict):
+        dtype = dtype.get("config", {}).get("name", config.floatx())
+    name = getattr(dtype, "name", dtype)
+    if name not in config.FLOAT_TYPES:
+        try:
+            return np.dtype(name).name
+        except TypeError:
+            raise ValueError(
+                f"Type {name!r} is not supported; use one of "
+                f"{', '.join(config.FLOAT_TYPES)}."
+            ) from None
+    return str(name)
+
+
+def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
+    """Take Keras 2's `input_shape=` and its kin out of a layer's arguments."""
+    given = {key: kwargs.pop(key) for key in _INPUT_HINTS if key in kwargs}
+    if not given:
+        return None
+    old = next(iter(given))
+    keras2.note(
+        f"`{old}=` on a layer", "an `Input(shape)` before it", changes_defaults=False
+    )
+    batch = given.get("batch_size")
+    if "batch_input_shape" in given:
+        return tuple(given["batch_input_shape"])
+    if "input_shape" in given:
+        shape = given["input_shape"]
+        return (batch, *((shape,) if isinstance(shape, int) else shape))
+    return (batch, given["input_dim"]) if "input_dim" in given else None
+
+
+def bound_arguments(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `__init__` by name, defaults included."""
+    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+    try:
+        bound = signature.bind(None, *args, **kwargs)
+    except TypeError:
+        return {}  # `__init__` itself is about to say what is wrong
+    bound.apply_defaults()
+    values = dict(list(bound.arguments.items())[1:])
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            values.update(values.pop(name, {}))
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            values.pop(name, None)
+    hints = {*_INPUT_HINTS} - {*signature.parameters}  # `input_dim` of an Embedding
+    return {k: v for k, v in values.items() if k not in hints | {"weights"}}

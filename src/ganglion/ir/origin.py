@@ -14,6 +14,7 @@ from types import FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_COMMAND_LINE = _PACKAGE + "cli.py"  # above it there is no line of the user's
 
 
 class Origin(NamedTuple):
@@ -93,6 +94,8 @@ def user_line(stop: FrameType | None = None) -> Origin:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not stop:
         file = frame.f_code.co_filename
+        if file == _COMMAND_LINE:
+            return UNKNOWN
         if not file.startswith(_PACKAGE) and not _is_library(file):
             return Origin("", file, frame.f_lineno)
         frame = frame.f_back

@@ -29,11 +29,12 @@ FLOORS: list[tuple[str, str]] = [
     (
         "services",
         "trace data progress callbacks saving datasets utils compiled outputs runner "
-        "machine summary feeding",
+        "machine summary feeding training_state",
     ),
     (
         "models",
-        "training session models functional model_config model_ops model_reader",
+        "compiling training session models functional model_config model_ops "
+        "model_reader",
     ),
     ("program", "__init__ cli recipes backend"),
 ]

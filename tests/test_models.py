@@ -263,3 +263,20 @@ def test_unused_weights_are_named_and_left_alone():
     net.compile("sgd", "mse")
     with pytest.warns(UserWarning, match="does not depend on .*/idle/kernel"):
         net.fit(rows(4, 2), rows(4, 1), verbose=0)
+
+
+def test_a_subclass_may_call_its_attributes_as_it_likes():
+    class Mine(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.epoch, self.order, self.position = 7, [1, 0], "first"
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+    model = Mine()
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2)), np.ones(4), epochs=2, verbose=0)
+    assert (model.epoch, model.order, model.position) == (7, [1, 0], "first")
+    assert int(model.training_state.epoch) == 2

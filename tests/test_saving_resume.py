@@ -71,7 +71,11 @@ def train(model: Any, epochs: int, first: int = 0, **options: Any) -> Any:
 
 def all_state(model: Any) -> list[np.ndarray]:
     arrays = [one.array for one in (*model.variables, *model.optimizer.variables)]
-    return [*arrays, model.order.array, model.position.array]
+    return [
+        *arrays,
+        model.training_state.order.array,
+        model.training_state.position.array,
+    ]
 
 
 def assert_same_state(a: Any, b: Any) -> None:
@@ -86,7 +90,7 @@ def test_training_goes_on_after_an_epoch_bit_for_bit(tmp_path):
     train(part, 2)
     part.save(tmp_path / "m.keras")
     resumed = saving.load_model(tmp_path / "m.keras")
-    rest = train(resumed, 5, first=int(resumed.epoch)).history
+    rest = train(resumed, 5, first=int(resumed.training_state.epoch)).history
     assert_same_state(straight, resumed)
     for name, values in history.items():
         assert values[2:] == rest[name]
@@ -119,7 +123,7 @@ def test_epochs_of_a_given_length_go_on_in_the_middle(tmp_path):
         train(part, 4, steps_per_epoch=3, callbacks=[StopAfter(8)])
     part.save(tmp_path / "m.keras")
     resumed = saving.load_model(tmp_path / "m.keras")
-    train(resumed, 4, first=int(resumed.epoch), steps_per_epoch=3)
+    train(resumed, 4, first=int(resumed.training_state.epoch), steps_per_epoch=3)
     assert_same_state(straight, resumed)
 
 
@@ -172,7 +176,7 @@ def test_another_process_goes_on_bit_for_bit(tmp_path):
         "import test_saving_resume as t\n"
         "from ganglion import saving\n"
         "model = saving.load_model(sys.argv[1])\n"
-        "t.train(model, 3, first=int(model.epoch))\n"
+        "t.train(model, 3, first=int(model.training_state.epoch))\n"
         "model.save(sys.argv[1])\n"
     )
     here = Path(__file__).parent

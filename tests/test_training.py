@@ -71,7 +71,7 @@ def test_fit_equals_training_by_hand():
 def test_shuffling_visits_every_row_in_the_documented_order():
     x, y = blobs(50)
     model = classifier()
-    seed = int(model.order.array[0])
+    seed = int(model.training_state.order.array[0])
     batches = []
     for epoch in range(2):
         order = shuffled(seed, epoch, 50)
@@ -248,7 +248,7 @@ def test_steps_per_epoch_goes_on_where_the_last_epoch_ended():
     x, y = blobs(40)
     whole, parts = classifier(), classifier()
     parts.set_weights(whole.get_weights())
-    parts.order.assign(whole.order)
+    parts.training_state.order.assign(whole.training_state.order)
     whole.fit(x, y, batch_size=10, epochs=1, verbose=0)
     parts.fit(x, y, batch_size=10, epochs=2, steps_per_epoch=2, verbose=0)
     for a, b in zip(whole.get_weights(), parts.get_weights(), strict=True):
@@ -284,7 +284,7 @@ def test_evaluation_in_mid_training_disturbs_nothing():
     x, y = blobs()
     plain, watched = classifier(), classifier()
     watched.set_weights(plain.get_weights())
-    watched.order.assign(plain.order)
+    watched.training_state.order.assign(plain.training_state.order)
     plain.fit(x, y, epochs=3, verbose=0)
     watched.fit(x, y, epochs=3, validation_data=(x, y), verbose=0)
     for a, b in zip(plain.get_weights(), watched.get_weights(), strict=True):

@@ -89,7 +89,7 @@ def train(
             _say(line)
     model = _model(chosen, resume)
     total = chosen.epochs if epochs is None else epochs
-    first = int(model.epoch.array)
+    first = int(model.training_state.epoch.array)
     _announce(chosen, model, total, batch_size, log)
     started = time.perf_counter()
     try:
@@ -152,10 +152,11 @@ def _announce(
 
     if log == "keras":
         model.summary()
+    first = int(model.training_state.epoch.array) + 1
     _say(
         f"{recipe.name}: {recipe.title}; {model.count_params():,} parameters, batch "
-        f"{batch or recipe.batch_size}, epochs {int(model.epoch.array) + 1} to "
-        f"{total}, backend {config.backend()}"
+        f"{batch or recipe.batch_size}, epochs {first} to {total}, "
+        f"backend {config.backend()}"
     )
 
 
@@ -190,7 +191,7 @@ def _keeper(save: Path) -> Any:
 
 
 def _stopped(model: Any, total: int, save: Path | None, recipe: str) -> None:
-    epoch = int(model.epoch.array) + 1
+    epoch = int(model.training_state.epoch.array) + 1
     _say(f"\nStopped in epoch {min(epoch, total)} of {total}.")
     if save is None:
         _say("Nothing was saved; give --save FILE to be able to resume.")

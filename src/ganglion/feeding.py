@@ -29,7 +29,7 @@ def training_source(
                 f"`{name}` cannot be given with a generator: its batches hold x, y and "
                 "sample weights."
             )
-    seed = int(model.order.array[0])
+    seed = int(model.training_state.order.array[0])
     return Batches(x, shuffle=shuffle, seed=seed, class_weight=class_weight)
 
 

@@ -136,7 +136,7 @@ class Runner:
         steps = -(-table.rows // size) if steps is None else steps
         pace = Pace(each_batch)
         while done < steps:
-            at = int(model.position.array)
+            at = int(model.training_state.position.array)
             left = table.rows - at
             rows = min(size, left)
             count = pace.chunk(min(left // rows, steps - done))
@@ -147,14 +147,14 @@ class Runner:
             with pace:
                 results = self.run(kind, batch, signature, table, count)
             done += count
-            if int(model.position.array) >= table.rows:
-                model.start_pass()
+            if int(model.training_state.position.array) >= table.rows:
+                model.training_state.start_pass()
             yield done, results
 
 
 def _check_place(model: Any, table: Table) -> None:
     """Refuse to go on in data that ends before the place where a run was saved."""
-    at = int(model.position.array)
+    at = int(model.training_state.position.array)
     if at >= table.rows:
         raise ValueError(
             f"The run was saved at row {at} of its data, but the data has {table.rows} "

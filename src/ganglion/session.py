@@ -10,7 +10,7 @@ from typing import Any
 from ganglion.callbacks import CallbackList
 from ganglion.data import Table, class_weighted
 from ganglion.feeding import table
-from ganglion.runner import Interrupt
+from ganglion.runner import Interrupt, Runner
 
 Logs = dict[str, float]
 
@@ -38,6 +38,7 @@ class Session:
     """A model, its data and its callbacks, for the time of one `fit`."""
 
     model: Any
+    runner: Runner
     calls: CallbackList
     source: Any
     size: int
@@ -51,19 +52,19 @@ class Session:
         Ctrl-C waits for the end of a chunk of steps: the model can be saved and the
         run resumed.
         """
-        model, calls = self.model, self.calls
+        model, calls, state = self.model, self.calls, self.model.training_state
         model.stop_training = False
-        model.first_bad_step.array[...] = -1
+        state.first_bad_step.array[...] = -1
         logs: Logs = {}
         with Interrupt() as interrupt:
             calls.on_train_begin()  # a callback may load a checkpoint here
             first, model.initial_epoch = first or model.initial_epoch, 0
-            self._settle(first)
+            state.start_epoch(first)
             for epoch in range(first, epochs):
-                model.epoch.array[...] = epoch
+                state.epoch.array[...] = epoch
                 logs = self._epoch(epoch, interrupt)
-                model.epoch.array[...] = epoch + 1
-                model.steps_done = 0
+                state.epoch.array[...] = epoch + 1
+                state.steps_done = 0
                 if self.validation.due(epoch):
                     logs |= self._validate()
                 calls.on_epoch_end(epoch, logs)
@@ -73,26 +74,17 @@ class Session:
             model.optimizer.finalize_variable_values(model.trainable_weights)
             calls.on_train_end(logs)
 
-    def _settle(self, first: int) -> None:
-        """Go on, in mid-epoch, with a run that was saved, or start from the top."""
-        model = self.model
-        if not (model._resume and int(model.epoch.array) == first):
-            model.steps_done, model._saved_metrics = 0, None
-            if int(model.position.array):
-                model.start_pass()
-        model._resume = False
-
     def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs:
-        model, calls = self.model, self.calls
-        done = model.steps_done
+        model, calls, state = self.model, self.calls, self.model.training_state
+        done = state.steps_done
         if not done:
-            model._saved_metrics = None
+            state.saved_metrics = None
             model.reset_metrics()
         elif isinstance(self.source, Table):  # there may be no step left to run
-            model._runner.prepare("train", self.source, self.size, self.shuffle)
+            self.runner.prepare("train", self.source, self.size, self.shuffle)
         calls.on_epoch_begin(epoch)
         for count in self._chunks(done):
-            model.steps_done = count
+            state.steps_done = count
             logs = model.get_metrics_result()
             self._tell_of_nan(epoch)
             calls.on_train_batch_end(count - 1, logs)
@@ -106,7 +98,7 @@ class Session:
         if not isinstance(self.source, Table):
             yield from self._stream(done)
             return
-        for count, _ in self.model._runner.epoch(
+        for count, _ in self.runner.epoch(
             "train",
             self.source,
             self.size,
@@ -120,27 +112,27 @@ class Session:
 
     def _stream(self, done: int) -> Iterator[int]:
         model, stream = self.model, self.source
-        stream.pass_number = int(model.order.array[1])
+        stream.pass_number = int(model.training_state.order.array[1])
         for count, (x, y, weight) in enumerate(stream.batches(self.steps), 1):
             if count <= done:
                 continue
             self.calls.on_train_batch_begin(count - 1)
             weight = class_weighted(y, weight, stream.class_weight)
-            model._runner.once("train", table(model, x, y, weight))
+            self.runner.once("train", table(model, x, y, weight))
             yield count
         stream.end_epoch()
-        model.start_pass()
+        model.training_state.start_pass()
 
     def _validate(self) -> Logs:
         given = self.validation
         size = given.size
         if size is not None and isinstance(given.source, Table):
             size = min(size, given.source.rows)
-        found = self.model._evaluate(given.source, size, given.steps, self.calls)
+        found = self.model.evaluate_source(given.source, size, given.steps, self.calls)
         return {f"val_{name}": value for name, value in found.items()}
 
     def _tell_of_nan(self, epoch: int) -> None:
-        bad = self.model.first_bad_step.array
+        bad = self.model.training_state.first_bad_step.array
         if int(bad) > 0:
             warnings.warn(
                 f"The loss stopped being a finite number at step {int(bad)} (epoch "

@@ -20,6 +20,7 @@ from ganglion.ir import arrays, origin, random, structured
 from ganglion.ir.gradient import gradients
 from ganglion.ir.graph import Graph, Input, Value
 from ganglion.ir.simplify import simplify
+from ganglion.training_state import TrainingState
 from ganglion.variables import Scope, Variable
 
 
@@ -28,9 +29,7 @@ class Trainable(Protocol):
 
     name: str
     optimizer: Any
-    position: Variable
-    order: Variable
-    first_bad_step: Variable
+    training_state: TrainingState
     loss_tracker: Any
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -132,7 +131,8 @@ def _gather(
             picked = {
                 name: structured.gather(table, index) for name, table in inputs.items()
             }
-            model.position.assign(ops.add(model.position, size))
+            position = model.training_state.position
+            position.assign(ops.add(position, size))
 
     def value(name: Any) -> Any:
         return None if name is None else picked[name]
@@ -144,10 +144,11 @@ def _gather(
 def _rows(model: Trainable, signature: Signature) -> Value:
     assert signature.rows is not None
     places = arrays.iota(size=signature.batch, dtype="int32")
-    position = ops.add(model.position, places)
+    position = ops.add(model.training_state.position, places)
     if not signature.shuffle:
         return position
-    return random.shuffle(model.order.value, position, rows=signature.rows)
+    order = model.training_state.order.value
+    return random.shuffle(order, position, rows=signature.rows)
 
 
 def _descend(
@@ -176,7 +177,7 @@ def _descend(
 
 def _watch(model: Trainable, loss: Value) -> None:
     """Remember the first step whose loss is not a finite number."""
-    bad = model.first_bad_step
+    bad = model.training_state.first_bad_step
     is_first = ops.logical_and(ops.less(bad, 0), ops.logical_not(ops.isfinite(loss)))
     now = ops.cast(model.optimizer.iterations, "int32")
     bad.assign(ops.where(is_first, now, bad))

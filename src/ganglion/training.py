@@ -1,234 +1,19 @@
-"""Training: compile, fit, evaluate and predict, the one loop behind them all."""
+"""Training: fit, evaluate and predict, the one loop behind them all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ganglion import feeding, keras2, losses, metrics, ops, optimizers, tree
+from ganglion import feeding, keras2, tree
 from ganglion.callbacks import CallbackList, History
-from ganglion.compiled import CompiledLoss, CompiledMetrics
+from ganglion.compiling import Compilable, Logs
 from ganglion.data import Table, checked_batch, class_weighted
-from ganglion.ir import origin
-from ganglion.layers import Layer
-from ganglion.runner import Runner, joined
+from ganglion.runner import joined
 from ganglion.session import Session, Validation
-from ganglion.variables import Variable, current_scope, draw_seed, suspended
-
-Logs = dict[str, float]
 
 
-class Cursor:
-    """Where training stands; not weights, so kept apart from them."""
-
-    def __init__(self) -> None:
-        self.position = _counter("position", 0)
-        self.epoch = _counter("epoch", 0)
-        self.first_bad_step = _counter("first_bad_step", -1)
-        order = np.array([draw_seed(), 0], "uint32")
-        self.order = Variable(order, trainable=False, name="order")
-
-
-def _counter(name: str, start: int) -> Variable:
-    return Variable(np.full((), start, "int32"), trainable=False, name=name)
-
-
-class Trainer(Layer):
+class Trainer(Compilable):
     """The part of a model that learns."""
-
-    def _start_training_state(self) -> None:
-        self.optimizer: Any = None
-        self.compiled = False
-        self.stop_training = False
-        self.history: History | None = None
-        self.initial_epoch = 0
-        self.loss: Any = None
-        self._resume = False
-        self.steps_done = 0  # of an epoch that was interrupted
-        self._saved_metrics: dict[str, list[np.ndarray]] | None = None
-        self._runner = Runner(self)
-        self._loss: CompiledLoss | None = None
-        self._metrics: CompiledMetrics | None = None
-        self._compile_arguments: dict[str, Any] = {}
-        self._frozen_choice: list[Variable] | None = None
-        self._cursor = Cursor()
-
-    @property
-    def position(self) -> Variable:
-        """The row of the data at which the next step starts."""
-        return self._cursor.position
-
-    @property
-    def order(self) -> Variable:
-        """The seed of shuffling and the number of the pass through the data."""
-        return self._cursor.order
-
-    @property
-    def epoch(self) -> Variable:
-        """The number of finished epochs."""
-        return self._cursor.epoch
-
-    @property
-    def first_bad_step(self) -> Variable:
-        """The first step whose loss was not finite, negative if there is none."""
-        return self._cursor.first_bad_step
-
-    # ---- compile -----------------------------------------------------------------
-
-    def compile(
-        self,
-        optimizer: Any = "rmsprop",
-        loss: Any = None,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        run_eagerly: bool = False,
-        steps_per_execution: int = 1,
-        jit_compile: Any = "auto",
-        auto_scale_loss: bool = True,
-    ) -> None:
-        """Choose how the model learns: the optimizer, the loss and the metrics.
-
-        `steps_per_execution` and `jit_compile` are accepted for Keras' sake: Ganglion
-        always compiles, and always runs many steps at a time.
-        """
-        if run_eagerly:
-            raise ValueError(
-                "`run_eagerly=True` is not supported: a model is always compiled. To "
-                "look inside, call it on arrays: model(x)."
-            )
-        for one in tree.flatten(loss):
-            if isinstance(one, str):
-                losses.get(one)  # so that a misspelt name is refused here
-        self.optimizer = optimizers.get(optimizer)
-        self.loss = loss
-        self._loss = CompiledLoss(loss, loss_weights, self._output_names())
-        self._metrics = CompiledMetrics(
-            metrics, weighted_metrics, self._output_names(), loss
-        )
-        self._compile_arguments = {
-            "optimizer": self.optimizer,
-            "loss": loss,
-            "loss_weights": loss_weights,
-            "metrics": metrics,
-            "weighted_metrics": weighted_metrics,
-            "run_eagerly": run_eagerly,
-            "steps_per_execution": steps_per_execution,
-            "jit_compile": jit_compile,
-        }
-        self._make_loss_tracker()
-        self.compiled = True
-        self.stop_training = False
-        # As in Keras 2: what is trainable is decided here, not at the next step.
-        self._frozen_choice = list(self.trainable_weights) if self.built else None
-        self._forget_steps()
-
-    def _make_loss_tracker(self) -> None:
-        with suspended():
-            self.loss_tracker = metrics.Mean(name="loss")
-
-    def _output_names(self) -> list[str] | None:
-        return getattr(self, "output_names", None)
-
-    def _forget_steps(self) -> None:
-        self._runner.forget()
-
-    def _require_compiled(self, verb: str) -> None:
-        if not self.compiled:
-            raise ValueError(
-                f"Call `compile(optimizer, loss)` before `{verb}`: the model "
-                f'"{self.name}" does not know yet how to learn.'
-            )
-
-    def prepare_training(self) -> list[Variable]:
-        """Return the weights to train, with the optimizer's slots made for them."""
-        weights = self._frozen_choice
-        if weights is None:
-            weights = self._frozen_choice = list(self.trainable_weights)
-        with suspended(), origin.inside("optimizer"):
-            if not self.optimizer.built:
-                self.optimizer.build(weights)
-        return weights
-
-    # ---- what a step is made of (subclasses may override `compute_loss`) ------------
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Return the loss to minimise: the compiled one and what layers add."""
-        scope = current_scope()
-        added = list(scope.losses) if scope else []
-        added += [
-            one.regularizer(one)
-            for one in self._regularized()
-            if one.regularizer is not None
-        ]
-        total = None
-        if self._loss is not None and self.loss is not None:
-            total = self._loss(y, y_pred, sample_weight)
-        elif not added:
-            raise ValueError(
-                "There is no loss to minimise: give `compile` a loss, or call "
-                "`add_loss` in a layer."
-            )
-        for one in added:
-            one = ops.sum(one) if len(one.shape) else one
-            total = one if total is None else total + one
-        return total
-
-    def _regularized(self) -> Sequence[Variable]:
-        chosen = self._frozen_choice
-        return self.trainable_weights if chosen is None else chosen
-
-    def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
-        """Add a batch to the metrics."""
-        if self._metrics is not None and y is not None:
-            self._metrics.update_state(y, y_pred, sample_weight)
-
-    @property
-    def metrics(self) -> list[Any]:
-        """The metrics that training reports, the loss first."""
-        found: list[Any] = [self.loss_tracker] if self.compiled else []
-        found += self._loss.metrics if self._loss else []
-        found += self._metrics.metrics if self._metrics else []
-        return found
-
-    @property
-    def metrics_names(self) -> list[str]:
-        """The names of the metrics."""
-        return [one.name for one in self.metrics]
-
-    def reset_metrics(self) -> None:
-        """Start the metrics from nothing."""
-        for one in self.metrics:
-            one.reset_state()
-
-    def take_up_metrics(self) -> None:
-        """Give the metrics the sums that were saved in the middle of an epoch."""
-        saved, self._saved_metrics = self._saved_metrics, None
-        if saved is None:
-            return
-        for number, metric in enumerate(self.metrics):
-            values = saved.get(f"{number}/{metric.name}", [])
-            for variable, value in zip(metric.variables, values, strict=False):
-                if variable.shape == value.shape:
-                    variable.assign(value)
-
-    def get_metrics_result(self) -> Logs:
-        """Return every metric's value, by name."""
-        found: dict[str, Any] = {"loss": self.loss_tracker.result()}
-        for one in self._loss.metrics if self._loss else []:
-            found[one.name] = one.result()
-        if self._metrics is not None:
-            found.update(self._metrics.result())
-        return {name: float(found[name]) for name in sorted(found)}
 
     # ---- fit ---------------------------------------------------------------------
 
@@ -294,6 +79,7 @@ class Trainer(Layer):
         )
         Session(
             self,
+            self._runner,
             calls,
             source,
             size,
@@ -327,11 +113,6 @@ class Trainer(Layer):
             model=self,
         )
 
-    def start_pass(self) -> None:
-        """Go back to the first row, in a new order."""
-        self.position.array[...] = 0
-        self.order.array[1] += 1
-
     # ---- evaluate and predict ------------------------------------------------------
 
     def evaluate(
@@ -353,12 +134,13 @@ class Trainer(Layer):
         source = feeding.source(self, x, y, sample_weight)
         size, total = _size_and_steps(source, batch_size)
         calls = self._callbacks(callbacks, verbose, steps or total)
-        logs = self._evaluate(source, size, steps, calls)
+        logs = self.evaluate_source(source, size, steps, calls)
         return logs if return_dict else _as_list(logs, self.metrics_names)
 
-    def _evaluate(
+    def evaluate_source(
         self, source: Any, size: int | None, steps: int | None, calls: CallbackList
     ) -> Logs:
+        """Return the loss and the metrics on a table or stream, by name."""
         self.reset_metrics()
         calls.on_test_begin()
         logs: Logs = {}
@@ -407,8 +189,9 @@ class Trainer(Layer):
                 yield done
             source.end_epoch()
             return
-        training_at = self.position.numpy(), self.order.numpy()
-        self.position.array[...] = 0
+        state = self.training_state
+        training_at = state.position.numpy(), state.order.numpy()
+        state.position.array[...] = 0
         if steps is not None:
             steps = min(steps, -(-source.rows // size))
         try:
@@ -424,7 +207,7 @@ class Trainer(Layer):
                     parts.append(results)
                 yield done
         finally:
-            self.position.array[...], self.order.array[...] = training_at
+            state.position.array[...], state.order.array[...] = training_at
 
     # ---- one batch -----------------------------------------------------------------
 
@@ -453,7 +236,7 @@ class Trainer(Layer):
         return self._one("test", x, y, sample_weight, return_dict)
 
     def _one(self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
-        self._saved_metrics = None
+        self.training_state.saved_metrics = None
         self.reset_metrics()
         self._runner.once(kind, feeding.table(self, x, y, weight))
         logs = self.get_metrics_result()

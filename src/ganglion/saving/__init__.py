@@ -119,7 +119,7 @@ def load_model(
 
     Nothing in a file is ever executed, so `safe_mode=False` changes nothing. A model
     that Ganglion saved in the middle of training goes on from there with
-    ``fit(..., initial_epoch=int(model.epoch))``.
+    ``fit(..., initial_epoch=int(model.training_state.epoch))``.
     """
     with reading(filepath):
         if isinstance(filepath, io.IOBase):
@@ -235,7 +235,7 @@ def load_checkpoint(path: Any, model: Any) -> int:
         weights.read(model, file)
         weights.read_optimizers(model, file)
         state.read(model, file)
-    return int(model.epoch.array)
+    return int(model.training_state.epoch.array)
 
 
 def model_to_json(model: Any, **kwargs: Any) -> str:

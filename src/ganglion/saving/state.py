@@ -13,7 +13,6 @@ import numpy as np
 
 from ganglion.saving import h5
 from ganglion.saving.weights import OWN_GROUP, parts_of
-from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 
 _FORMAT = 1
 _CURSOR = ("position", "order", "epoch")
@@ -24,8 +23,8 @@ def write(model: Any, file: Any) -> None:
     group = file.create_group(OWN_GROUP)
     group.attrs["format"] = _FORMAT
     for name in _CURSOR:
-        h5.put(group, name, getattr(model, name).array)
-    h5.put(group, "steps_done", np.array(model.steps_done))
+        h5.put(group, name, getattr(model.training_state, name).array)
+    h5.put(group, "steps_done", np.array(model.training_state.steps_done))
     seeds = group.create_group("seeds")
     for number, generator in enumerate(model.seed_generators()):
         h5.put(seeds, str(number), generator.state.array)
@@ -54,7 +53,7 @@ def read(model: Any, file: Any) -> bool:
             f"it holds {len(group['seeds'])} random states, but the model has "
             f"{len(seeds)}."
         )
-    values = [(getattr(model, name), group[name]) for name in _CURSOR]
+    values = [(getattr(model.training_state, name), group[name]) for name in _CURSOR]
     values += [(one.state, group["seeds"][str(i)]) for i, one in enumerate(seeds)]
     for variable, found in values:
         if tuple(found.shape) != variable.shape:
@@ -64,9 +63,9 @@ def read(model: Any, file: Any) -> bool:
         raise ValueError("its place in training is negative.")
     for variable, found in values:
         variable.array[...] = h5.array(found)
-    model.steps_done = done
-    model._saved_metrics = _metrics(group["metrics"])
-    model._resume = True
+    training = model.training_state
+    training.steps_done, training.was_loaded = done, True
+    training.saved_metrics = _metrics(group["metrics"])
     return True
 
 
@@ -74,14 +73,14 @@ def _write_choices(model: Any, group: Any) -> None:
     """Write which weights each compiled model trains: what counted at `compile`."""
     for number, (path, owner) in enumerate(_compiled(model)):
         places = {one: place for place, one in enumerate(owner.weights)}
-        chosen = [places[one] for one in owner._frozen_choice if one in places]
+        chosen = [places[one] for one in owner.chosen_weights if one in places]
         h5.put(group, str(number), np.array(chosen, "int64"))
         group[str(number)].attrs["path"] = path
 
 
 def _compiled(model: Any) -> Iterator[tuple[str, Any]]:
     for part in parts_of(model):
-        if getattr(part.owner, "_frozen_choice", None) is not None:
+        if getattr(part.owner, "chosen_weights", None) is not None:
             yield part.path, part.owner
 
 
@@ -95,14 +94,7 @@ def read_choices(model: Any, file: Any) -> None:
         if path not in saved:
             continue
         weights = owner.weights
-        chosen = [weights[place] for place in h5.array(saved[path])]
-        if chosen != owner._frozen_choice:
-            owner._frozen_choice = chosen
-            # The slots were made for other weights.
-            plain = serialize_keras_object(owner.optimizer)
-            owner.optimizer = deserialize_keras_object(plain)
-            owner._compile_arguments["optimizer"] = owner.optimizer
-            owner.prepare_training()
+        owner.choose_weights([weights[place] for place in h5.array(saved[path])])
 
 
 def _metrics(group: Any) -> dict[str, list[np.ndarray]]:

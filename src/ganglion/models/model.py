@@ -1,4 +1,4 @@
-"""Models: `Model` (functional or subclassed) and `Sequential`."""
+"""Model: a layer that can be trained, functional or subclassed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ganglion import symbolic, tree
 from ganglion.functional import Network
-from ganglion.layers import InputLayer, Layer
+from ganglion.layers import Layer
 from ganglion.layers.building import by_calling, unwrapped
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
@@ -267,121 +267,6 @@ class Functional(Model):
     """A model made of Keras tensors."""
 
 
-@export("keras", "Sequential")
-class Sequential(Model):
-    """Layers one after the other.
-
-    >>> import ganglion as keras
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-    >>> model.output_shape
-    (None, 2)
-    """
-
-    def __init__(
-        self, layers: Any = None, trainable: bool = True, name: str | None = None
-    ) -> None:
-        super().__init__(trainable=trainable, name=name)
-        self._stack: list[Layer] = []
-        self._input_layer: InputLayer | None = None
-        for layer in layers or []:
-            self.add(layer, rebuild=False)
-        self._rebuild()
-
-    @property
-    def layers(self) -> list[Layer]:
-        """The layers in order, without the input."""
-        return list(self._stack)
-
-    def add(self, layer: Any, rebuild: bool = True) -> None:
-        """Append a layer, or say what the input looks like."""
-        if isinstance(layer, KerasTensor) and layer.call is not None:
-            layer = layer.call.operation
-        if not isinstance(layer, Layer):
-            raise TypeError(f"Only layers can be added to a Sequential, not {layer!r}.")
-        if isinstance(layer, InputLayer):
-            self._set_input(layer)
-        else:
-            if any(one.name == layer.name for one in self._stack):
-                raise ValueError(
-                    f'All layers need their own name, but "{layer.name}" is used twice.'
-                )
-            if not self._stack and self._input_layer is None:
-                hint = _input_hint(layer)
-                if hint is not None:
-                    self._set_input(InputLayer(batch_shape=hint))
-            self._stack.append(layer)
-        if rebuild:
-            self._rebuild()
-
-    def pop(self, rebuild: bool = True) -> Layer:
-        """Remove the last layer and return it."""
-        if not self._stack:
-            raise ValueError("There is no layer to remove.")
-        removed = self._stack.pop()
-        if rebuild:
-            self._rebuild()
-        return removed
-
-    def _set_input(self, layer: InputLayer) -> None:
-        if self._stack or self._input_layer is not None:
-            raise ValueError("An Input must be the first thing in a Sequential.")
-        self._input_layer = layer
-
-    def _rebuild(self) -> None:
-        self._network = None
-        self.built = False
-        self._forget_steps()
-        if self._input_layer is not None and self._stack:
-            self._connect(self._input_layer.output)
-
-    def _connect(self, tensor: KerasTensor) -> None:
-        from ganglion.ir import origin
-
-        start = tensor
-        with origin.inside(self.name, self.created):
-            for layer in self._stack:
-                tensor = layer(tensor)
-        self._network = Network(start, tensor)
-        self.built = True
-
-    @by_calling
-    def build(self, input_shape: Any = None) -> None:
-        """Make the weights for an input shape."""
-        if self._network is not None or not self._stack:
-            return
-        if input_shape is None:
-            raise ValueError("A Sequential without an Input needs an `input_shape`.")
-        shape = tuple(input_shape)
-        self._input_layer = InputLayer(batch_shape=shape)
-        self._connect(self._input_layer.output)
-
-    def _build_once(self, shapes: Any) -> None:
-        if self._stack:
-            self.build(shapes)
-
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Run the layers one after the other."""
-        if self._network is None:
-            for layer in self._stack:
-                inputs = layer(inputs)
-            return inputs
-        return super().call(inputs, training=training, mask=mask)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what rebuilds this model."""
-        from ganglion import model_config
-
-        return model_config.sequential_config(self)
-
-
-def _input_hint(layer: Layer) -> Any:
-    """Return the batch shape that a first layer knows about its input."""
-    if layer.input_hint is not None:
-        return layer.input_hint
-    inner = getattr(layer, "_network", None)
-    return inner.flat_inputs[0].shape if inner is not None else None
-
-
 def _ends(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     rest = dict(kwargs)
     given = list(args)
@@ -408,55 +293,3 @@ def _placeholders(shapes: Any) -> Any:
     if shapes and isinstance(shapes[0], (list, tuple)):
         return [_placeholders(one) for one in shapes]
     return KerasTensor(tuple(shapes))
-
-
-def clone_model(
-    model: Model,
-    input_tensors: Any = None,
-    clone_function: Any = None,
-    call_function: Any = None,
-    recursive: bool = False,
-    **kwargs: Any,
-) -> Model:
-    """Return a model of the same shape with new weights."""
-    unsupported = {
-        "input_tensors": input_tensors,
-        "clone_function": clone_function,
-        "call_function": call_function,
-    }
-    for name, value in unsupported.items():
-        if value is not None:
-            raise ValueError(f"clone_model: `{name}` is not supported.")
-    from ganglion.serialization import plain_config
-
-    return type(model).from_config(plain_config(model.get_config()))
-
-
-def save_model(
-    model: Model,
-    filepath: Any,
-    overwrite: bool = True,
-    zipped: bool | None = None,
-    **kwargs: Any,
-) -> None:
-    """Save a whole model, optimizer included, as a `.keras` file."""
-    model.save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
-
-
-def load_model(
-    filepath: Any,
-    custom_objects: Any = None,
-    compile: bool = True,  # noqa: A002 (Keras' name)
-    safe_mode: bool = True,
-) -> Any:
-    """Load a model that `save` wrote, here or in Keras; nothing in it is executed."""
-    from ganglion import saving
-
-    return saving.load_model(filepath, custom_objects, compile, safe_mode)
-
-
-def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
-    """Rebuild a model from the text that `to_json` gave."""
-    from ganglion import saving
-
-    return saving.model_from_json(json_string, custom_objects)

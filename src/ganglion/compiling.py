@@ -1,0 +1,207 @@
+"""Compile: a model's optimizer, loss and metrics, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganglion import losses, metrics, ops, optimizers, tree
+from ganglion.callbacks import History
+from ganglion.compiled import CompiledLoss, CompiledMetrics
+from ganglion.ir import origin
+from ganglion.layers import Layer
+from ganglion.runner import Runner
+from ganglion.serialization import deserialize_keras_object, serialize_keras_object
+from ganglion.training_state import TrainingState
+from ganglion.variables import Variable, current_scope, suspended
+
+Logs = dict[str, float]
+
+
+class Compilable(Layer):
+    """The part of a model that knows how it is to learn."""
+
+    def _start_training_state(self) -> None:
+        self.optimizer: Any = None
+        self.compiled = False
+        self.stop_training = False
+        self.history: History | None = None
+        self.initial_epoch = 0
+        self.loss: Any = None
+        self._runner = Runner(self)
+        self._loss: CompiledLoss | None = None
+        self._metrics: CompiledMetrics | None = None
+        self._compile_arguments: dict[str, Any] = {}
+        self._chosen_weights: list[Variable] | None = None
+        self.training_state = TrainingState()
+
+    # ---- compile -----------------------------------------------------------------
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: Any = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Choose how the model learns: the optimizer, the loss and the metrics.
+
+        `steps_per_execution` and `jit_compile` are accepted for Keras' sake: Ganglion
+        always compiles, and always runs many steps at a time.
+        """
+        if run_eagerly:
+            raise ValueError(
+                "`run_eagerly=True` is not supported: a model is always compiled. To "
+                "look inside, call it on arrays: model(x)."
+            )
+        for one in tree.flatten(loss):
+            if isinstance(one, str):
+                losses.get(one)  # so that a misspelt name is refused here
+        self.optimizer = optimizers.get(optimizer)
+        self.loss = loss
+        self._loss = CompiledLoss(loss, loss_weights, self._output_names())
+        self._metrics = CompiledMetrics(
+            metrics, weighted_metrics, self._output_names(), loss
+        )
+        self._compile_arguments = {
+            "optimizer": self.optimizer,
+            "loss": loss,
+            "loss_weights": loss_weights,
+            "metrics": metrics,
+            "weighted_metrics": weighted_metrics,
+            "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution,
+            "jit_compile": jit_compile,
+        }
+        self._make_loss_tracker()
+        self.compiled = True
+        self.stop_training = False
+        # As in Keras 2: what is trainable is decided here, not at the next step.
+        self._chosen_weights = list(self.trainable_weights) if self.built else None
+        self._forget_steps()
+
+    def _make_loss_tracker(self) -> None:
+        with suspended():
+            self.loss_tracker = metrics.Mean(name="loss")
+
+    def _output_names(self) -> list[str] | None:
+        return getattr(self, "output_names", None)
+
+    def _forget_steps(self) -> None:
+        self._runner.forget()
+
+    def _require_compiled(self, verb: str) -> None:
+        if not self.compiled:
+            raise ValueError(
+                f"Call `compile(optimizer, loss)` before `{verb}`: the model "
+                f'"{self.name}" does not know yet how to learn.'
+            )
+
+    def prepare_training(self) -> list[Variable]:
+        """Return the weights to train, with the optimizer's slots made for them."""
+        weights = self._chosen_weights
+        if weights is None:
+            weights = self._chosen_weights = list(self.trainable_weights)
+        with suspended(), origin.inside("optimizer"):
+            if not self.optimizer.built:
+                self.optimizer.build(weights)
+        return weights
+
+    @property
+    def chosen_weights(self) -> list[Variable] | None:
+        """The weights that `compile` chose to train, None as long as there are none."""
+        return self._chosen_weights
+
+    def choose_weights(self, weights: list[Variable]) -> None:
+        """Train these weights, with an optimizer whose slots are made for them."""
+        if weights == self._chosen_weights:
+            return
+        self._chosen_weights = weights
+        plain = serialize_keras_object(self.optimizer)
+        self.optimizer = deserialize_keras_object(plain)
+        self._compile_arguments["optimizer"] = self.optimizer
+        self.prepare_training()
+
+    # ---- what a step is made of (subclasses may override `compute_loss`) ------------
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Return the loss to minimise: the compiled one and what layers add."""
+        scope = current_scope()
+        added = list(scope.losses) if scope else []
+        added += [
+            one.regularizer(one)
+            for one in self._regularized()
+            if one.regularizer is not None
+        ]
+        total = None
+        if self._loss is not None and self.loss is not None:
+            total = self._loss(y, y_pred, sample_weight)
+        elif not added:
+            raise ValueError(
+                "There is no loss to minimise: give `compile` a loss, or call "
+                "`add_loss` in a layer."
+            )
+        for one in added:
+            one = ops.sum(one) if len(one.shape) else one
+            total = one if total is None else total + one
+        return total
+
+    def _regularized(self) -> Sequence[Variable]:
+        chosen = self._chosen_weights
+        return self.trainable_weights if chosen is None else chosen
+
+    def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
+        """Add a batch to the metrics."""
+        if self._metrics is not None and y is not None:
+            self._metrics.update_state(y, y_pred, sample_weight)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The metrics that training reports, the loss first."""
+        found: list[Any] = [self.loss_tracker] if self.compiled else []
+        found += self._loss.metrics if self._loss else []
+        found += self._metrics.metrics if self._metrics else []
+        return found
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """The names of the metrics."""
+        return [one.name for one in self.metrics]
+
+    def reset_metrics(self) -> None:
+        """Start the metrics from nothing."""
+        for one in self.metrics:
+            one.reset_state()
+
+    def take_up_metrics(self) -> None:
+        """Give the metrics the sums that were saved in the middle of an epoch."""
+        state = self.training_state
+        saved, state.saved_metrics = state.saved_metrics, None
+        if saved is None:
+            return
+        for number, metric in enumerate(self.metrics):
+            values = saved.get(f"{number}/{metric.name}", [])
+            for variable, value in zip(metric.variables, values, strict=False):
+                if variable.shape == value.shape:
+                    variable.assign(value)
+
+    def get_metrics_result(self) -> Logs:
+        """Return every metric's value, by name."""
+        found: dict[str, Any] = {"loss": self.loss_tracker.result()}
+        for one in self._loss.metrics if self._loss else []:
+            found[one.name] = one.result()
+        if self._metrics is not None:
+            found.update(self._metrics.result())
+        return {name: float(found[name]) for name in sorted(found)}

@@ -1,0 +1,20 @@
+"""Models: `Model` (functional or subclassed) and `Sequential`."""
+
+from ganglion.models.files import (
+    clone_model,
+    load_model,
+    model_from_json,
+    save_model,
+)
+from ganglion.models.model import Functional, Model
+from ganglion.models.sequential import Sequential
+
+__all__ = [
+    "Functional",
+    "Model",
+    "Sequential",
+    "clone_model",
+    "load_model",
+    "model_from_json",
+    "save_model",
+]

@@ -207,6 +207,25 @@ def test_a_short_generator_warns_and_an_empty_one_is_refused():
         model.fit(iter([]), verbose=0)
 
 
+@pytest.mark.parametrize("count", [4, 5])
+def test_a_generator_that_ends_before_the_last_epoch_ends_training(count):
+    x, y = blobs(20)
+    with pytest.warns(UserWarning, match=f"ended after {count - 4} of 2 batches"):
+        history = classifier().fit(
+            iter([(x, y)] * count), steps_per_epoch=2, epochs=9, verbose=0
+        )
+    assert history.epoch == [0, 1] + [2] * (count - 4)
+    assert len(history.history["loss"]) == len(history.epoch)
+
+
+@pytest.mark.parametrize("name", ["crossentropy", "ce"])
+def test_crossentropy_chooses_by_the_labels(name):
+    x, y = blobs()
+    model, named = classifier(loss=name), classifier()
+    named.set_weights(model.get_weights())
+    assert model.evaluate(x, y, verbose=0) == named.evaluate(x, y, verbose=0)
+
+
 def test_validation_split_takes_the_last_rows_before_shuffling():
     x, y = blobs(50)
     model = classifier()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ganglion import losses, metrics, ops, optimizers, tree
+from ganglion import metrics, ops, optimizers
 from ganglion.callbacks import History
 from ganglion.compiled import CompiledLoss, CompiledMetrics
 from ganglion.ir import origin
@@ -59,9 +59,6 @@ class Compilable(Layer):
                 "`run_eagerly=True` is not supported: a model is always compiled. To "
                 "look inside, call it on arrays: model(x)."
             )
-        for one in tree.flatten(loss):
-            if isinstance(one, str):
-                losses.get(one)  # so that a misspelt name is refused here
         self.optimizer = optimizers.get(optimizer)
         self.loss = loss
         self._loss = CompiledLoss(loss, loss_weights, self._output_names())

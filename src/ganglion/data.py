@@ -226,6 +226,7 @@ class Batches:
         self._shuffle, self._seed, self.pass_number = shuffle, seed, 0
         self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
         self._open: Iterator[Any] | None = None
+        self._began = False
         self.length = self._length()
 
     def _length(self) -> int | None:
@@ -238,31 +239,40 @@ class Batches:
             return None
 
     def batches(self, limit: int | None) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield one epoch: up to ``limit`` batches, or until the source ends."""
+        """Yield one epoch: up to ``limit`` batches, or until the source ends.
+
+        A source that ended in an earlier epoch yields nothing.
+        """
         limit = self.length if limit is None else limit
         count = 0
+        was_empty = False
         while limit is None or count < limit:
             if self._open is None:
                 self._open = self._start()
-                fresh = True
             try:
                 batch = next(self._open)
             except StopIteration:
                 self._open = None
-                if limit is None or (fresh and count == 0) or not self._restartable():
+                if limit is None or was_empty or not self._restartable():
                     break
+                was_empty = True  # until it yields something
                 continue
-            fresh = False
+            was_empty = False
+            self._began = True
             count += 1
             yield unpack(batch)
-        if limit is not None and count < limit:
+        if not self._began:
+            raise ValueError(
+                "The generator yielded no batch: there is nothing to work on. A "
+                "generator that was used before is at its end: make a new one."
+            )
+        if count == 0 or (limit is not None and count < limit):
+            wanted = "" if limit is None else f" of {limit}"
             warnings.warn(
-                f"The data ended after {count} of {limit} batches; make sure that the "
-                "generator yields enough, or lower `steps_per_epoch`.",
+                f"The data ended after {count}{wanted} batches; make sure that the "
+                "generator yields enough for all epochs, or lower `steps_per_epoch`.",
                 stacklevel=3,
             )
-        if count == 0:
-            raise ValueError("The generator yielded no batch.")
 
     def _restartable(self) -> bool:
         return self._indexed or iter(self._source) is not self._source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion import losses
+from ganglion.compiled import get_loss
 from ganglion.data import Batches, Table, check_labels, class_weighted, is_stream
 from ganglion.outputs import Outputs
 
@@ -89,10 +89,10 @@ def _check_targets(model: Any, given: Table) -> None:
     outputs = Outputs(model.output, model.output_names)
     chosen = outputs.assign(model.loss, "loss")
     labels = outputs.align(given.y, "labels", [one is not None for one in chosen])
-    for loss, output, y in zip(chosen, outputs.leaves, labels, strict=True):
+    for identifier, output, y in zip(chosen, outputs.leaves, labels, strict=True):
         classes = output.shape[-1]
-        loss = losses.get(loss) if isinstance(loss, str) else loss
-        if not getattr(loss, "takes_class_numbers", False) or y.dtype.kind not in "iu":
+        if identifier is None or classes is None or y.dtype.kind not in "iu":
             continue
-        if classes:
+        loss = get_loss(identifier, y, output)
+        if loss.takes_class_numbers:
             check_labels(y, classes, "y", ignored=getattr(loss, "ignore_class", None))

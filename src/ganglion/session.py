@@ -62,7 +62,10 @@ class Session:
             state.start_epoch(first)
             for epoch in range(first, epochs):
                 state.epoch.array[...] = epoch
-                logs = self._epoch(epoch, interrupt)
+                found = self._epoch(epoch, interrupt)
+                if found is None:  # the generator is at its end, and has said so
+                    break
+                logs = found
                 state.epoch.array[...] = epoch + 1
                 state.steps_done = 0
                 if self.validation.due(epoch):
@@ -74,7 +77,8 @@ class Session:
             model.optimizer.finalize_variable_values(model.trainable_weights)
             calls.on_train_end(logs)
 
-    def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs:
+    def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs | None:
+        """Run one epoch and return its metrics, None if there was no data left."""
         model, calls, state = self.model, self.calls, self.model.training_state
         done = state.steps_done
         if not done:
@@ -91,6 +95,8 @@ class Session:
             interrupt.check()
             if model.stop_training:
                 break
+        if not state.steps_done:
+            return None
         return dict(model.get_metrics_result())
 
     def _chunks(self, done: int) -> Iterator[int]:

@@ -186,7 +186,4 @@ class SwapEMAWeights(Callback):
 
     def _pairs(self) -> list[tuple[Any, Any]]:
         self._check()
-        optimizer = self.model.optimizer
-        weights = optimizer._trainable_variables
-        averages = optimizer._averages
-        return list(zip(weights, averages, strict=True))
+        return list(self.model.optimizer.averages())

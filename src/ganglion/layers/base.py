@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import initializers, regularizers, symbolic, tree
+from ganglion import initializers, ops, regularizers, symbolic, tree
 from ganglion.constraints import get as get_constraint
 from ganglion.ir import origin
 from ganglion.ir.graph import Value
@@ -207,9 +207,7 @@ class Layer(WeightHolder):
         is_float = isinstance(leaf, Value) and leaf.dtype.kind == "f"
         if not is_float or leaf.dtype == self.dtype:
             return leaf
-        from ganglion.ops import cast
-
-        return cast(leaf, self.dtype)
+        return ops.cast(leaf, self.dtype)
 
     # ---- building --------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from ganglion.functional import Network
 from ganglion.layers import Layer
 from ganglion.layers.building import by_calling, unwrapped
 from ganglion.serialization import export
+from ganglion.summary import summary as print_summary
 from ganglion.symbolic import KerasTensor
 from ganglion.training import Trainer
 from ganglion.variables import current_scope, read
@@ -185,9 +186,7 @@ class Model(Trainer):
         layer_range: Any = None,
     ) -> None:
         """Print a table of the layers, their output shapes and parameter counts."""
-        from ganglion.summary import summary
-
-        summary(
+        print_summary(
             self,
             line_length=line_length,
             positions=positions,

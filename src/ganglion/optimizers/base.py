@@ -205,16 +205,17 @@ class Optimizer(State):
 
     def _move_averages(self) -> None:
         started = ops.not_equal(self.iterations, 0)
-        for variable, average in self._averaged():
+        for variable, average in self.averages():
             momentum = ops.cast(started, variable.dtype) * self.ema_momentum
             average.assign(momentum * average + (1.0 - momentum) * variable)
         if self.ema_overwrite_frequency:
             step = (self.iterations + 1) % self.ema_overwrite_frequency
             is_due = ops.equal(step, 0)
-            for variable, average in self._averaged():
+            for variable, average in self.averages():
                 variable.assign(ops.where(is_due, average, variable))
 
-    def _averaged(self) -> Iterator[tuple[Variable, Variable]]:
+    def averages(self) -> Iterator[tuple[Variable, Variable]]:
+        """Yield each variable with its moving average (``use_ema=True``)."""
         return zip(self._trainable_variables, self._averages, strict=True)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:

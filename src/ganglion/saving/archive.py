@@ -9,6 +9,7 @@ import datetime
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -151,14 +152,8 @@ def _members(source: Any) -> tuple[bytes, bytes]:
         ) from error
     except (zipfile.LargeZipFile, RuntimeError) as error:
         raise ValueError(f"its archive cannot be read ({error}).") from error
-    except _zlib_error() as error:
+    except zlib.error as error:
         raise ValueError(f"its compressed data is damaged ({error}).") from error
-
-
-def _zlib_error() -> type[Exception]:
-    import zlib
-
-    return zlib.error
 
 
 def _check_names(archive: zipfile.ZipFile) -> None:

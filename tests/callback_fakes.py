@@ -1,9 +1,6 @@
 """A stand-in model, and `fit` as the callbacks see it."""
 
-import os
-
 import numpy as np
-import pytest
 
 from ganglion.callbacks import CallbackList
 from ganglion.variables import Variable
@@ -66,10 +63,3 @@ def fit(model, losses, *given, steps=1, metric="val_loss", begin=0):
             break
     every.on_train_end()
     return every.history
-
-
-def import_keras():
-    """Import Keras, or skip the test."""
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras")

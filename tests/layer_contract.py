@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from layer_cases import random_weights
 
-from ganglion import config, keras2, layers
+from ganglion import config, layers
 from ganglion.ir import graph
 from ganglion.ir.simplify import evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
@@ -18,16 +18,6 @@ from ganglion.symbolic import KerasTensor
 from ganglion.variables import Scope
 
 Shape = tuple[int, ...]
-
-
-@pytest.fixture(autouse=True)
-def keras3_defaults() -> Iterator[None]:
-    """Leave neither float64 nor the mode of old scripts behind."""
-    was_legacy = keras2.active()
-    keras2.set_active(False)
-    yield
-    keras2.set_active(was_legacy)
-    config.set_floatx("float32")
 
 
 def check_layer(make: Callable[[], Any], *shapes: Shape, x: Any = None) -> None:

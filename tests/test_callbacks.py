@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
-from callback_fakes import Model, fit, import_keras
+from callback_fakes import Model, fit
 
 from ganglion import callbacks
 from ganglion.callbacks import (
@@ -15,12 +15,6 @@ from ganglion.callbacks import (
     ProgbarLogger,
 )
 from ganglion.progress import StepLog
-
-
-@pytest.fixture(scope="module")
-def keras():
-    return import_keras()
-
 
 HOOKS = [name for name in dir(Callback) if name.startswith("on_")]
 

@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from callback_fakes import Model, fit, import_keras
+from callback_fakes import Model, fit
 
 from ganglion import keras2
 from ganglion.callbacks import (
@@ -16,11 +16,6 @@ from ganglion.callbacks import (
     ReduceLROnPlateau,
     TerminateOnNaN,
 )
-
-
-@pytest.fixture(scope="module")
-def keras():
-    return import_keras()
 
 
 def test_early_stopping_goes_back_to_the_best_weights(capsys):

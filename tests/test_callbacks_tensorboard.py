@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from callback_fakes import Model, Optimizer, import_keras
+from callback_fakes import Model, Optimizer
 
 from ganglion.callbacks import (
     CallbackList,
@@ -14,11 +14,6 @@ from ganglion.callbacks import (
 )
 from ganglion.callbacks.event_file import EventFile, crc32c
 from ganglion.variables import Variable
-
-
-@pytest.fixture(scope="module")
-def keras():
-    return import_keras()
 
 
 def records(folder):

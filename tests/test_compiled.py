@@ -298,16 +298,6 @@ def test_labels_that_do_not_fit_the_outputs():
 # ---- against Keras -------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def keras():
-    import os
-
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras", minversion="3.15")
-
-
 @pytest.mark.rivals
 @pytest.mark.parametrize(
     ("given", "weighted", "y_true", "y_pred", "names"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 
 import numpy as np
 import pytest
@@ -16,14 +15,6 @@ from ganglion.serialization import names_in
 from ganglion.variables import Variable
 
 SHAPE = (300, 400)  # 120,000 numbers: variances are known to 0.4 %
-
-
-@pytest.fixture(scope="module")
-def keras():
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras")
 
 
 # ---- distributions -------------------------------------------------------------------

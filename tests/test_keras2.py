@@ -12,13 +12,6 @@ import ganglion as keras
 from ganglion import keras2, oldpaths
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    keras2.set_active(False)
-    yield
-    keras2.set_active(False)
-
-
 def rows(*shape):
     return np.random.default_rng(0).normal(size=shape).astype("float32")
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_cases import CASES, Case
-from layer_contract import check_layer, keras3_defaults  # noqa: F401 (a fixture)
+from layer_contract import check_layer
 
 from ganglion import keras2, layers, ops
 from ganglion.ir.graph import ShapeError

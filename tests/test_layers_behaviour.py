@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from layer_cases import IMAGE
-from layer_contract import check_layer, keras3_defaults  # noqa: F401 (a fixture)
+from layer_contract import check_layer
 
 from ganglion import keras2, layers, ops, regularizers
 from ganglion.initializers import compute_fans

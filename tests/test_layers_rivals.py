@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from typing import Any
 
 import numpy as np
@@ -32,18 +31,6 @@ OTHER_SIGNATURES = {
 }
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
-
-
-@pytest.fixture(scope="module")
-def keras() -> Any:
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    pytest.importorskip("tensorflow")
-    module = pytest.importorskip("keras")
-    if module.backend.backend() != "tensorflow":
-        pytest.skip("needs Keras on TensorFlow")
-    return module
 
 
 def options(case: Case) -> dict[str, bool]:

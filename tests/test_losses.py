@@ -1,12 +1,11 @@
-"""Losses: by hand, traced, against Keras, and what they refuse."""
+"""Losses: by hand, traced, and what they refuse."""
 
-import inspect
 import json
 import math
-import warnings
 
 import numpy as np
 import pytest
+from loss_cases import SHAPES, drawn, every_case
 
 from ganglion import losses, ops
 from ganglion.ir.gradient import gradients
@@ -14,114 +13,6 @@ from ganglion.ir.graph import Input, ShapeError
 from ganglion.ir.simplify import evaluate
 from ganglion.serialization import custom_object_scope
 from ganglion.variables import Scope
-
-CLASSES = 4
-
-
-def probabilities(rng, shape):
-    raw = rng.uniform(0.05, 1.0, shape)
-    return (raw / raw.sum(-1, keepdims=True)).astype("float32")
-
-
-def reals(rng, shape):
-    return rng.normal(size=shape).astype("float32")
-
-
-def positives(rng, shape):
-    return rng.uniform(0.1, 3.0, shape).astype("float32")
-
-
-def bits(rng, shape):
-    return rng.integers(0, 2, shape).astype("float32")
-
-
-def bit_probabilities(rng, shape):
-    return rng.uniform(0.02, 0.98, shape).astype("float32")
-
-
-def signs(rng, shape):
-    return (rng.integers(0, 2, shape) * 2 - 1).astype("float32")
-
-
-def one_hot(rng, shape):
-    numbers = rng.integers(0, shape[-1], shape[:-1])
-    return np.eye(shape[-1], dtype="float32")[numbers]
-
-
-def class_numbers(rng, shape):
-    return rng.integers(0, shape[-1], shape[:-1]).astype("int32")
-
-
-# (class, arguments, labels, predictions)
-CASES = [
-    ("MeanSquaredError", {}, reals, reals),
-    ("MeanAbsoluteError", {}, reals, reals),
-    ("MeanAbsolutePercentageError", {}, positives, reals),
-    ("MeanSquaredLogarithmicError", {}, positives, positives),
-    ("CosineSimilarity", {}, reals, reals),
-    ("Huber", {"delta": 0.7}, reals, reals),
-    ("LogCosh", {}, reals, reals),
-    ("Hinge", {}, bits, reals),
-    ("Hinge", {}, signs, reals),
-    ("SquaredHinge", {}, signs, reals),
-    ("CategoricalHinge", {}, one_hot, reals),
-    ("KLDivergence", {}, probabilities, probabilities),
-    ("Poisson", {}, positives, positives),
-    ("BinaryCrossentropy", {}, bits, bit_probabilities),
-    (
-        "BinaryCrossentropy",
-        {"from_logits": True, "label_smoothing": 0.1},
-        bits,
-        reals,
-    ),
-    ("BinaryFocalCrossentropy", {}, bits, bit_probabilities),
-    (
-        "BinaryFocalCrossentropy",
-        {
-            "apply_class_balancing": True,
-            "alpha": 0.3,
-            "gamma": 1.5,
-            "from_logits": True,
-            "label_smoothing": 0.2,
-        },
-        bits,
-        reals,
-    ),
-    ("CategoricalCrossentropy", {}, one_hot, probabilities),
-    (
-        "CategoricalCrossentropy",
-        {"from_logits": True, "label_smoothing": 0.1},
-        one_hot,
-        reals,
-    ),
-    ("CategoricalFocalCrossentropy", {}, one_hot, probabilities),
-    (
-        "CategoricalFocalCrossentropy",
-        {"from_logits": True, "alpha": 0.4, "gamma": 3.0, "label_smoothing": 0.1},
-        one_hot,
-        reals,
-    ),
-    ("Dice", {}, bits, bit_probabilities),
-    ("Dice", {"axis": [-1]}, bits, bit_probabilities),
-    ("Tversky", {"alpha": 0.3, "beta": 0.7}, bits, bit_probabilities),
-    ("SparseCategoricalCrossentropy", {}, class_numbers, probabilities),
-    ("SparseCategoricalCrossentropy", {"from_logits": True}, class_numbers, reals),
-    (
-        "SparseCategoricalCrossentropy",
-        {"from_logits": True, "ignore_class": 1},
-        class_numbers,
-        reals,
-    ),
-]
-NAMES = [f"{case[0]}-{number}" for number, case in enumerate(CASES)]
-SHAPES = [(6, CLASSES), (3, 5, CLASSES)]
-REDUCTIONS = ["sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", None]
-every_case = pytest.mark.parametrize("case", CASES, ids=NAMES)
-
-
-def drawn(case, shape, seed=0):
-    rng = np.random.default_rng(seed)
-    return case[2](rng, shape), case[3](rng, shape)
 
 
 def traced(function, *arrays):
@@ -383,97 +274,3 @@ def test_weights_that_do_not_fit_are_refused():
 def test_a_single_class_is_warned_about():
     with pytest.warns(SyntaxWarning, match="binary_crossentropy"):
         losses.categorical_crossentropy(np.ones((2, 1)), np.ones((2, 1)))
-
-
-# ---- against Keras -------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def keras():
-    import os
-
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras", minversion="3.15")
-
-
-@pytest.mark.rivals
-@every_case
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_keras_gives_the_same(keras, case, shape, weighted):
-    y_true, y_pred = drawn(case, shape)
-    weight = np.random.default_rng(2).uniform(size=shape[:-1]).astype("float32")
-    for reduction in REDUCTIONS:
-        ours = getattr(losses, case[0])(**case[1], reduction=reduction)
-        theirs = getattr(keras.losses, case[0])(**case[1], reduction=reduction)
-        arguments = (y_true, y_pred, weight) if weighted else (y_true, y_pred)
-        # Two libraries round exp, log and sums differently in the last bits.
-        np.testing.assert_allclose(
-            ours(*arguments), np.asarray(theirs(*arguments)), rtol=2e-5, atol=1e-6
-        )
-        assert ours.name == theirs.name
-
-
-@pytest.mark.rivals
-@pytest.mark.parametrize(
-    ("labels", "predictions"), [((5,), (5, 1)), ((5, 1), (5,)), ((5, 1), (5, 1))]
-)
-@pytest.mark.parametrize("weights", [None, (5,), (5, 1), ()])
-def test_keras_makes_the_same_of_a_last_axis_of_one(
-    keras, labels, predictions, weights
-):
-    rng = np.random.default_rng(3)
-    y_true, y_pred = bits(rng, labels), bit_probabilities(rng, predictions)
-    weight = None if weights is None else rng.uniform(size=weights).astype("float32")
-    for name in ("MeanSquaredError", "BinaryCrossentropy", "Hinge"):
-        ours = getattr(losses, name)(reduction=None)(y_true, y_pred, weight)
-        theirs = getattr(keras.losses, name)(reduction=None)(y_true, y_pred, weight)
-        assert ours.shape == tuple(theirs.shape)
-        np.testing.assert_allclose(ours, np.asarray(theirs), rtol=1e-5)
-
-
-@pytest.mark.rivals
-def test_signatures_and_configurations_are_those_of_keras(keras):
-    for name in {case[0] for case in CASES} | {"Loss", "LossFunctionWrapper"}:
-        ours = getattr(losses, name)
-        theirs = (
-            getattr(keras.losses, name, None) or keras.src.losses.losses.__dict__[name]
-        )
-        assert parameters(ours) == parameters(theirs), name
-        if name not in ("Loss", "LossFunctionWrapper"):
-            assert theirs().get_config().items() <= ours().get_config().items()
-            theirs.from_config(ours().get_config())
-
-
-@pytest.mark.rivals
-def test_functions_and_names_are_those_of_keras(keras):
-    left_out = {"CTC", "ctc", "Circle", "circle"}
-    known = keras.src.losses.ALL_OBJECTS_DICT
-    for name, theirs in known.items():
-        if name in left_out or name in ("Loss", "LossFunctionWrapper"):
-            continue
-        ours = losses.get(name)
-        if inspect.isclass(theirs):
-            assert type(ours).__name__ == theirs.__name__
-        else:
-            assert ours.__name__ == theirs.__name__
-            assert parameters(ours) == parameters(theirs), name
-
-
-def parameters(thing):
-    found = inspect.signature(thing).parameters.values()
-    return [(one.name, one.kind, one.default) for one in found]
-
-
-@pytest.mark.rivals
-def test_our_files_are_read_by_keras_and_theirs_by_us(keras):
-    for name, arguments, *_ in CASES:
-        ours = getattr(losses, name)(**arguments)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            theirs = keras.losses.deserialize(losses.serialize(ours))
-        assert type(theirs).__name__ == name
-        again = losses.deserialize(keras.losses.serialize(theirs))
-        assert type(again) is type(ours)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import ops_cases_nn  # noqa: F401 (adds its calls to the table)
 import pytest
@@ -26,14 +24,6 @@ DIFFERENT = {
     "sparsemax((4, 6))": "rows that do not add up to one",
     "sparsemax((2, 3, 4), axis=1)": "rows that do not add up to one",
 }
-
-
-@pytest.fixture(scope="module")
-def keras():
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras")
 
 
 @pytest.mark.parametrize("one", CALLS, ids=title)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,6 @@ from optimizer_runs import BOTH, moved, one_weight
 
 from ganglion import keras2, optimizers
 from ganglion.optimizers import schedules
-
-
-@pytest.fixture(autouse=True)
-def _keras_3() -> Iterator[None]:
-    keras2.set_active(False)
-    yield
-    keras2.set_active(False)
 
 
 def test_lr_is_accepted_with_one_warning() -> None:

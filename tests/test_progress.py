@@ -3,7 +3,6 @@
 import inspect
 import io
 import json
-import os
 import re
 import sys
 
@@ -210,13 +209,6 @@ def test_json_log_appends_lines(tmp_path):
         {"epoch": 1, "loss": 0.5, "accuracy": None, "seconds": 1.5},
         {"epoch": 2, "loss": 0.25, "each": [1.0, 2.0], "seconds": 1.0},
     ]
-
-
-@pytest.fixture(scope="module")
-def keras():
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras")
 
 
 @pytest.mark.rivals

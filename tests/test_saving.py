@@ -20,13 +20,6 @@ from ganglion import keras2, layers, saving
 pytest.importorskip("h5py")
 
 
-@pytest.fixture(autouse=True)
-def fresh_keras2():
-    keras2.set_active(False)
-    yield
-    keras2.set_active(False)
-
-
 # ---- round trips -----------------------------------------------------------------
 
 

@@ -15,13 +15,6 @@ from ganglion import keras2, saving
 h5py = pytest.importorskip("h5py")
 
 
-@pytest.fixture(autouse=True)
-def fresh_keras2():
-    keras2.set_active(False)
-    yield
-    keras2.set_active(False)
-
-
 def entry(kind: str, **config: Any) -> dict[str, Any]:
     return {"class_name": kind, "config": config}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.rivals
 
 # Both compute in float32 with sums in different orders.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-
-
-@pytest.fixture(scope="module")
-def keras() -> Any:
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras", minversion="3.15")
 
 
 def one_layer(k: Any, case: Any) -> Any:

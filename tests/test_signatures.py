@@ -99,11 +99,6 @@ def parameters(thing):
     return rows
 
 
-@pytest.fixture(scope="module")
-def keras():
-    return pytest.importorskip("keras", reason="Keras is not installed")
-
-
 @pytest.mark.rivals
 @pytest.mark.parametrize("path", cases())
 def test_signature_equals_keras(keras, path):

@@ -1,7 +1,6 @@
 """The table of layers: real models, and line by line against what Keras prints."""
 
 import inspect
-import os
 
 import numpy as np
 import pytest
@@ -178,13 +177,6 @@ def test_bytes():
         "1.00 KB",
         "5.00 GB",
     ]
-
-
-@pytest.fixture(scope="module")
-def keras():
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras")
 
 
 def keras_text(model, **options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import numpy as np
@@ -54,13 +53,6 @@ RANDOM = {
     "GaussianDropout",
     "AlphaDropout",
 }  # they draw other numbers than Keras; their own tests check what they draw
-
-
-@pytest.fixture(scope="module")
-def keras() -> Any:
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras", reason="Keras is not installed")
 
 
 @pytest.fixture(autouse=True)

@@ -364,13 +364,6 @@ def test_pictures_refuse_by_name():
 # ---- the same as Keras --------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def keras():
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("keras")
-
-
 # Those of `serialization` are tested with it.
 ELSEWHERE = {name for name in utils.__all__ if "object" in name or "regist" in name}
 

@@ -1,0 +1,39 @@
+"""Fixtures of all tests and doctests: a clean start for each, and the rivals."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ganglion import config, keras2, utils, variables
+
+# Programs that a test runs; looking for doctests would import, and so run, them.
+collect_ignore_glob = ["tests/scripts/*"]
+
+
+@pytest.fixture(autouse=True)
+def clean_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give each test its own global choices, names and seeds: the order is free."""
+    monkeypatch.setattr(config, "_choices", dict(config._choices))
+    keras2.set_active(False)
+    variables.reset_names()
+    utils.set_random_seed(0)
+    yield
+    keras2.set_active(False)
+
+
+@pytest.fixture(scope="session")
+def keras() -> Any:
+    """Return Keras 3.15 on TensorFlow; tests that compare with it are skipped without.
+
+    Imported once, when the first test asks: it takes seconds.
+    """
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    module = pytest.importorskip("keras", "3.15", reason="Keras 3.15 is not installed")
+    if module.backend.backend() != "tensorflow":
+        pytest.skip("compares with Keras on TensorFlow: unset KERAS_BACKEND")
+    return module

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ganglion import activations, constraints, initializers, regularizers
+from ganglion import activations, constraints, initializers, keras2, regularizers
 from ganglion.initializers import compute_fans
 from ganglion.random import SeedGenerator
 from ganglion.serialization import names_in
@@ -240,6 +241,20 @@ def test_the_names_are_those_of_keras(keras, kind: str) -> None:
     theirs = set(importlib.import_module(f"keras.src.{kind}").ALL_OBJECTS_DICT)
     ours = set(names_in(f"keras.{kind}"))
     assert ours - KERAS_2[kind] == theirs - NOT_OURS[kind]
+
+
+def test_l1_l2_has_the_defaults_of_the_script() -> None:
+    assert regularizers.l1_l2() == regularizers.L1L2(0.0, 0.0)
+    keras2.set_active(True)
+    assert regularizers.l1_l2(l1=0.5) == regularizers.L1L2(0.5, 0.01)
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_deserialize_takes_objects_of_the_user(kind: str) -> None:
+    def mine(x: Any) -> Any:
+        return x
+
+    assert MODULES[kind].deserialize("mine", {"mine": mine}) is mine
 
 
 # ---- values against Keras ------------------------------------------------------------

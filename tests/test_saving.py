@@ -320,3 +320,24 @@ def test_a_link_keeps_pointing_to_the_file(tmp_path):
     model.save(tmp_path / "link.keras")
     assert (tmp_path / "link.keras").is_symlink()
     assert same_weights(model, saving.load_model(tmp_path / "real.keras"))
+
+
+@saving.register_keras_serializable(package="test_saving")
+class Plus(layers.Layer):
+    def call(self, x):
+        return x + 1.0
+
+
+class PlusTwice(Plus):
+    def call(self, x):
+        return x + 2.0
+
+
+def test_a_subclass_of_a_registered_class_is_saved_as_itself(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), PlusTwice()])
+    model.save(tmp_path / "m.keras")
+    with pytest.raises(ValueError, match="Unknown object 'PlusTwice'"):
+        saving.load_model(tmp_path / "m.keras")
+    known = {"PlusTwice": PlusTwice}
+    again = saving.load_model(tmp_path / "m.keras", custom_objects=known)
+    np.testing.assert_array_equal(again(np.zeros((1, 2))), [[2.0, 2.0]])

@@ -6,7 +6,11 @@ from typing import Any
 
 from ganglion import keras2, ops
 from ganglion.lookup import resolve
-from ganglion.serialization import export, serialize_keras_object
+from ganglion.serialization import (
+    custom_object_scope,
+    export,
+    serialize_keras_object,
+)
 
 _exported = export("keras.activations")
 
@@ -227,4 +231,7 @@ def serialize(activation: Any) -> Any:
     return serialize_keras_object(activation)
 
 
-deserialize = get
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Return the activation that plain data describes."""
+    with custom_object_scope(custom_objects or {}):
+        return get(config)

@@ -6,7 +6,11 @@ from typing import Any
 
 from ganglion import config, ops
 from ganglion.lookup import Configured, resolve
-from ganglion.serialization import export, serialize_keras_object
+from ganglion.serialization import (
+    custom_object_scope,
+    export,
+    serialize_keras_object,
+)
 
 
 class Constraint(Configured):
@@ -94,4 +98,7 @@ def serialize(constraint: Any) -> Any:
     return serialize_keras_object(constraint)
 
 
-deserialize = get
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Return the constraint that plain data describes."""
+    with custom_object_scope(custom_objects or {}):
+        return get(config)

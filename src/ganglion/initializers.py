@@ -11,7 +11,11 @@ import numpy as np
 from ganglion import config
 from ganglion.lookup import Configured, resolve
 from ganglion.random import SeedGenerator
-from ganglion.serialization import export, serialize_keras_object
+from ganglion.serialization import (
+    custom_object_scope,
+    export,
+    serialize_keras_object,
+)
 from ganglion.variables import draw_seed
 
 Shape = tuple[int, ...]
@@ -316,4 +320,7 @@ def serialize(initializer: Any) -> Any:
     return serialize_keras_object(initializer)
 
 
-deserialize = get
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Return the initializer that plain data describes."""
+    with custom_object_scope(custom_objects or {}):
+        return get(config)

@@ -7,6 +7,7 @@ expects the few defaults that changed between Keras 2 and 3; `active()` tells.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from ganglion.ir.origin import user_line
 
@@ -40,3 +41,25 @@ def set_active(on: bool) -> None:
     global _legacy
     _legacy = on
     _seen.clear()
+
+
+class Changed(float):
+    """A default of Keras 3 that also knows what it was in Keras 2.
+
+    It equals today's number; an argument that was really given is a plain float.
+    """
+
+    keras2: float
+
+    def __new__(cls, today: float, keras2: float) -> Changed:
+        """Make today's number, with the old one beside it."""
+        made = super().__new__(cls, today)
+        made.keras2 = keras2
+        return made
+
+
+def chosen(value: Any) -> Any:
+    """Return an argument, or Keras 2's default where that is in force."""
+    if isinstance(value, Changed):
+        return value.keras2 if active() else float(value)
+    return value

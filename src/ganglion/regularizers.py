@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ganglion import ops
+from ganglion import keras2, ops
 from ganglion.lookup import Configured, resolve
-from ganglion.serialization import export, serialize_keras_object
+from ganglion.serialization import (
+    custom_object_scope,
+    export,
+    serialize_keras_object,
+)
 
 
 class Regularizer(Configured):
@@ -89,9 +93,12 @@ class OrthogonalRegularizer(Regularizer):
         return self.factor * 0.5 * ops.sum(between) / (size * (size - 1) / 2)
 
 
-def l1_l2(l1: float = 0.01, l2: float = 0.01) -> L1L2:
-    """Keras 2's spelling of `L1L2`."""
-    return L1L2(l1, l2)
+_STRENGTH = keras2.Changed(0.0, keras2=0.01)
+
+
+def l1_l2(l1: float = _STRENGTH, l2: float = _STRENGTH) -> L1L2:
+    """Return an `L1L2`; what is not given was 0.01 in Keras 2."""
+    return L1L2(keras2.chosen(l1), keras2.chosen(l2))
 
 
 l1, l2 = L1, L2
@@ -107,4 +114,7 @@ def serialize(regularizer: Any) -> Any:
     return serialize_keras_object(regularizer)
 
 
-deserialize = get
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Return the regularizer that plain data describes."""
+    with custom_object_scope(custom_objects or {}):
+        return get(config)

@@ -70,18 +70,26 @@ def register_keras_serializable(
 
 
 def get_registered_object(
-    name: str, custom_objects: dict[str, Any] | None = None
+    name: str,
+    custom_objects: dict[str, Any] | None = None,
+    module_objects: dict[str, Any] | None = None,
 ) -> Any:
     """Return what the user registered under a name, None if nothing."""
-    for table in (custom_objects or {}, *reversed(_scoped), _custom):
+    for table in (
+        custom_objects or {},
+        *reversed(_scoped),
+        _custom,
+        module_objects or {},
+    ):
         if name in table:
             return table[name]
     return None
 
 
-def get_registered_name(thing: Any) -> str:
+def get_registered_name(obj: Any) -> str:
     """Return the name a class or function is registered under."""
-    return getattr(thing, "_registered_name", thing.__name__)
+    # Its own name alone: a subclass of a registered class is another class.
+    return vars(obj).get("_registered_name", obj.__name__)
 
 
 @contextmanager
@@ -125,32 +133,32 @@ def look_up(module: str, identifier: Any, what: str) -> Any:
     return found
 
 
-def serialize_keras_object(thing: Any) -> Any:
+def serialize_keras_object(obj: Any) -> Any:
     """Return plain data (what JSON can hold) that rebuilds an object."""
-    if thing is None or isinstance(thing, (str, int, float, bool)):
-        return thing
-    if isinstance(thing, (np.integer, np.floating, np.bool_)):
-        return thing.item()
-    if isinstance(thing, np.dtype):
-        return thing.name
-    if isinstance(thing, np.ndarray):
-        plain = {"value": thing.tolist(), "dtype": thing.dtype.name}
+    if obj is None or isinstance(obj, (str, int, float, bool)):
+        return obj
+    if isinstance(obj, (np.integer, np.floating, np.bool_)):
+        return obj.item()
+    if isinstance(obj, np.dtype):
+        return obj.name
+    if isinstance(obj, np.ndarray):
+        plain = {"value": obj.tolist(), "dtype": obj.dtype.name}
         return {"class_name": "__numpy__", "config": plain}
-    if isinstance(thing, slice):
+    if isinstance(obj, slice):
         parts = ("start", "stop", "step")
-        plain = {part: serialize_keras_object(getattr(thing, part)) for part in parts}
+        plain = {part: serialize_keras_object(getattr(obj, part)) for part in parts}
         return {"class_name": "__slice__", "config": plain}
-    if thing is Ellipsis:
+    if obj is Ellipsis:
         return {"class_name": "__ellipsis__", "config": {}}
-    if isinstance(thing, (list, tuple)):
-        return [serialize_keras_object(one) for one in thing]
-    if isinstance(thing, dict):
-        return {key: serialize_keras_object(one) for key, one in thing.items()}
-    if inspect.isfunction(thing) or inspect.isclass(thing):
-        return _serialize_function(thing)
-    if hasattr(thing, "get_config"):
-        return _serialize_instance(thing)
-    raise TypeError(f"{thing!r} cannot be saved: it has no `get_config`.")
+    if isinstance(obj, (list, tuple)):
+        return [serialize_keras_object(one) for one in obj]
+    if isinstance(obj, dict):
+        return {key: serialize_keras_object(one) for key, one in obj.items()}
+    if inspect.isfunction(obj) or inspect.isclass(obj):
+        return _serialize_function(obj)
+    if hasattr(obj, "get_config"):
+        return _serialize_instance(obj)
+    raise TypeError(f"{obj!r} cannot be saved: it has no `get_config`.")
 
 
 def _serialize_function(thing: Any) -> Any:

@@ -214,9 +214,7 @@ class Model(Trainer):
         """Save the weights as a `.weights.h5` file."""
         from ganglion import saving
 
-        if max_shard_size is not None:
-            raise ValueError("`max_shard_size` is not supported: one file is written.")
-        saving.save_weights(self, filepath, overwrite=overwrite)
+        saving.save_weights(self, filepath, overwrite, max_shard_size)
 
     def load_weights(
         self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any

@@ -7,7 +7,6 @@ from typing import Any, Unpack
 
 from ganglion import keras2, ops
 from ganglion.optimizers.arguments import (
-    Changed,
     Common,
     Shared,
     below_one,
@@ -19,7 +18,7 @@ from ganglion.optimizers.base import Optimizer
 from ganglion.serialization import export
 from ganglion.variables import Variable
 
-_RATE = Changed(0.001, keras2=0.002)
+_RATE = keras2.Changed(0.001, keras2=0.002)
 
 
 class Moments(Optimizer):

@@ -7,9 +7,7 @@ from typing import Any, Unpack
 
 from ganglion import initializers, keras2, ops
 from ganglion.optimizers.arguments import (
-    Changed,
     Common,
-    chosen,
     number,
     small,
     with_common,
@@ -18,9 +16,9 @@ from ganglion.optimizers.base import Optimizer
 from ganglion.serialization import export
 from ganglion.variables import Variable
 
-_ADAGRAD_RATE = Changed(0.001, keras2=0.01)
-_ADAGRAD_START = Changed(0.1, keras2=0.0)
-_ADADELTA_RATE = Changed(0.001, keras2=1.0)
+_ADAGRAD_RATE = keras2.Changed(0.001, keras2=0.01)
+_ADAGRAD_START = keras2.Changed(0.1, keras2=0.0)
+_ADADELTA_RATE = keras2.Changed(0.001, keras2=1.0)
 
 
 def _root(x: Any, epsilon: float, outside: bool) -> Any:
@@ -115,7 +113,7 @@ class Adagrad(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **common)
         self.initial_accumulator_value = number(
-            "initial_accumulator_value", chosen(initial_accumulator_value)
+            "initial_accumulator_value", keras2.chosen(initial_accumulator_value)
         )
         self.epsilon = small(epsilon)
         self._epsilon_outside = keras2.active()

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
-from ganglion import config, keras2
+from ganglion import config
 from ganglion.config import closest
 from ganglion.variables import Variable
 
@@ -99,28 +99,6 @@ def refuse_unknown(
 
 
 _NOT_ARGUMENTS = ("self", "kwargs")
-
-
-class Changed(float):
-    """A default of Keras 3 that also knows what it was in Keras 2.
-
-    It equals today's number; an argument that was really given is a plain float.
-    """
-
-    keras2: float
-
-    def __new__(cls, today: float, keras2: float) -> Changed:
-        """Make today's number, with the old one beside it."""
-        made = super().__new__(cls, today)
-        made.keras2 = keras2
-        return made
-
-
-def chosen(value: Any) -> Any:
-    """Return an argument, or Keras 2's default where that is in force."""
-    if isinstance(value, Changed):
-        return value.keras2 if keras2.active() else float(value)
-    return value
 
 
 def number(

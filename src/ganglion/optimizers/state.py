@@ -13,7 +13,6 @@ from ganglion import config, initializers, keras2, ops
 from ganglion.ir.graph import Value
 from ganglion.ir.origin import inside
 from ganglion.optimizers.arguments import (
-    chosen,
     number,
     optional_count,
     optional_number,
@@ -107,7 +106,7 @@ class State:
         self._learning_rate: Any = rate
         if callable(rate):
             return
-        rate = number("learning_rate", chosen(rate))
+        rate = number("learning_rate", keras2.chosen(rate))
         with inside(self.name):
             self._learning_rate = Variable(
                 rate, dtype=config.floatx(), trainable=False, name="learning_rate"

@@ -143,8 +143,18 @@ def _is_hdf5(path: Path) -> bool:
         return file.read(8) == b"\x89HDF\r\n\x1a\n"
 
 
-def save_weights(model: Any, filepath: Any, overwrite: bool = True) -> None:
+def save_weights(
+    model: Any,
+    filepath: Any,
+    overwrite: bool = True,
+    max_shard_size: Any = None,
+    **kwargs: Any,
+) -> None:
     """Save the weights and the optimizer's state, as `.weights.h5`."""
+    if max_shard_size is not None:
+        raise ValueError("`max_shard_size` is not supported: one file is written.")
+    if kwargs:
+        raise ValueError(f"`save_weights` does not know {', '.join(sorted(kwargs))}.")
     _require_built(model, "save")
     path = local_path(filepath)
     if path.suffix == ".keras":

@@ -1,6 +1,4 @@
-"""The callback list, the history, the loggers; signatures against Keras."""
-
-import inspect
+"""The callback list, the history, the loggers."""
 
 import numpy as np
 import pytest
@@ -172,28 +170,3 @@ def test_an_epoch_logger_takes_the_place_of_the_bar(capsys):
     every.on_epoch_begin(0)
     every.on_epoch_end(0, {"loss": 0.5, "val_loss": 0.25})
     assert capsys.readouterr().out.startswith("loss: 0.5000 / 0.2500    step 1  ")
-
-
-NAMES = [
-    name
-    for name in callbacks.__all__
-    if name not in ("EpochLogger", "MonitorCallback", "per_chunk")
-]
-
-
-@pytest.mark.rivals
-@pytest.mark.parametrize("name", NAMES)
-def test_signatures_are_those_of_keras(keras, name):
-    ours, theirs = getattr(callbacks, name), getattr(keras.callbacks, name)
-    hooks = [hook for hook in HOOKS if hook in vars(theirs)]
-    for method in ("__init__", "set_params", "set_model", *hooks):
-        pair = [
-            [
-                (p.name, p.default, p.kind)
-                for p in inspect.signature(f).parameters.values()
-            ]
-            for f in (getattr(ours, method), getattr(theirs, method))
-        ]
-        if method.startswith("on_") and name == "CallbackList":
-            continue  # dispatched, any name will do for the number
-        assert pair[0] == pair[1], method

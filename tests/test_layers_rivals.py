@@ -1,4 +1,4 @@
-"""Every layer against Keras: values, weights, configurations, gradients, signatures."""
+"""Every layer against Keras: values, weights, configurations, gradients."""
 
 from __future__ import annotations
 
@@ -18,17 +18,6 @@ from ganglion.serialization import deserialize_keras_object, serialize_keras_obj
 from ganglion.variables import Scope
 
 pytestmark = [pytest.mark.rivals, pytest.mark.slow]
-
-# Names of ours that Keras 3 does not have.
-OURS_ALONE = {
-    "Deconvolution2D": "Keras 2's name of Conv2DTranspose",
-    "Deconvolution3D": "Keras 2's name of Conv3DTranspose",
-    "ThresholdedReLU": "Keras 2's layer, today ReLU(threshold=)",
-}
-# Signatures that differ from Keras' on purpose.
-OTHER_SIGNATURES = {
-    "Layer": "Keras hides its own behind `*args, **kwargs`",
-}
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
 
@@ -136,21 +125,6 @@ def test_gradients_equal_keras(case: Case, keras: Any) -> None:
         scale = max(float(np.abs(other).max(initial=0.0)), 1e-3)
         # Batch statistics make differences of nearly equal sums.
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * scale)
-
-
-@pytest.mark.parametrize("name", layers.__all__)
-def test_signatures_equal_keras(name: str, keras: Any) -> None:
-    ours = getattr(layers, name)
-    if name in OURS_ALONE:
-        assert not hasattr(keras.layers, name)
-        return
-    if name in OTHER_SIGNATURES:
-        return
-    mine = inspect.signature(ours).parameters.values()
-    others = inspect.signature(getattr(keras.layers, name)).parameters.values()
-    assert [(one.name, one.kind, one.default) for one in mine] == [
-        (one.name, one.kind, one.default) for one in others
-    ]
 
 
 def test_every_layer_is_compared() -> None:

@@ -47,16 +47,11 @@ def test_keras_makes_the_same_of_a_last_axis_of_one(
         np.testing.assert_allclose(ours, np.asarray(theirs), rtol=1e-5)
 
 
-def test_signatures_and_configurations_are_those_of_keras(keras):
-    for name in {case[0] for case in CASES} | {"Loss", "LossFunctionWrapper"}:
-        ours = getattr(losses, name)
-        theirs = (
-            getattr(keras.losses, name, None) or keras.src.losses.losses.__dict__[name]
-        )
-        assert parameters(ours) == parameters(theirs), name
-        if name not in ("Loss", "LossFunctionWrapper"):
-            assert theirs().get_config().items() <= ours().get_config().items()
-            theirs.from_config(ours().get_config())
+def test_configurations_are_those_of_keras(keras):
+    for name in {case[0] for case in CASES}:
+        ours, theirs = getattr(losses, name), getattr(keras.losses, name)
+        assert theirs().get_config().items() <= ours().get_config().items()
+        theirs.from_config(ours().get_config())
 
 
 def test_functions_and_names_are_those_of_keras(keras):
@@ -70,12 +65,6 @@ def test_functions_and_names_are_those_of_keras(keras):
             assert type(ours).__name__ == theirs.__name__
         else:
             assert ours.__name__ == theirs.__name__
-            assert parameters(ours) == parameters(theirs), name
-
-
-def parameters(thing):
-    found = inspect.signature(thing).parameters.values()
-    return [(one.name, one.kind, one.default) for one in found]
 
 
 def test_our_files_are_read_by_keras_and_theirs_by_us(keras):

@@ -97,20 +97,7 @@ def test_keras_makes_the_same_of_a_last_axis_of_one(
         assert ours == pytest.approx(float(theirs.result()), rel=1e-5), name
 
 
-def parameters(thing):
-    found = inspect.signature(thing).parameters.values()
-    return [(one.name, one.kind, one.default) for one in found]
-
-
-def test_signatures_and_configurations_are_those_of_keras(keras):
-    for name in {case[0] for case in CASES} | {"Mean", "Sum", "Metric"}:
-        ours, theirs = getattr(metrics, name), getattr(keras.metrics, name)
-        assert parameters(ours) == parameters(theirs), name
-    for method in ("add_variable", "add_weight", "update_state", "reset_state"):
-        ours, theirs = (getattr(m.Metric, method) for m in (metrics, keras.metrics))
-        assert parameters(ours) == parameters(theirs), method
-    wrapper = keras.metrics.MeanMetricWrapper
-    assert parameters(metrics.MeanMetricWrapper) == parameters(wrapper)
+def test_configurations_are_those_of_keras(keras):
     for name, arguments, *_ in CASES:
         config = getattr(metrics, name)(**arguments).get_config()
         theirs = getattr(keras.metrics, name).from_config(config)
@@ -135,10 +122,8 @@ def test_functions_and_names_are_those_of_keras(keras):
         assert type(ours).__name__ == theirs.__name__, name
         default = inspect.signature(theirs).parameters["name"].default
         assert default is None or ours.name == default
-    for name in vars(keras.metrics):
-        theirs = getattr(keras.metrics, name)
-        if inspect.isfunction(theirs):
-            assert parameters(getattr(metrics, name)) == parameters(theirs), name
+    for name, theirs in vars(keras.metrics).items():
+        assert not inspect.isfunction(theirs) or hasattr(metrics, name), name
 
 
 def test_our_configurations_are_read_by_keras_and_theirs_by_us(keras):

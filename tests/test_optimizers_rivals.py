@@ -13,9 +13,7 @@ import pytest
 from optimizer_cases import (
     ALL_SCHEDULES,
     CASES,
-    NAMES,
     OWN_OPTIONS,
-    SCHEDULES,
 )
 from optimizer_runs import BOTH, gradients, run_eagerly, starts
 
@@ -135,51 +133,6 @@ def test_schedules_equal_keras(
     assert at_once.dtype == dtype
     # Powers of an array and of one number may differ in the last bit.
     np.testing.assert_allclose(at_once, found, rtol=float(np.finfo(dtype).eps))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_signatures_equal_keras(keras: Any, name: str) -> None:
-    assert parameters(getattr(optimizers, name)) == parameters(
-        getattr(keras.optimizers, name)
-    )
-
-
-@pytest.mark.parametrize("name", [*SCHEDULES, "LearningRateSchedule"])
-def test_schedule_signatures_equal_keras(keras: Any, name: str) -> None:
-    theirs = getattr(keras.optimizers.schedules, name)
-    assert parameters(getattr(schedules, name)) == parameters(theirs)
-
-
-def test_base_signature_and_methods_equal_keras(keras: Any) -> None:
-    from keras.src.optimizers.base_optimizer import BaseOptimizer
-
-    assert parameters(optimizers.Optimizer) == parameters(BaseOptimizer)
-    for method in (
-        "apply",
-        "apply_gradients",
-        "build",
-        "add_variable",
-        "add_variable_from_reference",
-        "add_optimizer_variables",
-        "update_step",
-        "assign",
-        "assign_add",
-        "assign_sub",
-        "scale_loss",
-        "set_weights",
-        "exclude_from_weight_decay",
-        "finalize_variable_values",
-        "save_own_variables",
-        "load_own_variables",
-        "from_config",
-    ):
-        ours = getattr(optimizers.Optimizer, method)
-        assert parameters(ours) == parameters(getattr(BaseOptimizer, method)), method
-
-
-def parameters(function: Any) -> list[tuple[str, Any, Any]]:
-    found = inspect.signature(function).parameters.values()
-    return [(one.name, one.default, one.kind) for one in found]
 
 
 ROUND_TRIPS = [

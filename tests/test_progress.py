@@ -1,6 +1,5 @@
 """The progress bar against what Keras prints, and the two epoch logs."""
 
-import inspect
 import io
 import json
 import re
@@ -239,10 +238,3 @@ def test_final_line_is_that_of_keras(
         lines.append(drawn)
     assert all(ours == theirs for ours, theirs in lines)
     assert any(line for line in lines[-1][0])
-
-
-@pytest.mark.rivals
-def test_signature_is_that_of_keras(keras):
-    ours = inspect.signature(Progbar.__init__).parameters.values()
-    theirs = inspect.signature(keras.utils.Progbar.__init__).parameters.values()
-    assert [(p.name, p.default) for p in ours] == [(p.name, p.default) for p in theirs]

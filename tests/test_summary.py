@@ -1,7 +1,5 @@
 """The table of layers: real models, and line by line against what Keras prints."""
 
-import inspect
-
 import numpy as np
 import pytest
 
@@ -224,11 +222,3 @@ def test_optimizer_line_is_that_of_keras(keras):
         texts.append(keras_text(model))
     ours, theirs = ([line.split("(")[0] for line in one.splitlines()] for one in texts)
     assert ours == theirs
-
-
-@pytest.mark.rivals
-def test_signature_is_that_of_keras(keras):
-    ours = inspect.signature(summary).parameters.values()
-    theirs = inspect.signature(keras.Model.summary).parameters.values()
-    expected = [(p.name, p.default) for p in theirs][1:]
-    assert [(p.name, p.default) for p in ours][1:] == expected

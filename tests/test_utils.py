@@ -1,7 +1,6 @@
 """Utilities: arrays, seeds, data sets, files, images and pictures of models."""
 
 import hashlib
-import inspect
 import io
 import os
 import random
@@ -362,22 +361,6 @@ def test_pictures_refuse_by_name():
 
 
 # ---- the same as Keras --------------------------------------------------------------
-
-
-# Those of `serialization` are tested with it.
-ELSEWHERE = {name for name in utils.__all__ if "object" in name or "regist" in name}
-
-
-@pytest.mark.rivals
-@pytest.mark.parametrize("name", sorted(set(utils.__all__) - ELSEWHERE))
-def test_signatures_are_those_of_keras(keras, name):
-    pair = [
-        [(p.name, p.default) for p in inspect.signature(one).parameters.values()]
-        for one in (getattr(utils, name), getattr(keras.utils, name))
-    ]
-    if name in ("CustomObjectScope", "is_keras_tensor"):
-        pair = [len(one) for one in pair]
-    assert pair[0] == pair[1]
 
 
 @pytest.mark.rivals

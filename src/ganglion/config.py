@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 VERSION = "0.1.0"
 FLOAT_TYPES = ("float32", "float64")
-BACKENDS = ("numpy",)
+BACKENDS = ("numpy", "cpu")
 
 _choices: dict[str, object] = {
     "floatx": "float32",

@@ -55,7 +55,10 @@ class Backend(Protocol):
         ...
 
 
-_MODULES = {"numpy": "ganglion.backends.reference"}
+_MODULES = {
+    "numpy": "ganglion.backends.reference",
+    "cpu": "ganglion.backends.cpu_run",
+}
 
 
 def backend(name: str) -> Backend:

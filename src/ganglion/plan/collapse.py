@@ -1,0 +1,80 @@
+"""Shorter loops: axes of one are dropped, neighbours that run through memory merged."""
+
+from __future__ import annotations
+
+from ganglion.plan.kernel import (
+    Index,
+    Indirect,
+    Kernel,
+    Load,
+    Loop,
+    Shape,
+    View,
+    replaced,
+    rewrite,
+    walk,
+)
+
+
+def collapse(kernel: Kernel) -> Kernel:
+    """Return an equal kernel with as few axes as possible."""
+    if not isinstance(kernel, Loop):
+        return kernel
+    groups = _groups(kernel)
+    kept = len(kernel.shape) - kernel.reduced
+    outer = [group for group in groups if group[0] < kept]
+
+    def strides(old: Shape) -> Shape:
+        return tuple(old[group[-1]] for group in groups) if old else old
+
+    target = tuple(kernel.target.strides[group[-1]] for group in outer)
+    return replaced(
+        kernel,
+        shape=tuple(_product(kernel.shape, group) for group in groups),
+        expr=rewrite(kernel.expr, strides),
+        target=View(kernel.target.buffer, target, kernel.target.offset),
+        reduced=len(groups) - len(outer),
+    )
+
+
+def _product(shape: Shape, group: list[int]) -> int:
+    size = 1
+    for axis in group:
+        size *= shape[axis]
+    return size
+
+
+def _groups(kernel: Loop) -> list[list[int]]:
+    """Return the axes to keep, each with the neighbours that melt into it."""
+    every = _all_strides(kernel)
+    kept = len(kernel.shape) - kernel.reduced
+    groups: list[list[int]] = []
+    for axis, size in enumerate(kernel.shape):
+        first_of_adding = kernel.adds and axis == 0
+        if size == 1 and not first_of_adding:
+            continue
+        joins = (
+            groups
+            and (groups[-1][0] < kept) == (axis < kept)
+            and not (kernel.adds and groups[-1][0] == 0)
+            and all(s[groups[-1][-1]] == s[axis] * size for s in every if s)
+        )
+        if joins:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    if kernel.reduced and not any(group[0] >= kept for group in groups):
+        groups.append([len(kernel.shape) - 1])  # a reduction keeps an axis, if of one
+    return groups
+
+
+def _all_strides(kernel: Loop) -> list[Shape]:
+    found: list[Shape] = []
+    for one in walk(kernel.expr):
+        if isinstance(one, Load):
+            found.append(one.view.strides)
+        elif isinstance(one, Index):
+            found.append(one.strides)
+        elif isinstance(one, Indirect):
+            found.append(one.within)
+    return [*found, kernel.target.strides + (0,) * kernel.reduced]

@@ -1,0 +1,395 @@
+"""Buffers, affine views, expressions and the kernels that a plan consists of.
+
+A kernel says what is computed where, in loops over affine views; how to compute it
+fast is for the backends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A block of memory: an input of the program, a constant, or a place in the arena."""
+
+    name: str
+    shape: Shape
+    dtype: np.dtype
+    kind: str  # "data", "state", "constant", "arena" or "result"
+    array: np.ndarray | None = None  # of constants
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.dtype.name}{list(self.shape)}"
+
+
+def row_major(shape: Shape) -> Shape:
+    """Return the strides, in elements, of an array laid out row by row.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of a buffer at offset + sum(index * stride), one stride per loop axis."""
+
+    buffer: Buffer
+    strides: Shape
+    offset: int = 0
+
+    @staticmethod
+    def whole(buffer: Buffer) -> View:
+        """Return the view of a whole buffer by its own axes."""
+        return View(buffer, row_major(buffer.shape))
+
+
+# ---- expressions -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """What one iteration of a loop computes."""
+
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Expr):
+    """An element of a view."""
+
+    view: View
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Expr):
+    """A number."""
+
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Index(Expr):
+    """offset + sum(index * stride): a whole number that depends on the place."""
+
+    strides: Shape
+    offset: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Expr):
+    """A pointwise op of the graph on other expressions."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Indirect(Expr):
+    """A row of a table chosen by an index, and a place within the row."""
+
+    table: Buffer
+    row: Expr
+    rows: int
+    row_size: int
+    within: Shape
+    offset: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Expr):
+    """A uniform random number of the state's stream, by the element's number."""
+
+    state: Buffer
+    element: Index
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled(Expr):
+    """A position of a random order of the rows."""
+
+    state: Buffer
+    position: Expr
+    rows: int
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the expressions directly below one."""
+    if isinstance(expr, Apply):
+        return expr.args
+    if isinstance(expr, Indirect):
+        return (expr.row,)
+    if isinstance(expr, Uniform):
+        return (expr.element,)
+    if isinstance(expr, Shuffled):
+        return (expr.position,)
+    return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and all below it, children first, each once."""
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        one, done = stack.pop()
+        if done:
+            yield one
+        elif id(one) not in seen:
+            seen.add(id(one))
+            stack.append((one, True))
+            stack.extend((child, False) for child in children(one))
+
+
+def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
+    """Return an expression with every list of strides changed."""
+    made: dict[int, Expr] = {}
+    for one in walk(expr):
+        changes: dict[str, Any] = {}
+        for name, value in vars(one).items():
+            if isinstance(value, Expr):
+                changes[name] = made[id(value)]
+            elif isinstance(value, View):
+                changes[name] = View(value.buffer, strides(value.strides), value.offset)
+            elif name in ("strides", "within"):
+                changes[name] = strides(value)
+            elif name == "args":
+                changes[name] = tuple(made[id(arg)] for arg in value)
+        made[id(one)] = replace(one, **changes)
+    return made[id(expr)]
+
+
+# ---- kernels -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One entry of a plan; `parallel` iterations of it may run at the same time."""
+
+    name: str
+
+    @property
+    def parallel(self) -> int:
+        """How many independent pieces the kernel has."""
+        raise NotImplementedError
+
+    def reads(self) -> list[Buffer]:
+        """Return the buffers that are read."""
+        raise NotImplementedError
+
+    def writes(self) -> list[Buffer]:
+        """Return the buffers that are written."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Kernel):
+    """For every place of `shape`, compute `expr`, reduce it, and store it.
+
+    The last `reduced` axes are reduced by `how` ("sum", "max" or "argmax"); without
+    any, every place is stored. With `adds`, the result is added to what is there (in
+    the order of the loops, so places may repeat along other than the first axis).
+    """
+
+    shape: Shape
+    expr: Expr
+    target: View
+    reduced: int = 0
+    how: str = ""
+    adds: bool = False
+    # Number of first axes over which places never repeat: those may run in parallel.
+    free: int = 1
+
+    @property
+    def outer(self) -> Shape:
+        """The axes that are stored."""
+        return self.shape[: len(self.shape) - self.reduced]
+
+    @property
+    def parallel(self) -> int:
+        """How many independent pieces the kernel has."""
+        if self.adds:
+            return self.shape[0] if self.free and self.shape else 1
+        return self.outer[0] if self.outer else 1
+
+    def reads(self) -> list[Buffer]:
+        """Return the buffers that are read."""
+        found = []
+        for one in walk(self.expr):
+            if isinstance(one, Load):
+                found.append(one.view.buffer)
+            elif isinstance(one, Indirect):
+                found.append(one.table)
+            elif isinstance(one, (Uniform, Shuffled)):
+                found.append(one.state)
+        if self.adds:
+            found.append(self.target.buffer)
+        return found
+
+    def writes(self) -> list[Buffer]:
+        """Return the buffers that are written."""
+        return [self.target.buffer]
+
+
+def replaced(kernel: Loop, **changes: Any) -> Loop:
+    """Return a loop with some of its parts changed."""
+    return replace(kernel, **changes)
+
+
+@dataclass(frozen=True, eq=False)
+class Contract(Kernel):
+    """out[b, m, n] = sum over k of left[b, m, k] * right[b, k, n].
+
+    Every index may be several axes: each axis has an extent and a stride in the three
+    arrays. The last axis of `columns` is contiguous in `right` and `out`.
+    """
+
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    left: View
+    right: View
+    out: View
+
+    @property
+    def parallel(self) -> int:
+        """How many independent pieces the kernel has."""
+        return math.prod(one.size for one in self.batch)
+
+    def reads(self) -> list[Buffer]:
+        """Return the buffers that are read."""
+        return [self.left.buffer, self.right.buffer]
+
+    def writes(self) -> list[Buffer]:
+        """Return the buffers that are written."""
+        return [self.out.buffer]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a contraction: its extent and its strides in left, right and out."""
+
+    size: int
+    left: int = 0
+    right: int = 0
+    out: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Kernel):
+    """A running sum along the last axis."""
+
+    shape: Shape
+    source: View
+    target: View
+
+    @property
+    def parallel(self) -> int:
+        """How many independent pieces the kernel has."""
+        return self.shape[0] if len(self.shape) > 1 else 1
+
+    def reads(self) -> list[Buffer]:
+        """Return the buffers that are read."""
+        return [self.source.buffer]
+
+    def writes(self) -> list[Buffer]:
+        """Return the buffers that are written."""
+        return [self.target.buffer]
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter(Kernel):
+    """Add each of `count` rows of updates to the row of the target its index names."""
+
+    count: int
+    row: int
+    updates: Buffer
+    index: Buffer
+    target: Buffer
+
+    @property
+    def parallel(self) -> int:
+        """How many independent pieces the kernel has: rows may repeat, so one."""
+        return 1
+
+    def reads(self) -> list[Buffer]:
+        """Return the buffers that are read."""
+        return [self.updates, self.index, self.target]
+
+    def writes(self) -> list[Buffer]:
+        """Return the buffers that are written."""
+        return [self.target]
+
+
+@dataclass(frozen=True, eq=False)
+class PoolBack(Kernel):
+    """Give each window's gradient to the first of its largest elements.
+
+    `shape` is (images, *windows, channels); `taps` are the offsets of a window's
+    elements in x and dx, which have the same layout.
+    """
+
+    shape: Shape
+    x: View
+    y: View
+    dy: View
+    dx: View
+    taps: Shape
+
+    @property
+    def parallel(self) -> int:
+        """How many independent pieces the kernel has."""
+        return self.shape[0]
+
+    def reads(self) -> list[Buffer]:
+        """Return the buffers that are read."""
+        return [self.x.buffer, self.y.buffer, self.dy.buffer, self.dx.buffer]
+
+    def writes(self) -> list[Buffer]:
+        """Return the buffers that are written."""
+        return [self.dx.buffer]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Kernels in order, and the buffers they work on."""
+
+    name: str
+    kernels: tuple[Kernel, ...]
+    data: dict[str, Buffer]
+    state: dict[str, Buffer]
+    results: dict[str, Buffer]
+    offsets: dict[Buffer, int] = field(default_factory=dict)
+    arena: int = 0
+
+    def with_memory(self, offsets: dict[Buffer, int], arena: int) -> Plan:
+        """Return the plan with a place in the arena for each temporary buffer."""
+        return replace(self, offsets=offsets, arena=arena)
+
+    def __str__(self) -> str:
+        from ganglion.plan.show import show
+
+        return show(self)

@@ -1,0 +1,342 @@
+"""Lowering: every value of the graph becomes a buffer, or is computed where it is used.
+
+A lazy value is asked for its element at an affine place of some loop, and answers with
+an expression; so broadcasts, transposes and slices cost nothing, and chains of
+pointwise ops melt into the kernel that stores their result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from ganglion.ir.graph import Constant, Graph, Input, Node, Value
+from ganglion.plan.kernel import (
+    Apply,
+    Buffer,
+    Expr,
+    Index,
+    Indirect,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+    row_major,
+    walk,
+)
+
+# An index of a value as a function of the loop's axes: one coefficient each, a constant.
+Place = tuple[Shape, int]
+Places = tuple[Place, ...]
+
+_COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
+_COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
+CHEAP = 3  # recomputing this much costs less than storing and loading
+LONGEST, DEAREST = 40, 200  # depth and cost at which a chain is cut
+SLICES = 16  # long sums are cut into this many parts, whatever the number of threads
+LONG_SUM = 4096
+
+
+def identity(shape: Shape) -> Places:
+    """Return the places of a loop that runs over a value's own axes."""
+    rank = len(shape)
+    return tuple(
+        (tuple(1 if j == i else 0 for j in range(rank)), 0) for i in range(rank)
+    )
+
+
+def _scaled(place: Place, factor: int, offset: int) -> Place:
+    coefficients, constant = place
+    return tuple(c * factor for c in coefficients), constant * factor + offset
+
+
+class Lowering:
+    """The state of lowering one graph: what is stored where, and the kernels so far."""
+
+    def __init__(self, graph: Graph, data: set[str], results: set[str]) -> None:
+        self.graph = graph
+        self.kernels: list[Kernel] = []
+        self.buffers: dict[Value, Buffer] = {}
+        self._count = 0
+        for one in graph.inputs:
+            kind = "data" if one.name in data else "state"
+            self.buffers[one] = Buffer(one.name, one.shape, one.dtype, kind)
+        self._uses = Counter(one for node in graph.nodes for one in node.inputs)
+        self._uses.update(graph.outputs.values())
+        self.aliases: dict[Buffer, Buffer] = {}
+        self._costs: dict[Value, int] = {}
+        self._too_long: set[Value] = set()
+        self._estimate()
+
+    def _estimate(self) -> None:
+        """Find out what each lazy value costs; the longest chains are cut."""
+        depths: dict[Value, int] = {}
+        for node in self.graph.nodes:
+            lazy = node.op.kind == "pointwise" or node.op.name in _LAZY
+            below = [one for one in node.inputs if one not in self._too_long]
+            cost = sum(self._costs.get(one, 0) for one in below)
+            depth = 1 + max((depths.get(one, 0) for one in below), default=0)
+            if node.op.kind == "pointwise":
+                cost += _COSTS.get(node.op.name, 1)
+            elif node.op.name in ("random_uniform", "shuffle"):
+                cost = 100
+            elif node.op.name in ("iota", "gather"):
+                cost += 1
+            self._costs[node], depths[node] = (cost, depth) if lazy else (0, 0)
+            if lazy and (depth > LONGEST or cost > DEAREST):
+                self._too_long.add(node)
+
+    # ---- buffers and kernels -----------------------------------------------------
+
+    def new(self, shape: Shape, dtype: np.dtype, name: str = "t") -> Buffer:
+        """Return a new temporary buffer."""
+        self._count += 1
+        return Buffer(f"{name}{self._count}", shape, np.dtype(dtype), "arena")
+
+    def emit(self, kernel: Kernel) -> None:
+        """Append a kernel to the plan."""
+        self.kernels.append(kernel)
+
+    def store(self, value: Value) -> Buffer:
+        """Return the buffer that holds a value, row by row, computing it if needed."""
+        if value not in self.buffers:
+            self.buffers[value] = self._stored(value)
+        return self.buffers[value]
+
+    def _stored(self, value: Value) -> Buffer:
+        if isinstance(value, Constant):
+            array = np.ascontiguousarray(value.array)
+            return Buffer(f"c{id(value)}", value.shape, value.dtype, "constant", array)
+        assert isinstance(value, Node)
+        if value.op.name == "reshape":
+            inner = self.store(value.inputs[0])
+            return self._renamed(inner, value.shape)
+        target = self.new(value.shape, value.dtype)
+        self.emit(self.loop(value, View.whole(target)))
+        return target
+
+    def _renamed(self, buffer: Buffer, shape: Shape) -> Buffer:
+        """Return a buffer seen in another shape: the same memory."""
+        alias = Buffer(buffer.name, shape, buffer.dtype, buffer.kind, buffer.array)
+        self.aliases[alias] = self.aliases.get(buffer, buffer)
+        return alias
+
+    def loop(self, value: Value, target: View) -> Loop:
+        """Return the kernel that computes a lazy value into a view."""
+        expr = self.at(value, identity(value.shape), force=True)
+        name = value.op.name if isinstance(value, Node) else "copy"
+        return Loop(name, value.shape, expr, target)
+
+    def view(self, value: Value) -> View:
+        """Return a value as an affine view of a buffer, storing it if it is none."""
+        if value in self.buffers or isinstance(value, Constant):
+            return View.whole(self.store(value))
+        if self._is_movement(value):
+            expr = self.at(value, identity(value.shape))
+            if isinstance(expr, Load):
+                return expr.view
+        return View.whole(self.store(value))
+
+    def _is_movement(self, value: Value) -> bool:
+        names = ("transpose", "slice", "reverse", "broadcast", "reshape")
+        while isinstance(value, Node) and value not in self.buffers:
+            if value.op.name not in names:
+                return False
+            value = value.inputs[0]
+        return True
+
+    # ---- expressions ---------------------------------------------------------------
+
+    def at(self, value: Value, places: Places, force: bool = False) -> Expr:
+        """Return the expression of a value's element at some places of a loop.
+
+        With `force`, the value itself is expanded even where it should be stored.
+        """
+        if isinstance(value, Constant) and value.size == 1:
+            return Literal(value.dtype, value.array.item())
+        if value in self.buffers or isinstance(value, (Constant, Input)):
+            return self._load(self.store(value), places)
+        assert isinstance(value, Node)
+        lazy = _LAZY.get(value.op.name)
+        if value.op.kind == "pointwise":
+            lazy = _pointwise
+        if lazy is None or not (force or self._melts(value)):
+            return self._load(self.store(value), places)
+        return lazy(self, value, places)
+
+    def _load(self, buffer: Buffer, places: Places) -> Load:
+        strides, offset = _combined(places, row_major(buffer.shape))
+        return Load(buffer.dtype, View(buffer, strides, offset))
+
+    def _melts(self, value: Node) -> bool:
+        """Tell whether to compute a value where it is used, instead of storing it."""
+        name = value.op.name
+        if value in self._too_long:
+            return False
+        if name in ("broadcast", "transpose", "slice", "reverse", "iota"):
+            return True
+        if name == "reshape":
+            return _splits(value.inputs[0].shape, value.shape) is not None
+        if name == "shuffle":
+            return False
+        return self._uses[value] == 1 or self.cost(value) <= CHEAP
+
+    def cost(self, value: Value) -> int:
+        """Estimate what computing one element of a lazy value costs."""
+        if value in self.buffers or value in self._too_long:
+            return 0
+        return self._costs.get(value, 0)
+
+
+def _combined(places: Places, strides: Shape) -> tuple[Shape, int]:
+    """Multiply places by strides: the flat place, affine in the loop's axes."""
+    if not places:
+        return (), 0
+    rank = len(places[0][0])
+    total = [0] * rank
+    offset = 0
+    for (coefficients, constant), stride in zip(places, strides, strict=True):
+        offset += constant * stride
+        for axis, coefficient in enumerate(coefficients):
+            total[axis] += coefficient * stride
+    return tuple(total), offset
+
+
+def _pointwise(low: Lowering, node: Node, places: Places) -> Expr:
+    args = tuple(low.at(one, places) for one in node.inputs)
+    if node.op.name == "cast" and node.dtype == args[0].dtype:
+        return args[0]
+    return Apply(node.dtype, node.op.name, args)
+
+
+def _broadcast(low: Lowering, node: Node, places: Places) -> Expr:
+    (x,) = node.inputs
+    kept = places[len(places) - x.ndim :]
+    rank = len(places[0][0]) if places else 0
+    nowhere = ((0,) * rank, 0)
+    inner = tuple(
+        nowhere if size == 1 else place
+        for size, place in zip(x.shape, kept, strict=True)
+    )
+    if node.size > x.size and low.cost(x) > CHEAP:
+        low.store(x)
+    return _padded(low, x, inner, rank)
+
+
+def _padded(low: Lowering, x: Value, inner: Places, rank: int) -> Expr:
+    """Expand a value; a scalar has no place that tells how many axes the loop has."""
+    if inner or rank == 0:
+        return low.at(x, inner)
+    if isinstance(x, Constant):
+        return low.at(x, ())
+    buffer = low.store(x)
+    return Load(buffer.dtype, View(buffer, (0,) * rank))
+
+
+def _transpose(low: Lowering, node: Node, places: Places) -> Expr:
+    inner: list[Place] = [places[0]] * node.ndim
+    for axis, source in enumerate(node.attrs["axes"]):
+        inner[source] = places[axis]
+    return low.at(node.inputs[0], tuple(inner))
+
+
+def _slice(low: Lowering, node: Node, places: Places) -> Expr:
+    spans = zip(places, node.attrs["starts"], node.attrs["steps"], strict=True)
+    inner = tuple(_scaled(place, step, start) for place, start, step in spans)
+    return low.at(node.inputs[0], inner)
+
+
+def _reverse(low: Lowering, node: Node, places: Places) -> Expr:
+    inner = tuple(
+        _scaled(place, -1, size - 1) if axis in node.attrs["axes"] else place
+        for axis, (place, size) in enumerate(zip(places, node.shape, strict=True))
+    )
+    return low.at(node.inputs[0], inner)
+
+
+def _splits(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
+    """Return, for each old axis, the new axes it was split into, None if any merged.
+
+    >>> _splits((6, 4), (2, 3, 1, 4))
+    [(0, 1), (2, 3)]
+    >>> _splits((2, 3), (6,)) is None
+    True
+    """
+    groups, at = [], 0
+    for size in old:
+        taken, product = [], 1
+        while at < len(new) and product < size:
+            product *= new[at]
+            taken.append(at)
+            at += 1
+        if product != size:
+            return None
+        groups.append(tuple(taken))
+    return groups if all(n == 1 for n in new[at:]) else None
+
+
+def _reshape(low: Lowering, node: Node, places: Places) -> Expr:
+    (x,) = node.inputs
+    groups = _splits(x.shape, node.shape)
+    if groups is None:
+        return low._load(low.store(node), places)
+    rank = len(places[0][0]) if places else 0
+    inner = []
+    for group in groups:
+        sizes = tuple(node.shape[axis] for axis in group)
+        chosen = tuple(places[axis] for axis in group)
+        flat, offset = _combined(chosen, row_major(sizes))
+        inner.append((flat if group else (0,) * rank, offset))
+    return _padded(low, x, tuple(inner), rank)
+
+
+def _iota(low: Lowering, node: Node, places: Places) -> Expr:
+    (coefficients, constant) = places[0]
+    return Index(node.dtype, coefficients, constant)
+
+
+def _gather(low: Lowering, node: Node, places: Places) -> Expr:
+    table, index = node.inputs
+    buffer = low.store(table)
+    rank = len(places[0][0]) if places else 0
+    row = _padded(low, index, places[: index.ndim], rank)
+    strides, offset = _combined(places[index.ndim :], row_major(table.shape[1:]))
+    size = int(np.prod(table.shape[1:], dtype=np.int64))
+    within = strides or (0,) * rank
+    return Indirect(node.dtype, buffer, row, table.shape[0], size, within, offset)
+
+
+def _uniform(low: Lowering, node: Node, places: Places) -> Expr:
+    strides, offset = _combined(places, row_major(node.shape))
+    element = Index(np.dtype("int64"), strides, offset)
+    return Uniform(node.dtype, low.store(node.inputs[0]), element)
+
+
+def _shuffle(low: Lowering, node: Node, places: Places) -> Expr:
+    state, position = node.inputs
+    expr = low.at(position, places)
+    return Shuffled(node.dtype, low.store(state), expr, node.attrs["rows"])
+
+
+_LAZY: dict[str, Callable[[Lowering, Node, Places], Expr]] = {
+    "broadcast": _broadcast,
+    "transpose": _transpose,
+    "slice": _slice,
+    "reverse": _reverse,
+    "reshape": _reshape,
+    "iota": _iota,
+    "gather": _gather,
+    "random_uniform": _uniform,
+    "shuffle": _shuffle,
+}
+
+
+def loads(expr: Expr) -> list[View]:
+    """Return the views that an expression loads from."""
+    return [one.view for one in walk(expr) if isinstance(one, Load)]

@@ -1,0 +1,70 @@
+"""A plan as text: one line a kernel, with what it reads, computes and writes."""
+
+from __future__ import annotations
+
+from ganglion.plan.kernel import (
+    Apply,
+    Contract,
+    Expr,
+    Index,
+    Indirect,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Plan,
+    Shuffled,
+    Uniform,
+    View,
+)
+
+
+def show(plan: Plan) -> str:
+    """Return the text of a plan."""
+    lines = [f"plan {plan.name}  {len(plan.kernels)} kernels, arena {plan.arena:,} bytes"]
+    for number, kernel in enumerate(plan.kernels):
+        lines.append(f"  {number:3} {_kernel(kernel)}")
+    return "\n".join(lines)
+
+
+def _kernel(kernel: Kernel) -> str:
+    if isinstance(kernel, Loop):
+        sign = "+=" if kernel.adds else "="
+        body = _expr(kernel.expr)
+        if kernel.reduced:
+            body = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} {body}"
+        return f"for {list(kernel.outer)}: {_view(kernel.target)} {sign} {body}"
+    if isinstance(kernel, Contract):
+        sizes = [
+            "×".join(str(axis.size) for axis in axes) or "1"
+            for axes in (kernel.batch, kernel.rows, kernel.columns, kernel.inner)
+        ]
+        text = "for batch {}, rows {}, columns {}, inner {}: ".format(*sizes)
+        out, left, right = kernel.out.buffer, kernel.left.buffer, kernel.right.buffer
+        return f"{kernel.name} {text}{out!r} = {left!r} · {right!r}"
+    reads = ", ".join(repr(one) for one in kernel.reads())
+    writes = ", ".join(repr(one) for one in kernel.writes())
+    return f"{kernel.name}: {writes} from {reads}"
+
+
+def _view(view: View) -> str:
+    place = f"@{list(view.strides)}" + (f"+{view.offset}" if view.offset else "")
+    return f"{view.buffer.name}{place}"
+
+
+def _expr(expr: Expr) -> str:
+    if isinstance(expr, Load):
+        return _view(expr.view)
+    if isinstance(expr, Literal):
+        return f"{expr.value:g}"
+    if isinstance(expr, Index):
+        return f"place{list(expr.strides)}"
+    if isinstance(expr, Apply):
+        return f"{expr.op}({', '.join(_expr(one) for one in expr.args)})"
+    if isinstance(expr, Indirect):
+        return f"{expr.table.name}[{_expr(expr.row)}]"
+    if isinstance(expr, Uniform):
+        return f"uniform({expr.state.name})"
+    if isinstance(expr, Shuffled):
+        return f"shuffled({expr.state.name}, {_expr(expr.position)})"
+    return type(expr).__name__

@@ -16,11 +16,11 @@ collect_ignore_glob = ["tests/scripts/*"]
 def clean_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give each test its own global choices, names and seeds: the order is free."""
     monkeypatch.setattr(config, "_choices", dict(config._choices))
-    keras2.set_active(False)
+    keras2.set_active(None)
     variables.reset_names()
     utils.set_random_seed(0)
     yield
-    keras2.set_active(False)
+    keras2.set_active(None)
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def test_unknown_mode_warns():
 
 
 def test_names_of_keras_2_are_accepted_with_one_warning():
-    keras2.set_active(False)
+    keras2.set_active(None)
     stop = EarlyStopping("val_acc", patience=9)
     with pytest.warns(keras2.Keras2Warning, match="val_accuracy") as caught:
         fit(Model(), [0.5, 0.6, 0.4], stop, metric="val_accuracy")

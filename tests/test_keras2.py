@@ -162,3 +162,18 @@ def test_backend_functions_of_old_losses():
     assert ours == pytest.approx(model.evaluate(x, y, verbose=0), rel=1e-6)
     with pytest.raises(AttributeError, match="sessions"):
         K.get_session()
+
+
+def test_the_mode_is_said_once_and_decided_by_hand():
+    with pytest.warns(keras2.Keras2Warning, match="From here on, the few defaults"):
+        keras.optimizers.SGD(lr=0.1)
+    assert keras2.active()
+    with pytest.warns(keras2.Keras2Warning, match=r"Accepted\.$"):
+        keras.optimizers.SGD(decay=0.1)
+    keras2.set_active(False)
+    with pytest.warns(keras2.Keras2Warning, match=r"Accepted\.$"):
+        keras.optimizers.SGD(lr=0.1)
+    assert not keras2.active()
+    assert float(keras.optimizers.Adadelta().learning_rate) == np.float32(0.001)
+    keras2.set_active(None)
+    assert not keras2.active()

@@ -332,3 +332,9 @@ def test_whole_numbers_become_floats_where_needed() -> None:
     assert layers.BatchNormalization()(image).dtype == np.float32
     assert layers.MaxPooling2D()(image).max() == 200
     assert layers.Flatten()(image).dtype == np.uint8
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "half"])
+def test_types_that_are_not_computed_in_are_refused(dtype: str) -> None:
+    with pytest.raises(ValueError, match="use one of float32, float64"):
+        layers.Dense(1, dtype=dtype)

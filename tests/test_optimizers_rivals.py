@@ -47,7 +47,7 @@ def dtype(request: pytest.FixtureRequest, keras: Any) -> Iterator[str]:
 def legacy() -> Iterator[None]:
     keras2.set_active(True)
     yield
-    keras2.set_active(False)
+    keras2.set_active(None)
 
 
 def run_keras(keras: Any, optimizer: Any, dtype: str) -> list[np.ndarray]:

@@ -12,7 +12,8 @@ from typing import Any
 from ganglion.ir.origin import user_line
 
 _seen: set[str] = set()
-_legacy = False
+_heard = False  # the script speaks Keras 2
+_decided: bool | None = None  # by hand, which overrules what was heard
 
 
 class Keras2Warning(UserWarning):
@@ -21,25 +22,33 @@ class Keras2Warning(UserWarning):
 
 def note(old: str, new: str, *, changes_defaults: bool = True) -> None:
     """Warn once about an old spelling and remember that the script uses it."""
-    global _legacy
-    if changes_defaults:
-        _legacy = True
+    global _heard
+    was_active = active()
+    _heard = _heard or changes_defaults
     if old not in _seen:
         _seen.add(old)
         text = f"{old} is a Keras 2 spelling; today it is {new}. Accepted."
+        if active() and not was_active:
+            text += (
+                " From here on, the few defaults that Keras 3 changed are those of "
+                "Keras 2; `ganglion.keras2.set_active(False)` at the top keeps them."
+            )
         where = user_line()
         warnings.warn_explicit(text, Keras2Warning, where.file or "?", where.line)
 
 
 def active() -> bool:
     """Tell whether the defaults of Keras 2 are in force."""
-    return _legacy
+    return _heard if _decided is None else _decided
 
 
-def set_active(on: bool) -> None:
-    """Switch the defaults of Keras 2 on or off, and forget what was warned about."""
-    global _legacy
-    _legacy = on
+def set_active(on: bool | None) -> None:
+    """Decide whether the defaults of Keras 2 hold; None: by how the script speaks.
+
+    Forgets what was heard and warned about before.
+    """
+    global _decided, _heard
+    _decided, _heard = on, False
     _seen.clear()
 
 

@@ -20,15 +20,17 @@ def dtype_name(dtype: Any) -> str:
     if isinstance(dtype, dict):
         dtype = dtype.get("config", {}).get("name", config.floatx())
     name = getattr(dtype, "name", dtype)
-    if name not in config.FLOAT_TYPES:
-        try:
-            return np.dtype(name).name
-        except TypeError:
-            raise ValueError(
-                f"Type {name!r} is not supported; use one of "
-                f"{', '.join(config.FLOAT_TYPES)}."
-            ) from None
-    return str(name)
+    try:
+        found = np.dtype(name)
+    except TypeError:
+        found = None
+    # Whole numbers are the type of an Input, not of weights.
+    if found is None or (found.kind == "f" and found.name not in config.FLOAT_TYPES):
+        raise ValueError(
+            f"Type {name!r} is not supported; use one of "
+            f"{', '.join(config.FLOAT_TYPES)}."
+        )
+    return found.name
 
 
 def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ganglion import metrics, ops, optimizers
+import numpy as np
+
+from ganglion import keras2, metrics, ops, optimizers
 from ganglion.callbacks import History
 from ganglion.compiled import CompiledLoss, CompiledMetrics
 from ganglion.ir import origin
@@ -59,6 +61,10 @@ class Compilable(Layer):
                 "`run_eagerly=True` is not supported: a model is always compiled. To "
                 "look inside, call it on arrays: model(x)."
             )
+        self._refuse_own_steps()
+        if metrics is None and _are_metrics(loss_weights):
+            keras2.note("`compile(optimizer, loss, metrics)`", "`metrics=`")
+            loss_weights, metrics = None, loss_weights
         self.optimizer = optimizers.get(optimizer)
         self.loss = loss
         self._loss = CompiledLoss(loss, loss_weights, self._output_names())
@@ -81,6 +87,16 @@ class Compilable(Layer):
         # As in Keras 2: what is trainable is decided here, not at the next step.
         self._chosen_weights = list(self.trainable_weights) if self.built else None
         self._forget_steps()
+
+    def _refuse_own_steps(self) -> None:
+        for name in ("train_step", "test_step", "predict_step", "compute_metrics"):
+            if hasattr(type(self), name):
+                raise NotImplementedError(
+                    f"{type(self).__name__} overrides `{name}`, which Ganglion does "
+                    "not run: a step is compiled as a whole. Override "
+                    "`compute_loss(x, y, y_pred, sample_weight)`, call `add_loss` in "
+                    "`call`, or train several models by `train_on_batch`."
+                )
 
     def _make_loss_tracker(self) -> None:
         with suspended():
@@ -105,6 +121,10 @@ class Compilable(Layer):
         if weights is None:
             weights = self._chosen_weights = list(self.trainable_weights)
         with suspended(), origin.inside("optimizer"):
+            if self.optimizer.built and not self.optimizer.knows(weights):
+                # It trains another model, or trained other layers of this one.
+                self.optimizer = self.optimizer.sibling()
+                self._compile_arguments["optimizer"] = self.optimizer
             if not self.optimizer.built:
                 self.optimizer.build(weights)
         return weights
@@ -201,4 +221,16 @@ class Compilable(Layer):
             found[one.name] = one.result()
         if self._metrics is not None:
             found.update(self._metrics.result())
-        return {name: float(found[name]) for name in sorted(found)}
+        return {name: _number(found[name]) for name in sorted(found)}
+
+
+def _are_metrics(given: Any) -> bool:
+    """Tell whether these are names or functions, no numbers."""
+    ones = given if isinstance(given, (list, tuple)) else [given]
+    return any(isinstance(one, (str, metrics.Metric)) or callable(one) for one in ones)
+
+
+def _number(result: Any) -> Any:
+    """Return a metric's value: a number, or an array with one for each class."""
+    array = np.asarray(result)
+    return float(array.reshape(())) if array.size == 1 else array

@@ -5,6 +5,7 @@ A path of Keras 2 is imported as a module that passes every name on to today's o
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ganglion import keras2
+from ganglion import keras2, missing
 
 _LAYER_FILES = (
     "core",
@@ -41,7 +42,20 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.preprocessing": "ganglion.utils",
     "ganglion.preprocessing.sequence": "ganglion.utils",
     "ganglion.preprocessing.image": "ganglion.utils",
+    "ganglion.preprocessing.text": "ganglion.utils.text",
 }
+# Importing what lies in them imports them too, and that is one old spelling, not two.
+_FOLDERS = ("ganglion.engine", "ganglion.preprocessing")
+
+
+def _note(path: str) -> None:
+    old = path.removeprefix("ganglion.")
+    # These two were kept by Keras 3, so they say nothing about the script's age.
+    kept = old.startswith(("preprocessing", "optimizers.legacy"))
+    today = f"`{OLD_PATHS[path].replace('ganglion', 'keras')}`"
+    if old == "preprocessing.text":
+        today = "gone from Keras, and kept here"
+    keras2.note(f"`keras.{old}`", today, changes_defaults=not kept)
 
 
 class _OldModule(Loader):
@@ -49,22 +63,22 @@ class _OldModule(Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Make the module."""
-        old = spec.name.removeprefix("ganglion.")
         new = OLD_PATHS[spec.name]
-        shown = new.replace("ganglion", "keras")
-        # These two were kept by Keras 3, so they say nothing about the script's age.
-        kept = old.startswith(("preprocessing", "optimizers.legacy"))
-        keras2.note(f"`keras.{old}`", f"`{shown}`", changes_defaults=not kept)
-        module = ModuleType(spec.name, f"Keras 2's name for {shown}.")
+        if spec.name not in _FOLDERS:
+            _note(spec.name)
+        module = ModuleType(spec.name, f"Keras 2's name for {new}.")
         target = importlib.import_module(new)
 
         def find(name: str) -> Any:
             inner = f"{spec.name}.{name}"
-            return (
-                importlib.import_module(inner)
-                if inner in OLD_PATHS
-                else getattr(target, name)
-            )
+            if inner in OLD_PATHS:
+                return importlib.import_module(inner)
+            why = missing.reason(spec.name, name)
+            if why is not None and not hasattr(target, name):
+                raise AttributeError(missing.explain(spec.name, name))
+            if not name.startswith("__"):
+                _note(spec.name)
+            return getattr(target, name)
 
         module.__getattr__ = find  # type: ignore[method-assign]
         module.__path__ = []
@@ -75,7 +89,11 @@ class _OldModule(Loader):
 
 
 class _OldPathFinder(MetaPathFinder):
-    """Finds the modules of `OLD_PATHS`."""
+    """Finds the modules of `OLD_PATHS`, and says why others are missing.
+
+    It stands last, so that it is asked only for what nobody else has found; a
+    `from keras.layers import LSTM` ends here, too.
+    """
 
     def find_spec(
         self,
@@ -85,14 +103,30 @@ class _OldPathFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return how to load an old path, None for any other."""
         if fullname not in OLD_PATHS:
+            package, _, name = fullname.rpartition(".")
+            if package.split(".")[0] == "ganglion" and missing.reason(package, name):
+                raise ImportError(missing.explain(package, name), name=fullname)
             return None
         return ModuleSpec(fullname, _OldModule(), is_package=True)
 
 
+# These have no `__getattr__` of their own, so that type checkers know their names.
+_EXPLAINING = "ops optimizers losses metrics callbacks models random initializers"
+_OPS_BY_KIND = ("nn", "numpy", "linalg")
+
+
 def install() -> None:
-    """Make the old paths importable."""
+    """Make the old paths importable, and missing names say why they are missing."""
     if not any(isinstance(one, _OldPathFinder) for one in sys.meta_path):
         sys.meta_path.append(_OldPathFinder())
+    for name in _EXPLAINING.split():
+        module = sys.modules[f"ganglion.{name}"]
+        module.__getattr__ = attribute_of(module.__name__)  # type: ignore[method-assign]
+    # Keras has each op twice: `ops.relu`, `ops.nn.relu`; `ops.mean`, `ops.numpy.mean`.
+    ops = sys.modules["ganglion.ops"]
+    for name in _OPS_BY_KIND:
+        module = sys.modules[f"ganglion.ops.{name}"]
+        module.__getattr__ = functools.partial(getattr, ops)  # type: ignore[method-assign]
 
 
 def attribute_of(package: str) -> Callable[[str], Any]:
@@ -104,6 +138,6 @@ def attribute_of(package: str) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if f"{package}.{name}" in OLD_PATHS:
             return importlib.import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        raise AttributeError(missing.explain(package, name, dir(sys.modules[package])))
 
     return find

@@ -6,6 +6,7 @@ states and metric sums: what is read becomes an input, what is assigned an outpu
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,12 @@ def _loss(
     model: Trainable, x: Any, y: Any, y_pred: Any, weight: Any, training: bool
 ) -> Any:
     with origin.inside("loss"):
-        return model.compute_loss(x, y, y_pred, weight, training=training)
+        given: dict[str, Any] = {"x": x, "y": y, "y_pred": y_pred}
+        given["sample_weight"] = weight
+        # Keras added the argument later: an override may or may not have it.
+        if "training" in inspect.signature(model.compute_loss).parameters:
+            given["training"] = training
+        return model.compute_loss(**given)
 
 
 def _gather(

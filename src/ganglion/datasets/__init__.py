@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ganglion.missing import explain
+
 from .errors import DataUnavailable
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ __all__ = [
 def __getattr__(name: str) -> ModuleType:
     if name in NAMES:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(explain(__name__, name, NAMES))
 
 
 @dataclass(frozen=True)

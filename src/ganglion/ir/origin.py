@@ -16,6 +16,12 @@ from typing import NamedTuple
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _COMMAND_LINE = _PACKAGE + "cli.py"  # above it there is no line of the user's
 
+_LIBRARIES = (
+    "contextlib.py",
+    "functools.py",
+    os.path.join("importlib", "__init__.py"),
+)
+
 
 class Origin(NamedTuple):
     """A layer path (``"mlp/dense_1"``) and the line of user code behind it."""
@@ -103,6 +109,4 @@ def user_line(stop: FrameType | None = None) -> Origin:
 
 
 def _is_library(file: str) -> bool:
-    return file.endswith(("contextlib.py", "functools.py")) or file.startswith(
-        "<frozen"
-    )
+    return file.endswith(_LIBRARIES) or file.startswith("<frozen")

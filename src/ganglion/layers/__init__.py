@@ -52,6 +52,7 @@ from ganglion.layers.merging import (
     multiply,
     subtract,
 )
+from ganglion.layers.merging import _Merge as _Merge  # scripts subclass it
 from ganglion.layers.norm import (
     GroupNormalization,
     LayerNormalization,

@@ -191,6 +191,8 @@ class Layer(WeightHolder):
             scope.training = bool(kwargs["training"])
         elif "training" in _call_parameters(type(self)):
             kwargs["training"] = scope.training
+        if "training" not in _call_parameters(type(self)):
+            kwargs.pop("training", None)  # it speaks to the layers below
         try:
             with origin.inside(self.name, self.created):
                 outputs = self.call(*args, **kwargs)

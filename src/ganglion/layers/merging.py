@@ -53,7 +53,13 @@ class _Merge(Layer):
         return self._merge([_with_axes(one, most) for one in inputs])
 
     def _merge(self, inputs: list[Any]) -> Any:
-        raise NotImplementedError
+        return self._merge_function(inputs)
+
+    def _merge_function(self, inputs: list[Any]) -> Any:
+        """Merge the inputs: the name by which subclasses in scripts do it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define `_merge_function`."
+        )
 
 
 def _with_axes(x: Any, ndim: int) -> Any:

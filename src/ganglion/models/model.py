@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ganglion import symbolic, tree
+from ganglion import keras2, symbolic, tree
 from ganglion.functional import Network
 from ganglion.layers import Layer
 from ganglion.layers.building import by_calling, unwrapped
@@ -29,7 +29,7 @@ class Model(Trainer):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make a `Functional` where inputs and outputs are given."""
-        if cls is Model and (args or "inputs" in kwargs or "outputs" in kwargs):
+        if cls is Model and (args or {"inputs", "outputs", "output"} & kwargs.keys()):
             return super().__new__(Functional, *args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
@@ -267,8 +267,12 @@ class Functional(Model):
 def _ends(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     rest = dict(kwargs)
     given = list(args)
-    inputs = given.pop(0) if given else rest.pop("inputs", rest.pop("input", None))
-    outputs = given.pop(0) if given else rest.pop("outputs", rest.pop("output", None))
+    for old, new in (("input", "inputs"), ("output", "outputs")):
+        if old in rest and new not in rest:
+            keras2.note(f"`Model({old}=)`", f"`Model({new}=)`")
+            rest[new] = rest.pop(old)
+    inputs = given.pop(0) if given else rest.pop("inputs", None)
+    outputs = given.pop(0) if given else rest.pop("outputs", None)
     if given:
         rest["name"] = given.pop(0)
     if (inputs is None) != (outputs is None):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ganglion import keras2
 from ganglion.functional import Network
 from ganglion.ir import origin
 from ganglion.layers import InputLayer, Layer
@@ -110,6 +113,23 @@ class Sequential(Model):
                 inputs = layer(inputs)
             return inputs
         return super().call(inputs, training=training, mask=mask)
+
+    def predict_proba(
+        self, x: Any, batch_size: int | None = None, verbose: Any = 0
+    ) -> Any:
+        """Keras 2's name for `predict`."""
+        keras2.note("`predict_proba`", "`predict`")
+        return self.predict(x, batch_size=batch_size, verbose=verbose)
+
+    def predict_classes(
+        self, x: Any, batch_size: int | None = None, verbose: Any = 0
+    ) -> np.ndarray:
+        """Keras 2's way to the most probable class of each row."""
+        keras2.note("`predict_classes`", "`predict(x).argmax(axis=-1)`")
+        found = self.predict(x, batch_size=batch_size, verbose=verbose)
+        if found.shape[-1] > 1:
+            return np.argmax(found, axis=-1)
+        return (found > 0.5).astype("int32")
 
     def get_config(self) -> dict[str, Any]:
         """Return what rebuilds this model."""

@@ -249,6 +249,25 @@ class State:
                 slots.append(slot)
         return made[0] if isinstance(name, str) else made
 
+    def sibling(self) -> Any:
+        """Return an equal optimizer without slots, for the weights of another model.
+
+        Both count the same steps and have one learning rate, as when scripts for
+        Keras 2 compile several models with one optimizer.
+        """
+        made = type(self).from_config(self.get_config())
+        made._variables = [self._iterations]
+        made._iterations, made._learning_rate = self._iterations, self._learning_rate
+        if isinstance(self._learning_rate, Variable):
+            made._variables.append(self._learning_rate)
+        made._never_decayed = self._never_decayed
+        made._never_decayed_names = self._never_decayed_names
+        return made
+
+    def knows(self, variables: Sequence[Variable]) -> bool:
+        """Tell whether there are slots for all of these variables."""
+        return self.built and all(one in self._indices for one in variables)
+
     def _get_variable_index(self, variable: Variable) -> int:
         return self._indices[variable]
 

@@ -14,12 +14,26 @@ from ganglion import ops, random
 from ganglion.activations import (
     elu,
     hard_sigmoid,
-    relu,
     sigmoid,
     softmax,
     softplus,
     softsign,
     tanh,
+)
+from ganglion.backend.layers import (
+    bias_add,
+    conv1d,
+    conv2d,
+    dropout,
+    in_test_phase,
+    in_train_phase,
+    learning_phase,
+    pool2d,
+    relu,
+    resize_images,
+    set_learning_phase,
+    spatial_2d_padding,
+    temporal_padding,
 )
 from ganglion.config import (
     epsilon,
@@ -29,25 +43,22 @@ from ganglion.config import (
     set_floatx,
     set_image_data_format,
 )
-from ganglion.losses import (
-    binary_crossentropy,
-    categorical_crossentropy,
-    sparse_categorical_crossentropy,
-)
+from ganglion.layers import Dot
+from ganglion.missing import explain
 from ganglion.ops import (
     abs,  # noqa: A004 (Keras' name)
-    argmax,
-    argmin,
+    arange,
+    binary_crossentropy,
     cast,
-    clip,
-    concatenate,
+    categorical_crossentropy,
     cos,
-    cumsum,
     equal,
     exp,
-    expand_dims,
+    eye,
     greater,
     greater_equal,
+    in_top_k,
+    is_tensor,
     less,
     less_equal,
     log,
@@ -61,7 +72,7 @@ from ganglion.ops import (
     round,  # noqa: A004
     sign,
     sin,
-    sqrt,
+    sparse_categorical_crossentropy,
     square,
     squeeze,
     stack,
@@ -70,6 +81,7 @@ from ganglion.ops import (
     transpose,
     zeros_like,
 )
+from ganglion.symbolic import is_symbolic as is_keras_tensor
 from ganglion.variables import Variable, reset_names
 
 
@@ -123,6 +135,51 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
     return ops.all(x, axis=axis, keepdims=keepdims)
 
 
+def argmax(x: Any, axis: int = -1) -> Any:
+    """Return the place of the largest element, along the last axis by default."""
+    return ops.argmax(x, axis=axis)
+
+
+def argmin(x: Any, axis: int = -1) -> Any:
+    """Return the place of the smallest element, along the last axis by default."""
+    return ops.argmin(x, axis=axis)
+
+
+def cumsum(x: Any, axis: int = 0) -> Any:
+    """Add up along an axis, the first by default."""
+    return ops.cumsum(x, axis=axis)
+
+
+def concatenate(tensors: Any, axis: int = -1) -> Any:
+    """Join arrays, along the last axis by default."""
+    return ops.concatenate(tensors, axis=axis)
+
+
+def expand_dims(x: Any, axis: int = -1) -> Any:
+    """Add an axis of one, at the end by default."""
+    return ops.expand_dims(x, axis)
+
+
+def repeat_elements(x: Any, rep: int, axis: int) -> Any:
+    """Repeat each element along an axis."""
+    return ops.repeat(x, rep, axis=axis)
+
+
+def repeat(x: Any, n: int) -> Any:
+    """Repeat each row n times: (rows, features) becomes (rows, n, features)."""
+    return ops.repeat(ops.expand_dims(x, 1), n, axis=1)
+
+
+def clip(x: Any, min_value: Any, max_value: Any) -> Any:
+    """Limit the elements to a range."""
+    return ops.clip(x, min_value, max_value)
+
+
+def sqrt(x: Any) -> Any:
+    """Return the square root, 0 for negative elements."""
+    return ops.sqrt(ops.maximum(x, 0.0))
+
+
 def pow(x: Any, a: Any) -> Any:  # noqa: A001
     """Raise to a power."""
     return ops.power(x, a)
@@ -131,6 +188,15 @@ def pow(x: Any, a: Any) -> Any:  # noqa: A001
 def dot(x: Any, y: Any) -> Any:
     """Multiply matrices."""
     return ops.dot(x, y)
+
+
+def batch_dot(x: Any, y: Any, axes: Any = None) -> Any:
+    """Multiply the matrices of each row of the batch; `axes` are those to sum over."""
+    if axes is None:
+        axes = (len(x.shape) - 1, len(y.shape) - 2 if len(y.shape) > 2 else 1)
+    if len(x.shape) == len(y.shape) == 2:
+        return ops.sum(x * y, axis=1, keepdims=True)
+    return Dot(axes)([x, y])
 
 
 def gather(reference: Any, indices: Any) -> Any:
@@ -162,8 +228,9 @@ def batch_flatten(x: Any) -> Any:
 
 
 def l2_normalize(x: Any, axis: int | None = None) -> Any:
-    """Scale to length one along an axis."""
-    return ops.normalize(x, axis=-1 if axis is None else axis)
+    """Scale to length one along an axis, by default over all elements."""
+    squares = ops.sum(ops.square(x), axis=axis, keepdims=True)
+    return x * ops.rsqrt(ops.maximum(squares, 1e-12))
 
 
 def shape(x: Any) -> Any:
@@ -229,6 +296,27 @@ def random_uniform(
     return random.uniform(shape, minval, maxval, dtype, seed)
 
 
+def truncated_normal(
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
+) -> Any:
+    """Draw from a normal distribution without its tails."""
+    return random.truncated_normal(shape, mean, stddev, dtype, seed)
+
+
+def random_binomial(
+    shape: Any, p: float = 0.0, dtype: Any = None, seed: Any = None
+) -> Any:
+    """Draw ones with probability p, else zeros."""
+    return ops.cast(random.uniform(shape, seed=seed) < p, dtype or floatx())
+
+
+random_bernoulli = random_binomial
+
+
 def get_value(x: Any) -> np.ndarray:
     """Return a variable as an array."""
     return np.array(x)
@@ -252,26 +340,57 @@ def get_uid(prefix: str = "") -> int:
 
 _uids: dict[str, int] = {}
 
-_GONE = (
-    "function",
-    "gradients",
-    "placeholder",
-    "get_session",
-    "set_session",
-    "learning_phase",
-    "set_learning_phase",
-    "tensorflow_backend",
-    "rnn",
-)
+
+def update(x: Variable, new_x: Any) -> Any:
+    """Replace a variable's value."""
+    return x.assign(new_x)
+
+
+def update_add(x: Variable, increment: Any) -> Any:
+    """Add to a variable."""
+    return x.assign_add(increment)
+
+
+def update_sub(x: Variable, decrement: Any) -> Any:
+    """Subtract from a variable."""
+    return x.assign_sub(decrement)
+
+
+def batch_get_value(tensors: Any) -> list[np.ndarray]:
+    """Return variables as arrays."""
+    return [get_value(one) for one in tensors]
+
+
+def batch_set_value(tuples: Any) -> None:
+    """Replace the values of variables."""
+    for one, value in tuples:
+        set_value(one, value)
+
+
+def count_params(x: Any) -> int:
+    """Return the number of elements."""
+    return int(np.prod(x.shape))
+
+
+def cast_to_floatx(x: Any) -> Any:
+    """Turn an array into the float type of new weights."""
+    return np.asarray(x, floatx())
+
+
+def identity(x: Any, name: str | None = None) -> Any:
+    """Return the same again."""
+    return x
+
+
+def print_tensor(x: Any, message: str = "") -> Any:
+    """Return x: a compiled step prints nothing. Call the model on arrays to look."""
+    return x
 
 
 def __getattr__(name: str) -> Any:
-    if name in _GONE:
-        raise AttributeError(
-            f"keras.backend.{name} worked on TensorFlow sessions and graphs, which "
-            "Ganglion does not have: write it as a Layer or a loss with `ganglion.ops`."
-        )
-    raise AttributeError(f"keras.backend has no function {name!r}; see `ganglion.ops`.")
+    raise AttributeError(
+        f"{explain('ganglion.backend', name, globals())} See also `ganglion.ops`."
+    )
 
 
 __all__ = [name for name in globals() if not name.startswith("_")]

@@ -1,0 +1,154 @@
+"""Names of Keras that Ganglion does not have: each with the reason and the way out.
+
+>>> print(explain("ganglion.layers", "LSTM"))
+keras.layers.LSTM: recurrent layers are not there yet. Read sequences with Conv1D and \
+GlobalMaxPooling1D.
+>>> print(explain("ganglion.layers", "Dens", ["Dense", "Dropout"]))
+keras.layers.Dens: there is no such name. Did you mean 'Dense'?
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from functools import cache
+
+_OWN_LAYER = "Write it as a Layer with `ganglion.ops`."
+
+# A reason with the way out, and the names it holds for: a module and what is in it, or
+# a module alone for all that is in it.
+_TABLE = {
+    "recurrent layers are not there yet. Read sequences with Conv1D and "
+    "GlobalMaxPooling1D.": (
+        "layers: LSTM GRU SimpleRNN RNN Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D "
+        "LSTMCell GRUCell SimpleRNNCell StackedRNNCells CuDNNLSTM CuDNNGRU "
+        "TimeDistributed Wrapper Masking",
+        "layers.recurrent",
+        "layers.wrappers",
+        "layers.cudnn_recurrent",
+        "layers.convolutional_recurrent",
+        "backend: rnn ctc_batch_cost ctc_decode",
+    ),
+    "attention layers are not there yet. `ops.dot_product_attention` computes "
+    "attention inside of a Layer of your own.": (
+        "layers: MultiHeadAttention Attention AdditiveAttention GroupedQueryAttention "
+        "GroupQueryAttention",
+    ),
+    "image augmentation is not there yet. Change the images in a generator or a "
+    "`keras.utils.PyDataset`, and pass that to `fit`.": (
+        "layers: RandomFlip RandomRotation RandomZoom RandomTranslation RandomCrop "
+        "RandomContrast RandomBrightness RandomHeight RandomWidth RandomColorJitter "
+        "RandomHue RandomSaturation RandomSharpness RandomShear RandomErasing "
+        "RandomGaussianBlur RandomGrayscale RandomInvert RandomPerspective "
+        "RandomPosterization RandomElasticTransform RandomColorDegeneration "
+        "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
+        "CenterCrop Resizing MaxNumBoundingBoxes Pipeline",
+        "utils: ImageDataGenerator apply_affine_transform random_rotation "
+        "random_shift random_shear random_zoom",
+        "preprocessing.image: ImageDataGenerator",
+        "layers.experimental",
+        "layers.preprocessing",
+    ),
+    "text and categories are not encoded here. Turn them into whole numbers with "
+    "`keras.preprocessing.text.Tokenizer` or NumPy (np.unique(..., "
+    "return_inverse=True)), and use an Embedding.": (
+        "layers: TextVectorization StringLookup IntegerLookup CategoryEncoding Hashing "
+        "HashedCrossing Discretization",
+        "utils: FeatureSpace text_dataset_from_directory",
+    ),
+    "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
+    "generator or a `keras.utils.PyDataset` to `fit`.": (
+        "utils: image_dataset_from_directory timeseries_dataset_from_array "
+        "audio_dataset_from_directory split_dataset",
+        "preprocessing: image_dataset_from_directory text_dataset_from_directory "
+        "timeseries_dataset_from_array",
+    ),
+    "pretrained models are not there. Save the model in Keras "
+    '(`model.save("model.keras")`) and load the file here.': (
+        "applications",
+        "layers: TFSMLayer TorchModuleWrapper FlaxLayer JaxLayer",
+    ),
+    "this data set is not there yet. Load it in Keras once, keep it with "
+    "np.savez, and read that file.": (
+        "datasets: imdb reuters cifar100 boston_housing california_housing",
+    ),
+    "one machine with one device trains here. Use the model itself.": (
+        "utils: multi_gpu_model",
+        "distribution",
+    ),
+    "Ganglion does not wrap scikit-learn. Call `fit` and `predict` of the model.": (
+        "wrappers",
+    ),
+    "YAML files are not read, because they may run code. Use `to_json` and "
+    "`model_from_json`.": ("models: model_from_yaml",),
+    "there is no lower precision than float32. Leave the policy out.": (
+        "mixed_precision",
+        "dtype_policies",
+        "quantizers",
+        "optimizers: LossScaleOptimizer",
+    ),
+    f"Keras 2 dropped this layer. {_OWN_LAYER}": (
+        "layers: Merge MaxoutDense Highway TimeDistributedDense",
+    ),
+    f"it is not there yet. {_OWN_LAYER}": (
+        "layers: EinsumDense SpectralNormalization LocallyConnected1D "
+        "LocallyConnected2D MelSpectrogram STFTSpectrogram",
+    ),
+    "images are not resized or cut into patches by ops yet. Use UpSampling2D, "
+    "pooling layers, `ops.reshape` and `ops.transpose`.": ("ops.image", "ops: image"),
+    "a graph here has no sorting and no loops of unknown length. Prepare the order in "
+    "NumPy, or write the loop in Python over a known number of steps.": (
+        "ops: sort argsort scan while_loop associative_scan searchsorted unique "
+        "median quantile percentile",
+    ),
+    "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
+    "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "
+    "inside.": (
+        "backend: function gradients placeholder get_session set_session tf "
+        "tensorflow_backend manual_variable_initialization py_all is_placeholder",
+        "estimator",
+    ),
+    "Keras 1 had it. Images are always (rows, columns, channels): leave it out.": (
+        "backend: image_dim_ordering set_image_dim_ordering",
+    ),
+    "gradients are not taken by hand here: `fit` and `train_on_batch` differentiate "
+    "the loss. Override `compute_loss`, or call `add_loss` in a layer.": (
+        "GradientTape",
+        "StatelessScope",
+    ),
+}
+
+
+@cache
+def _reasons() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for reason, places in _TABLE.items():
+        for place in places:
+            module, _, names = place.partition(":")
+            if not names:
+                found[module] = reason
+            for name in names.split():
+                found[f"{module}.{name}"] = reason
+    return found
+
+
+def reason(package: str, name: str) -> str | None:
+    """Return why a name is missing, None for one that is not known at all."""
+    full = f"{package}.{name}".removeprefix("ganglion.")
+    while full:
+        if full in _reasons():
+            return _reasons()[full]
+        full = full.rpartition(".")[0]
+    return None
+
+
+def explain(package: str, name: str, known: Iterable[str] = ()) -> str:
+    """Say what is missing and what to do, or which name may have been meant."""
+    shown = f"{package}.{name}".replace("ganglion", "keras", 1)
+    why = reason(package, name)
+    if why is None:
+        public = [one for one in known if not one.startswith("_")]
+        near = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+        meant = " or ".join(repr(one) for one in near)
+        why = "there is no such name." + (f" Did you mean {meant}?" if near else "")
+    return f"{shown}: {why}"

@@ -7,7 +7,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Twice quiet: errors only, no word about indexes and versions of pip.
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 EPOCHS ?= 5
 
 .PHONY: race test check clean
@@ -18,7 +19,7 @@ race: $(VENV)/core.done
 	$(BIN)/ganglion train mnist-mlp --epochs $(EPOCHS) --log steps
 
 test: check
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto -rs $(ARGS)
 
 check: $(VENV)/dev.done
 	$(BIN)/ruff check
@@ -31,14 +32,17 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/core.done: pyproject.toml | $(BIN)/python
-	$(PIP) --editable .
+	@echo "Installing Ganglion (NumPy, llvmlite, h5py and a few small packages) ..."
+	@$(PIP) --editable .
 	@touch $@
 
 # The rivals (Keras, TensorFlow, PyTorch, JAX) are needed by the parity tests alone:
 # where they cannot be installed, those tests are skipped and say so.
 $(VENV)/dev.done: pyproject.toml | $(BIN)/python
-	$(PIP) --editable '.[dev,images]'
-	$(PIP) torch==2.13.0 && $(PIP) --editable '.[rivals]' \
+	@echo "Installing Ganglion and the tools of its tests ..."
+	@$(PIP) --editable '.[dev,images]'
+	@echo "Installing Keras, TensorFlow, PyTorch and JAX to compare with (minutes) ..."
+	@$(PIP) torch==2.13.0 && $(PIP) --editable '.[rivals]' \
 	  || echo "The rivals could not be installed: tests against them will be skipped."
 	@touch $@
 

@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
-from ganglion import config, keras2, utils, variables
+from ganglion import config as choices
+from ganglion import keras2, utils, variables
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
 collect_ignore_glob = ["tests/scripts/*"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave what Keras itself is warned about by NumPy out of the summary."""
+    told = "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
+    config.addinivalue_line("filterwarnings", f"{told}:keras")
+
+
 @pytest.fixture(autouse=True)
 def clean_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give each test its own global choices, names and seeds: the order is free."""
-    monkeypatch.setattr(config, "_choices", dict(config._choices))
+    monkeypatch.setattr(choices, "_choices", dict(choices._choices))
     keras2.set_active(None)
     variables.reset_names()
     utils.set_random_seed(0)

@@ -78,6 +78,7 @@ def test_a_sequential_of_keras_2(tmp_path):
         np.testing.assert_array_equal(model(x), x @ KERNEL + BIAS)
 
 
+@pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
 def test_a_functional_model_of_keras_2_with_a_model_inside(tmp_path):
     start = entry("InputLayer", batch_input_shape=[None, 4], dtype="float32", name="a")
     inner_start = entry(

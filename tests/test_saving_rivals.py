@@ -224,6 +224,7 @@ def test_weights_files_go_both_ways(keras, tmp_path, name):
     assert_equal_weights(ours, theirs)
 
 
+@pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
 @pytest.mark.parametrize("name", ["mlp", "convolutional", "residual"])
 def test_old_h5_files_go_both_ways(keras, tmp_path, name):
     path = str(tmp_path / "m.h5")

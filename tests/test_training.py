@@ -207,6 +207,7 @@ def test_a_short_generator_warns_and_an_empty_one_is_refused():
         model.fit(iter([]), verbose=0)
 
 
+@pytest.mark.filterwarnings("ignore:The data ended after 0 of 2")
 @pytest.mark.parametrize("count", [4, 5])
 def test_a_generator_that_ends_before_the_last_epoch_ends_training(count):
     x, y = blobs(20)

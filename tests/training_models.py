@@ -1,0 +1,30 @@
+"""A small data set and a small classifier, for tests of training."""
+
+import numpy as np
+
+import ganglion as keras
+from ganglion import layers, optimizers
+
+
+def blobs(rows=60, features=4, classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, rows)
+    x = rng.normal(size=(rows, features)) + 2 * np.eye(classes, features)[y]
+    return x.astype("float32"), y.astype("int32")
+
+
+def classifier(features=4, classes=3, **compile_arguments):
+    model = keras.Sequential(
+        [
+            keras.Input((features,)),
+            layers.Dense(8, activation="relu"),
+            layers.Dense(classes, activation="softmax"),
+        ]
+    )
+    given = {
+        "optimizer": optimizers.SGD(0.1),
+        "loss": "sparse_categorical_crossentropy",
+        "metrics": ["accuracy"],
+    }
+    model.compile(**(given | compile_arguments))
+    return model

@@ -29,7 +29,7 @@ def as_array(x: Any, what: str) -> np.ndarray:
     if array.dtype.kind not in "biuf":
         raise TypeError(
             f"`{what}` has the type {array.dtype}, which is not numbers: encode it as "
-            "numbers first."
+            f"numbers first, names by np.unique({what}, return_inverse=True)."
         )
     if array.dtype.kind == "f":
         return array.astype(config.floatx(), copy=False)
@@ -183,6 +183,11 @@ def class_weighted(
     """Return the weight of each row from the weight of its class."""
     if class_weight is None:
         return sample_weight
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            "`class_weight` is a dictionary of class numbers and weights such as "
+            f"{{0: 1.0, 1: 5.0}}, not {class_weight!r:.60}."
+        )
     leaves = tree.flatten(y)
     if len(leaves) != 1:
         raise ValueError("`class_weight` works for models with one output only.")
@@ -200,6 +205,8 @@ def check_labels(
     labels: np.ndarray, classes: int, name: str, ignored: int | None = None
 ) -> None:
     """Refuse class numbers that the model has no output for."""
+    if labels.dtype.kind == "b":
+        labels = labels.astype(np.int32)
     bad = (labels < 0) | (labels >= classes)
     if ignored is not None:
         bad &= labels != ignored
@@ -208,6 +215,7 @@ def check_labels(
         raise ValueError(
             f"Label {labels[row].ravel()[0]} in `{name}` (row {row}) is out of range: "
             f"the model has {classes} classes, 0 to {classes - 1}."
+            + (" For one output of yes or no use binary_crossentropy." * (classes == 1))
         )
 
 

@@ -58,6 +58,8 @@ def table(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Table
     """Return arrays as a table, in the order of the model's inputs and outputs."""
     inputs = _in_order(x, _names(model, "input"))
     targets = _in_order(y, _names(model, "output"))
+    if _is_functional(model):
+        _check_inputs(model.inputs, inputs)
     made = Table(inputs, targets, sample_weight)
     if y is not None:
         _check_targets(model, made)
@@ -82,6 +84,33 @@ def _in_order(data: Any, names: list[str] | None) -> Any:
     return picked if len(picked) > 1 else picked[0]
 
 
+def _check_inputs(tensors: list[Any], given: Any) -> None:
+    """Refuse rows in place of inputs, and one row in place of a batch of rows."""
+    if _is_list_of_arrays(given) and len(given) != len(tensors):
+        raise ValueError(
+            f"`x` is a list of {len(given)} arrays, which means one array for each "
+            f"input, but the model has {len(tensors)} input(s). Stack rows with "
+            "np.array(x), and give labels apart, as `y`."
+        )
+    arrays = given if _is_list_of_arrays(given) else [given]
+    for tensor, one in zip(tensors, arrays, strict=False):
+        shape = getattr(one, "shape", None)
+        wanted = tensor.shape[1:]
+        if shape is None or len(shape) != len(wanted) or not shape:
+            continue
+        lacks_channel = wanted[-1] == 1 and tuple(shape[1:]) == wanted[:-1]
+        if tuple(shape) == wanted and not lacks_channel:
+            raise ValueError(
+                f"`x` has shape {tuple(shape)}, that of a single row: the model takes "
+                f"batches of shape {tensor.shape}. Add the axis: x[None]."
+            )
+
+
+def _is_list_of_arrays(given: Any) -> bool:
+    is_list = isinstance(given, (list, tuple)) and len(given) > 0
+    return is_list and all(hasattr(one, "shape") for one in given)
+
+
 def _check_targets(model: Any, given: Table) -> None:
     """Refuse class numbers that the model has no output for."""
     if not _is_functional(model) or model.loss is None:
@@ -91,7 +120,7 @@ def _check_targets(model: Any, given: Table) -> None:
     labels = outputs.align(given.y, "labels", [one is not None for one in chosen])
     for identifier, output, y in zip(chosen, outputs.leaves, labels, strict=True):
         classes = output.shape[-1]
-        if identifier is None or classes is None or y.dtype.kind not in "iu":
+        if identifier is None or classes is None:
             continue
         loss = get_loss(identifier, y, output)
         if loss.takes_class_numbers:

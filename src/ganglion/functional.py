@@ -27,6 +27,7 @@ class Network:
         self.operations = _in_keras_order(
             self.calls, self.flat_outputs, self.flat_inputs
         )
+        _check_names(self.operations)
         self.layers: list[Layer] = [
             one for one in self.operations if not isinstance(one, Function)
         ]
@@ -114,6 +115,17 @@ def _check_tensors(what: str, tensors: list[Any]) -> None:
                 f"`{what}` of a Model must be Keras tensors (made by `Input` and layer "
                 f"calls), not {type(one).__name__}."
             )
+
+
+def _check_names(operations: list[Any]) -> None:
+    seen: set[str] = set()
+    for one in operations:
+        if one.name in seen:
+            raise ValueError(
+                f'The name "{one.name}" is used twice in this model: files and '
+                "`get_layer` need a name of its own for each layer (name=...)."
+            )
+        seen.add(one.name)
 
 
 def _ordered_calls(outputs: list[KerasTensor], inputs: set[KerasTensor]) -> list[Call]:

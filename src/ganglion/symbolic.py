@@ -48,7 +48,10 @@ class KerasTensor(Operators):
         return len(self.shape)
 
     def __bool__(self) -> bool:
-        raise TypeError("A symbolic KerasTensor has no truth value.")
+        raise TypeError(
+            "A symbolic KerasTensor has no truth value: choose with `ops.where(...)`, "
+            "or write the condition into a Layer."
+        )
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise ValueError(

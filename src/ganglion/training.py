@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ganglion import feeding, keras2, tree
 from ganglion.callbacks import CallbackList, History
 from ganglion.compiling import Compilable, Logs
@@ -51,6 +53,8 @@ class Trainer(Compilable):
         3
         """
         self._require_compiled("fit")
+        if not isinstance(epochs, (int, np.integer)):
+            raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
         source = feeding.training_source(
             self,
             x,

@@ -214,6 +214,11 @@ class Layer(WeightHolder):
     # ---- building --------------------------------------------------------------
 
     def _build_for(self, args: Any, kwargs: dict[str, Any]) -> None:
+        if args and isinstance(args[0], Layer):
+            raise TypeError(
+                f'Layer "{self.name}" was called on the layer "{args[0].name}", not on '
+                "data: call that one first, as in Dense(2)(Dense(3)(x))."
+            )
         # Before building: a wrong shape must not leave wrong weights behind.
         if self.input_spec is not None and args:
             check_inputs(self.input_spec, args[0], self.name, self.created)

@@ -29,6 +29,11 @@ class Sequential(Model):
     def __init__(
         self, layers: Any = None, trainable: bool = True, name: str | None = None
     ) -> None:
+        if isinstance(layers, Layer):
+            raise TypeError(
+                f"Sequential takes a list of layers, not {type(layers).__name__}: "
+                "write Sequential([...])."
+            )
         super().__init__(trainable=trainable, name=name)
         self._stack: list[Layer] = []
         self._input_layer: InputLayer | None = None
@@ -46,7 +51,10 @@ class Sequential(Model):
         if isinstance(layer, KerasTensor) and layer.call is not None:
             layer = layer.call.operation
         if not isinstance(layer, Layer):
-            raise TypeError(f"Only layers can be added to a Sequential, not {layer!r}.")
+            hint = f" Write {layer.__name__}(...)." if isinstance(layer, type) else ""
+            raise TypeError(
+                f"Only layers can be added to a Sequential, not {layer!r}.{hint}"
+            )
         if isinstance(layer, InputLayer):
             self._set_input(layer)
         else:

@@ -150,10 +150,22 @@ class Emitter:
 
     def expression(self, expr: Expr, at: list[str], vector: int, width: int) -> Val:
         """Emit an expression at some indices."""
+        return self.expressions([expr], at, vector, width)[0]
+
+    def expressions(
+        self, exprs: list[Expr], at: list[str], vector: int, width: int
+    ) -> list[Val]:
+        """Emit expressions that share what they have in common."""
         known: dict[int, Val] = {}
-        for one in walk(expr):
+        loaded: dict[View, Val] = {}
+        for one in walk(*exprs):
+            if isinstance(one, Load) and one.view in loaded:
+                known[id(one)] = loaded[one.view]
+                continue
             known[id(one)] = self._one(one, at, vector, width, known)
-        return known[id(expr)]
+            if isinstance(one, Load):
+                loaded[one.view] = known[id(one)]
+        return [known[id(expr)] for expr in exprs]
 
     def _one(
         self, expr: Expr, at: list[str], vector: int, width: int, known: dict[int, Val]
@@ -251,6 +263,10 @@ class Emitter:
             return []
 
         text.loop(start, whole, WIDTH, many)
+        if whole.isdigit() and stop.isdigit():
+            if int(stop) > int(whole):  # the rest is one narrower vector
+                body(whole, int(stop) - int(whole))
+            return
         text.loop(whole, stop, 1, single)
 
 
@@ -280,11 +296,13 @@ def emit_loop(kernel: Loop) -> Emitted:
 def _store_one(
     emitter: Emitter, kernel: Loop, at: list[str], vector: int, width: int
 ) -> None:
-    value = emitter.expression(kernel.expr, at, vector, width)
-    if kernel.adds:
-        old = emitter.load_view(kernel.target, at, vector, width)
-        value = emitter.maths.apply("add", [old, value], value.dtype)
-    emitter.put_view(value, kernel.target, at, vector, width)
+    exprs = [expr for expr, _ in kernel.stored]
+    values = emitter.expressions(exprs, at, vector, width)
+    for value, (_, view) in zip(values, kernel.stored, strict=True):
+        if kernel.adds:
+            old = emitter.load_view(view, at, vector, width)
+            value = emitter.maths.apply("add", [old, value], value.dtype)
+        emitter.put_view(value, view, at, vector, width)
 
 
 def _map(emitter: Emitter, kernel: Loop) -> Emitted:
@@ -335,9 +353,9 @@ def _reduction(emitter: Emitter, kernel: Loop) -> Emitted:
 
 def _suits_lanes(kernel: Loop, axis: int) -> bool:
     """Tell whether neighbours along an axis of the result lie side by side."""
-    if kernel.shape[axis] < WIDTH or kernel.target.strides[axis] != 1:
+    if kernel.shape[axis] < 8 or any(v.strides[axis] != 1 for _, v in kernel.stored):
         return False
-    for one in walk(kernel.expr):
+    for one in walk(*(expr for expr, _ in kernel.stored)):
         if isinstance(one, Load) and one.view.strides[axis] not in (0, 1):
             return False
         if isinstance(one, (Indirect, Uniform, Shuffled)):
@@ -345,20 +363,22 @@ def _suits_lanes(kernel: Loop, axis: int) -> bool:
     return True
 
 
-def _wide(kernel: Loop) -> np.dtype:
+def _wide(kernel: Loop, dtype: np.dtype) -> np.dtype:
     """Return the type to add up in: float64, so that long sums keep their digits."""
-    if kernel.how == "sum" and kernel.expr.dtype.kind == "f":
-        return F64
-    return kernel.expr.dtype
+    return F64 if kernel.how == "sum" and dtype.kind == "f" else dtype
 
 
-def _first(emitter: Emitter, kernel: Loop, width: int) -> Val:
-    dtype = _wide(kernel)
-    if kernel.how == "sum":
-        return emitter.maths.constant(0, dtype, width)
-    if dtype.kind == "f":
-        return emitter.maths.constant(-math.inf, dtype, width)
-    return emitter.maths.constant(int(np.iinfo(dtype).min), dtype, width)
+def _firsts(emitter: Emitter, kernel: Loop, width: int) -> list[Val]:
+    """Return what each total starts from."""
+    made = []
+    for expr, _ in kernel.stored:
+        dtype = _wide(kernel, expr.dtype)
+        if kernel.how == "sum":
+            start: float = 0
+        else:
+            start = -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
+        made.append(emitter.maths.constant(start, dtype, width))
+    return made
 
 
 def _joined(emitter: Emitter, kernel: Loop, total: Val, value: Val) -> Val:
@@ -368,32 +388,61 @@ def _joined(emitter: Emitter, kernel: Loop, total: Val, value: Val) -> Val:
     return emitter.maths.extreme(total, value, True)
 
 
+def _joined_at(
+    emitter: Emitter, kernel: Loop, at: list[str], vector: int, totals: list[Val]
+) -> list[Val]:
+    exprs = [expr for expr, _ in kernel.stored]
+    values = emitter.expressions(exprs, at, vector, totals[0].width)
+    pairs = zip(totals, values, strict=True)
+    return [_joined(emitter, kernel, total, value) for total, value in pairs]
+
+
+def _carry(
+    emitter: Emitter,
+    span: tuple[int, int, int],
+    totals: list[Val],
+    body: Callable[[str, list[Val]], list[Val]],
+) -> list[Val]:
+    """Carry totals through a loop over (start, stop, step)."""
+
+    def step(index: str, carried: list[str]) -> list[str]:
+        inner = [Val(n, t.dtype, t.width) for n, t in zip(carried, totals, strict=True)]
+        return [one.name for one in body(index, inner)]
+
+    start, stop, by = span
+    kinds = [(t.type, t.name) for t in totals]
+    ends = emitter.text.loop(str(start), str(stop), by, step, kinds)
+    return [Val(n, t.dtype, t.width) for n, t in zip(ends, totals, strict=True)]
+
+
 def _inner_nest(
     emitter: Emitter,
     kernel: Loop,
-    depth: int,
+    axes: range,
     at: list[str],
-    total: Val,
-    body: Callable[[list[str], Val], Val],
-) -> Val:
-    """Carry a total through the reduced axes."""
-    if depth == len(kernel.shape):
-        return body(at, total)
-
-    def step(index: str, carried: list[str]) -> list[str]:
-        inner = Val(carried[0], total.dtype, total.width)
-        return [_inner_nest(emitter, kernel, depth + 1, [*at, index], inner, body).name]
-
-    ends = emitter.text.loop(
-        "0", str(kernel.shape[depth]), 1, step, [(total.type, total.name)]
+    totals: list[Val],
+    body: Callable[[list[str], list[Val]], list[Val]],
+) -> list[Val]:
+    """Carry totals through some reduced axes."""
+    if not axes:
+        return body(at, totals)
+    return _carry(
+        emitter,
+        (0, kernel.shape[axes[0]], 1),
+        totals,
+        lambda index, inner: _inner_nest(
+            emitter, kernel, axes[1:], [*at, index], inner, body
+        ),
     )
-    return Val(ends[0], total.dtype, total.width)
 
 
-def _finish(emitter: Emitter, kernel: Loop, total: Val, at: list[str], width: int) -> None:
+def _finish(
+    emitter: Emitter, kernel: Loop, totals: list[Val], at: list[str], width: int
+) -> None:
     vector = len(kernel.outer) - 1
-    value = emitter.maths.cast(total, kernel.target.buffer.dtype)
-    emitter.put_view(value, kernel.target, at, vector, width)
+    for total, (_, view) in zip(totals, kernel.stored, strict=True):
+        value = emitter.maths.cast(total, view.buffer.dtype)
+        emitter.put_view(value, view, at, vector, width)
 
 
 def _reduce_across(
@@ -401,17 +450,20 @@ def _reduce_across(
 ) -> None:
     """Lanes are neighbouring results; each adds up its own column."""
     axis = len(kernel.outer) - 1
+    inner = range(axis + 1, len(kernel.shape))
 
     def row(at: list[str]) -> None:
         def column(index: str, width: int) -> None:
-            def one(places: list[str], total: Val) -> Val:
-                value = emitter.expression(kernel.expr, places, axis, width)
-                return _joined(emitter, kernel, total, value)
-
             here = [*at, index]
-            start = _first(emitter, kernel, width)
-            total = _inner_nest(emitter, kernel, axis + 1, here, start, one)
-            _finish(emitter, kernel, total, here, width)
+            totals = _inner_nest(
+                emitter,
+                kernel,
+                inner,
+                here,
+                _firsts(emitter, kernel, width),
+                lambda places, now: _joined_at(emitter, kernel, places, axis, now),
+            )
+            _finish(emitter, kernel, totals, here, width)
 
         emitter.lanes_of(*ranges[axis], column)
 
@@ -423,49 +475,34 @@ def _reduce_along(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
     last = len(kernel.shape) - 1
     size = kernel.shape[last]
     whole = size // WIDTH * WIDTH
-    text = emitter.text
+    inner = range(len(kernel.outer), last)
 
-    def one(places: list[str], total: Val) -> Val:
-        value = emitter.expression(kernel.expr, places, last, total.width)
-        return _joined(emitter, kernel, total, value)
+    def through(start: int, stop: int, width: int) -> list[Val]:
+        firsts = _firsts(emitter, kernel, width)
+        if start == stop:
+            return firsts
+        return _inner_nest(
+            emitter,
+            kernel,
+            inner,
+            at,
+            firsts,
+            lambda here, totals: _carry(
+                emitter,
+                (start, stop, width),
+                totals,
+                lambda index, now: _joined_at(
+                    emitter, kernel, [*here, index], last, now
+                ),
+            ),
+        )
 
-    def rows(depth: int, here: list[str], totals: list[Val]) -> list[Val]:
-        if depth == last:
-            return _row(here, totals)
-        kinds = [(t.type, t.name) for t in totals]
-
-        def step(index: str, carried: list[str]) -> list[str]:
-            inner = [
-                Val(n, t.dtype, t.width) for n, t in zip(carried, totals, strict=True)
-            ]
-            return [t.name for t in rows(depth + 1, [*here, index], inner)]
-
-        ends = text.loop("0", str(kernel.shape[depth]), 1, step, kinds)
-        return [Val(n, t.dtype, t.width) for n, t in zip(ends, totals, strict=True)]
-
-    def _row(here: list[str], totals: list[Val]) -> list[Val]:
-        made = []
-        for total, (start, stop) in zip(
-            totals, ((0, whole), (whole, size)), strict=True
-        ):
-
-            def step(index: str, carried: list[str], total: Val = total) -> list[str]:
-                now = Val(carried[0], total.dtype, total.width)
-                return [one([*here, index], now).name]
-
-            ends = text.loop(
-                str(start), str(stop), total.width, step, [(total.type, total.name)]
-            )
-            made.append(Val(ends[0], total.dtype, total.width))
-        return made
-
-    many, single = rows(
-        len(kernel.outer),
-        at,
-        [_first(emitter, kernel, WIDTH), _first(emitter, kernel, 1)],
-    )
-    total = _joined(emitter, kernel, _fold(emitter, kernel, many), single)
-    _finish(emitter, kernel, total, at, 1)
+    many, single = through(0, whole, WIDTH), through(whole, size, 1)
+    totals = [
+        _joined(emitter, kernel, _fold(emitter, kernel, wide), one)
+        for wide, one in zip(many, single, strict=True)
+    ]
+    _finish(emitter, kernel, totals, at, 1)
 
 
 def _fold(emitter: Emitter, kernel: Loop, many: Val) -> Val:
@@ -501,7 +538,7 @@ def _find(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
 
     kinds = [(llvm_type(dtype), first.name), ("i64", "0")]
     ends = emitter.text.loop("1", str(kernel.shape[axis]), 1, step, kinds)
-    _finish(emitter, kernel, Val(ends[1], I64, 1), at, 1)
+    _finish(emitter, kernel, [Val(ends[1], I64, 1)], at, 1)
 
 
 def emit_scan(kernel: Scan) -> Emitted:

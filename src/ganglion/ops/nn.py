@@ -142,7 +142,9 @@ def moments(
     """Return mean and variance (divided by n) over axes."""
     value = floating(x)
     centre = mean(value, axis=axes, keepdims=True)
-    spread_ = mean(square(subtract(value, centre)), axis=axes, keepdims=keepdims)
+    # The variance is smallest at the mean: its slope with respect to it is zero.
+    away = subtract(value, p.stop_gradient(centre))
+    spread_ = mean(square(away), axis=axes, keepdims=keepdims)
     return (centre if keepdims else squeeze(centre, axis=axes)), spread_
 
 

@@ -6,6 +6,7 @@ from ganglion.backends.base import Program
 from ganglion.ir.graph import Node, Value
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
+from ganglion.plan.fuse import fuse
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Plan, View, walk
 from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
@@ -18,11 +19,11 @@ def build(program: Program) -> Plan:
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)
-    kernels = tuple(collapse(one) for one in low.kernels)
+    kernels = fuse([collapse(one) for one in low.kernels], low.aliases)
     inputs = {one.name: low.buffers[one] for one in program.graph.inputs}
     plan = Plan(
         program.graph.name,
-        kernels,
+        tuple(kernels),
         {name: inputs[name] for name in program.data},
         {name: inputs[name] for name in program.state},
         results,

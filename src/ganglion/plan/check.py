@@ -29,10 +29,11 @@ def verify(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
 
 
 def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
-    for one in walk(kernel.expr):
+    for one in walk(*(expr for expr, _ in kernel.stored)):
         if isinstance(one, Load):
             _inside(plan, number, one.view, kernel.shape)
-    _inside(plan, number, kernel.target, kernel.outer)
+    for _, view in kernel.stored:
+        _inside(plan, number, view, kernel.outer)
 
 
 def _inside(plan: Plan, number: int, view: View, shape: tuple[int, ...]) -> None:

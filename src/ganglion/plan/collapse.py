@@ -27,12 +27,15 @@ def collapse(kernel: Kernel) -> Kernel:
     def strides(old: Shape) -> Shape:
         return tuple(old[group[-1]] for group in groups) if old else old
 
-    target = tuple(kernel.target.strides[group[-1]] for group in outer)
+    def stored(view: View) -> View:
+        kept_strides = tuple(view.strides[group[-1]] for group in outer)
+        return View(view.buffer, kept_strides, view.offset)
+
     return replaced(
         kernel,
         shape=tuple(_product(kernel.shape, group) for group in groups),
         expr=rewrite(kernel.expr, strides),
-        target=View(kernel.target.buffer, target, kernel.target.offset),
+        target=stored(kernel.target),
         reduced=len(groups) - len(outer),
     )
 

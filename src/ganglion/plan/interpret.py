@@ -99,7 +99,18 @@ class PlanInterpreter:
             self._pool_back(kernel, memory)
 
     def _loop(self, kernel: Loop, memory: Mapping[str, np.ndarray]) -> None:
-        value = self._evaluate(kernel.expr, kernel.shape, memory)
+        exprs = [expr for expr, _ in kernel.stored]
+        values = self._evaluate(exprs, kernel.shape, memory)
+        for value, (_, view) in zip(values, kernel.stored, strict=True):
+            self._store(kernel, value, view, memory)
+
+    def _store(
+        self,
+        kernel: Loop,
+        value: np.ndarray,
+        view: View,
+        memory: Mapping[str, np.ndarray],
+    ) -> None:
         axes = tuple(range(len(kernel.outer), len(kernel.shape)))
         if kernel.how == "argmax":
             value = np.argmax(value, axis=-1)
@@ -108,7 +119,7 @@ class PlanInterpreter:
         elif kernel.how == "sum":
             wide = np.float64 if value.dtype.kind == "f" else value.dtype
             value = np.sum(value, axis=axes, dtype=wide)
-        target = self._see(kernel.target, kernel.outer, memory)
+        target = self._see(view, kernel.outer, memory)
         if not kernel.adds:
             target[...] = value
             return
@@ -116,14 +127,14 @@ class PlanInterpreter:
             target[place] += value[place]
 
     def _evaluate(
-        self, expr: Expr, shape: Shape, memory: Mapping[str, np.ndarray]
-    ) -> np.ndarray:
+        self, exprs: list[Expr], shape: Shape, memory: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray]:
         known: dict[int, np.ndarray] = {}
-        for one in walk(expr):
+        for one in walk(*exprs):
             known[id(one)] = np.broadcast_to(
                 self._one(one, shape, memory, known), shape
             )
-        return known[id(expr)]
+        return [known[id(expr)] for expr in exprs]
 
     def _one(
         self,

@@ -149,10 +149,10 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and all below it, children first, each once."""
+def walk(*exprs: Expr) -> Iterator[Expr]:
+    """Yield expressions and all below them, children first, each once."""
     seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    stack: list[tuple[Expr, bool]] = [(expr, False) for expr in reversed(exprs)]
     while stack:
         one, done = stack.pop()
         if done:
@@ -219,8 +219,8 @@ class Loop(Kernel):
     reduced: int = 0
     how: str = ""
     adds: bool = False
-    # Number of first axes over which places never repeat: those may run in parallel.
-    free: int = 1
+    # Other expressions stored by the same loops, each into a view of its own.
+    more: tuple[tuple[Expr, View], ...] = ()
 
     @property
     def outer(self) -> Shape:
@@ -230,14 +230,17 @@ class Loop(Kernel):
     @property
     def parallel(self) -> int:
         """How many independent pieces the kernel has."""
-        if self.adds:
-            return self.shape[0] if self.free and self.shape else 1
         return self.outer[0] if self.outer else 1
+
+    @property
+    def stored(self) -> tuple[tuple[Expr, View], ...]:
+        """Every expression with the view it is stored into."""
+        return ((self.expr, self.target), *self.more)
 
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         found = []
-        for one in walk(self.expr):
+        for one in walk(*(expr for expr, _ in self.stored)):
             if isinstance(one, Load):
                 found.append(one.view.buffer)
             elif isinstance(one, Indirect):
@@ -250,7 +253,7 @@ class Loop(Kernel):
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
-        return [self.target.buffer]
+        return [view.buffer for _, view in self.stored]
 
 
 def replaced(kernel: Loop, **changes: Any) -> Loop:

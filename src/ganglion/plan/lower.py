@@ -37,7 +37,8 @@ Places = tuple[Place, ...]
 
 _COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
 _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
-CHEAP = 3  # recomputing this much costs less than storing and loading
+CHEAP = 6  # recomputing this much costs less than storing and loading
+_MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota")
 LONGEST, DEAREST = 40, 200  # depth and cost at which a chain is cut
 SLICES = 16  # long sums are cut into this many parts, whatever the number of threads
 LONG_SUM = 4096
@@ -67,30 +68,38 @@ class Lowering:
         for one in graph.inputs:
             kind = "data" if one.name in data else "state"
             self.buffers[one] = Buffer(one.name, one.shape, one.dtype, kind)
-        self._uses = Counter(one for node in graph.nodes for one in node.inputs)
-        self._uses.update(graph.outputs.values())
         self.aliases: dict[Buffer, Buffer] = {}
         self._costs: dict[Value, int] = {}
-        self._too_long: set[Value] = set()
+        self._kept: set[Value] = set()
         self._estimate()
 
     def _estimate(self) -> None:
-        """Find out what each lazy value costs; the longest chains are cut."""
+        """Decide which lazy values are stored all the same: the dear and the long."""
+        consumers = Counter(
+            one for node in self.graph.nodes for one in set(node.inputs)
+        )
+        consumers.update(self.graph.outputs.values())
         depths: dict[Value, int] = {}
         for node in self.graph.nodes:
-            lazy = node.op.kind == "pointwise" or node.op.name in _LAZY
-            below = [one for one in node.inputs if one not in self._too_long]
-            cost = sum(self._costs.get(one, 0) for one in below)
-            depth = 1 + max((depths.get(one, 0) for one in below), default=0)
-            if node.op.kind == "pointwise":
-                cost += _COSTS.get(node.op.name, 1)
-            elif node.op.name in ("random_uniform", "shuffle"):
-                cost = 100
-            elif node.op.name in ("iota", "gather"):
-                cost += 1
-            self._costs[node], depths[node] = (cost, depth) if lazy else (0, 0)
-            if lazy and (depth > LONGEST or cost > DEAREST):
-                self._too_long.add(node)
+            if node.op.kind != "pointwise" and node.op.name not in _LAZY:
+                continue
+            if node.op.name == "broadcast" and node.size > node.inputs[0].size:
+                self._keep_small(node.inputs[0])
+            cost = sum(self._costs.get(one, 0) for one in node.inputs)
+            depth = 1 + max((depths.get(one, 0) for one in node.inputs), default=0)
+            cost += _own_cost(node)
+            used_again = consumers[node] > 1 and cost > CHEAP
+            movement = node.op.name in _MOVEMENT
+            if depth > LONGEST or cost > DEAREST or (used_again and not movement):
+                self._kept.add(node)
+            else:
+                self._costs[node], depths[node] = cost, depth
+
+    def _keep_small(self, x: Value) -> None:
+        """Store what is repeated many times, rather than compute it many times."""
+        if self._costs.get(x, 0) > 0:
+            self._kept.add(x)
+            self._costs[x] = 0
 
     # ---- buffers and kernels -----------------------------------------------------
 
@@ -177,21 +186,19 @@ class Lowering:
     def _melts(self, value: Node) -> bool:
         """Tell whether to compute a value where it is used, instead of storing it."""
         name = value.op.name
-        if value in self._too_long:
+        if value in self._kept or name == "shuffle":
             return False
-        if name in ("broadcast", "transpose", "slice", "reverse", "iota"):
-            return True
         if name == "reshape":
             return _splits(value.inputs[0].shape, value.shape) is not None
-        if name == "shuffle":
-            return False
-        return self._uses[value] == 1 or self.cost(value) <= CHEAP
+        return True
 
-    def cost(self, value: Value) -> int:
-        """Estimate what computing one element of a lazy value costs."""
-        if value in self.buffers or value in self._too_long:
-            return 0
-        return self._costs.get(value, 0)
+
+def _own_cost(node: Node) -> int:
+    if node.op.kind == "pointwise":
+        return _COSTS.get(node.op.name, 1)
+    if node.op.name in ("random_uniform", "shuffle"):
+        return 100
+    return 1 if node.op.name in ("iota", "gather") else 0
 
 
 def _combined(places: Places, strides: Shape) -> tuple[Shape, int]:
@@ -224,8 +231,6 @@ def _broadcast(low: Lowering, node: Node, places: Places) -> Expr:
         nowhere if size == 1 else place
         for size, place in zip(x.shape, kept, strict=True)
     )
-    if node.size > x.size and low.cost(x) > CHEAP:
-        low.store(x)
     return _padded(low, x, inner, rank)
 
 

@@ -30,10 +30,11 @@ def show(plan: Plan) -> str:
 def _kernel(kernel: Kernel) -> str:
     if isinstance(kernel, Loop):
         sign = "+=" if kernel.adds else "="
-        body = _expr(kernel.expr)
+        how = ""
         if kernel.reduced:
-            body = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} {body}"
-        return f"for {list(kernel.outer)}: {_view(kernel.target)} {sign} {body}"
+            how = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} "
+        bodies = [f"{_view(v)} {sign} {how}{_expr(e)}" for e, v in kernel.stored]
+        return f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
     if isinstance(kernel, Contract):
         sizes = [
             "×".join(str(axis.size) for axis in axes) or "1"

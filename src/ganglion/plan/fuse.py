@@ -1,0 +1,177 @@
+"""Fusion: loops over the same places become one, and what only they shared is not stored.
+
+A loop may join an earlier one if nothing in between writes what it reads. Where it
+reads what the earlier loop stores, at the same place, the value is handed on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from ganglion.plan.kernel import Buffer, Expr, Kernel, Load, Loop, View, walk
+
+MOST = 12  # expressions in one loop: more would not stay in registers
+FARTHEST = 60  # kernels to look back over
+
+Aliases = dict[Buffer, Buffer]
+
+
+def fuse(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:
+    """Return the kernels with loops joined where that is safe."""
+    made: list[Kernel] = []
+    for kernel in kernels:
+        place = _host(made, kernel, aliases)
+        if place is None:
+            made.append(kernel)
+        else:
+            host = made[place]
+            assert isinstance(host, Loop)
+            assert isinstance(kernel, Loop)
+            made[place] = _together(host, kernel, aliases)
+    return _without_unread(made, aliases)
+
+
+def _roots(buffers: list[Buffer], aliases: Aliases) -> set[Buffer]:
+    return {aliases.get(one, one) for one in buffers}
+
+
+def _host(made: list[Kernel], kernel: Kernel, aliases: Aliases) -> int | None:
+    """Return the earlier loop that a kernel can join, None if there is none."""
+    if not isinstance(kernel, Loop) or not _joins(kernel):
+        return None
+    reads = _roots(kernel.reads(), aliases)
+    writes = _roots(kernel.writes(), aliases)
+    for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
+        other = made[place]
+        if isinstance(other, Loop) and _alike(other, kernel):
+            if _hands_on(other, kernel, aliases):
+                return place
+        if _roots(other.writes(), aliases) & (reads | writes):
+            return None
+        if _roots(other.reads(), aliases) & writes:
+            return None
+    return None
+
+
+def _joins(loop: Loop) -> bool:
+    return not loop.adds and loop.how in ("", "sum") and bool(loop.shape)
+
+
+def _alike(host: Loop, loop: Loop) -> bool:
+    return (
+        _joins(host)
+        and host.shape == loop.shape
+        and host.reduced == loop.reduced
+        and host.how == loop.how
+        and len(host.more) + len(loop.more) + 2 <= MOST
+        and _same_order(host.target, loop.target)
+    )
+
+
+def _same_order(a: View, b: View) -> bool:
+    """Tell whether two views are walked through in the same order."""
+    return [s == 1 for s in a.strides] == [s == 1 for s in b.strides]
+
+
+def _hands_on(host: Loop, loop: Loop, aliases: Aliases) -> bool:
+    """Tell whether all the loop reads of the host is at the place just computed."""
+    stored = {aliases.get(v.buffer, v.buffer): v for _, v in host.stored}
+    read_by_host = _roots(host.reads(), aliases)
+    for one in walk(*(expr for expr, _ in loop.stored)):
+        for buffer in _buffers_of(one):
+            root = aliases.get(buffer, buffer)
+            if root not in stored:
+                continue
+            if loop.reduced or not isinstance(one, Load):
+                return False
+            if not _same_place(one.view, stored[root]):
+                return False
+    # What the host reads must not be overwritten at another place by the loop.
+    for _, view in loop.stored:
+        root = aliases.get(view.buffer, view.buffer)
+        if root in stored or (root in read_by_host and root.kind != "state"):
+            return False
+        if root in read_by_host and not _reads_in_place(host, view, aliases):
+            return False
+    return True
+
+
+def _buffers_of(expr: Expr) -> list[Buffer]:
+    if isinstance(expr, Load):
+        return [expr.view.buffer]
+    found = [getattr(expr, "table", None), getattr(expr, "state", None)]
+    return [one for one in found if isinstance(one, Buffer)]
+
+
+def _reads_in_place(host: Loop, view: View, aliases: Aliases) -> bool:
+    root = aliases.get(view.buffer, view.buffer)
+    for one in walk(*(expr for expr, _ in host.stored)):
+        if isinstance(one, Load):
+            if aliases.get(one.view.buffer, one.view.buffer) is root:
+                if not _same_place(one.view, view):
+                    return False
+        elif root in (aliases.get(b, b) for b in _buffers_of(one)):
+            return False
+    return True
+
+
+def _same_place(a: View, b: View) -> bool:
+    return a.strides == b.strides and a.offset == b.offset
+
+
+def _together(host: Loop, loop: Loop, aliases: Aliases) -> Loop:
+    stored = {aliases.get(v.buffer, v.buffer): expr for expr, v in host.stored}
+    joined = tuple(
+        (_handed(expr, stored, aliases), view) for expr, view in loop.stored
+    )
+    return replace(host, more=(*host.more, *joined))
+
+
+def _handed(expr: Expr, stored: dict[Buffer, Expr], aliases: Aliases) -> Expr:
+    """Replace loads of what the host stores by the value itself."""
+    made: dict[int, Expr] = {}
+    for one in walk(expr):
+        if isinstance(one, Load):
+            root = aliases.get(one.view.buffer, one.view.buffer)
+            made[id(one)] = stored.get(root, one)
+            continue
+        changes = {}
+        for name, value in vars(one).items():
+            if isinstance(value, Expr):
+                changes[name] = made[id(value)]
+            elif name == "args":
+                changes[name] = tuple(made[id(arg)] for arg in value)
+        made[id(one)] = replace(one, **changes) if changes else one
+    return made[id(expr)]
+
+
+def _without_unread(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:
+    """Drop stores into temporary buffers that nobody reads."""
+    while True:
+        read = Counter(
+            aliases.get(b, b) for kernel in kernels for b in kernel.reads()
+        )
+        made: list[Kernel] = []
+        for kernel in kernels:
+            if not isinstance(kernel, Loop) or kernel.adds:
+                made.append(kernel)
+                continue
+            kept = [
+                (expr, view)
+                for expr, view in kernel.stored
+                if view.buffer.kind != "arena"
+                or read[aliases.get(view.buffer, view.buffer)]
+            ]
+            if len(kept) == len(kernel.stored):
+                made.append(kernel)
+            elif kept:
+                (expr, target), *more = kept
+                made.append(
+                    replace(kernel, expr=expr, target=target, more=tuple(more))
+                )
+        if len(made) == len(kernels) and all(
+            a is b for a, b in zip(made, kernels, strict=True)
+        ):
+            return made
+        kernels = made

@@ -338,3 +338,39 @@ def test_whole_numbers_become_floats_where_needed() -> None:
 def test_types_that_are_not_computed_in_are_refused(dtype: str) -> None:
     with pytest.raises(ValueError, match="use one of float32, float64"):
         layers.Dense(1, dtype=dtype)
+
+
+class Picky(layers.Layer):
+    def __init__(self, spec: Any) -> None:
+        super().__init__()
+        self.input_spec = spec
+
+    def call(self, x: Any) -> Any:
+        return x
+
+
+@pytest.mark.parametrize(
+    ("spec", "shapes", "text"),
+    [
+        ({"shape": (None, 4)}, [(2, 3)], "expected axis 1 to have size 4"),
+        ({"axes": {3: 4}}, [(2, 3)], "expected an axis 3"),
+        ({"ndim": 2, "dtype": "int32"}, [(2, 3)], "int32 is expected"),
+        ({"ndim": 2}, [(2, 3), (2, 3)], r"takes 1 input\(s\), but got 2"),
+    ],
+)
+def test_an_input_spec_is_held_to(spec: Any, shapes: Any, text: str) -> None:
+    given = [np.ones(shape, "float32") for shape in shapes]
+    with pytest.raises(ValueError, match=text):
+        Picky(layers.InputSpec(**spec))(given if len(given) > 1 else given[0])
+
+
+def test_a_last_axis_of_one_may_be_left_to_the_layer() -> None:
+    spec = layers.InputSpec(shape=(None, 3), allow_last_axis_squeeze=True)
+    assert Picky(spec)(np.ones((2, 3, 1), "float32")).shape == (2, 3, 1)
+
+
+def test_several_inputs_where_one_is_meant_are_named() -> None:
+    both = [np.ones((2, 3), "float32")] * 2
+    for layer in (layers.Dense(1), layers.BatchNormalization(), layers.PReLU()):
+        with pytest.raises(ValueError, match="by a Concatenate or Add layer"):
+            layer(both)

@@ -142,6 +142,11 @@ def channels_last(data_format: str | None) -> str:
 
 def known_size(layer: Layer, shape: tuple[int | None, ...], axis: int) -> int:
     """Return the size of an axis that a layer's weights depend on."""
+    if not isinstance(shape, tuple):
+        raise ValueError(
+            f'Layer "{layer.name}" takes one input, but got several: {shape}. Join '
+            "them by a Concatenate or Add layer."
+        )
     if not -len(shape) <= axis < len(shape):
         raise ValueError(
             f'Layer "{layer.name}" works on axis {axis}, but its input has shape '

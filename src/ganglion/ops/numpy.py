@@ -295,6 +295,8 @@ def convert_to_tensor(
     x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None
 ) -> Any:
     """Return an array-like as an array, or a traced value inside of a trace."""
+    if sparse or ragged:
+        raise ValueError("ops.convert_to_tensor makes dense arrays only.")
     return read(x) if dtype is None else astype(x, dtype)
 
 

@@ -193,7 +193,9 @@ class Emitter:
         wide = self.maths.splat(base, width)
         if width > 1 and expr.strides[vector]:
             steps = ", ".join(f"i64 {i * expr.strides[vector]}" for i in range(width))
-            wide = Val(self.text.let(f"add {wide.type} {wide.name}, <{steps}>"), I64, width)
+            wide = Val(
+                self.text.let(f"add {wide.type} {wide.name}, <{steps}>"), I64, width
+            )
         return self.maths.cast(wide, expr.dtype)
 
     def _indirect(
@@ -242,9 +244,7 @@ class Emitter:
 
         inside(0, [])
 
-    def lanes_of(
-        self, start: str, stop: str, body: Callable[[str, int], None]
-    ) -> None:
+    def lanes_of(self, start: str, stop: str, body: Callable[[str, int], None]) -> None:
         """Run a body along an axis, many lanes at a time, then one by one."""
         text = self.text
         if start == "0" and stop.isdigit():
@@ -306,6 +306,8 @@ def _store_one(
 
 
 def _map(emitter: Emitter, kernel: Loop) -> Emitted:
+    if _turns(kernel):
+        return emit_turn(emitter, kernel)
     rank = len(kernel.shape)
     last = rank - 1
     ranges = [("0", str(n)) for n in kernel.shape]
@@ -332,6 +334,79 @@ def _map(emitter: Emitter, kernel: Loop) -> Emitted:
     if kernel.adds and rank == 1:
         return emitter.emitted(kernel.shape[0], kernel.shape[0])
     return emitter.emitted(parallel, grain)
+
+
+def _turns(kernel: Loop) -> bool:
+    """Tell whether a loop does nothing but exchange rows and columns."""
+    if kernel.adds or kernel.more or not isinstance(kernel.expr, Load):
+        return False
+    if len(kernel.shape) != 2 or min(kernel.shape) < WIDTH:
+        return False
+    return kernel.target.strides[1] == 1 and kernel.expr.view.strides[0] == 1
+
+
+def emit_turn(emitter: Emitter, kernel: Loop) -> Emitted:
+    """Exchange rows and columns, a square of vectors at a time."""
+    assert isinstance(kernel.expr, Load)
+    text, source = emitter.text, kernel.expr.view
+    rows, columns = kernel.shape
+    blocks = columns // WIDTH * WIDTH
+
+    def square(at: list[str]) -> None:
+        row, column = at
+        vectors = []
+        for lane in range(WIDTH):
+            place = [row, text.add(column, str(lane))]
+            vectors.append(emitter.load_view(source, place, 0, WIDTH))
+        for lane, vector in enumerate(_transposed(emitter, vectors)):
+            place = [text.add(row, str(lane)), column]
+            emitter.put_view(vector, kernel.target, place, 1, WIDTH)
+
+    def one(at: list[str]) -> None:
+        _store_one(emitter, kernel, at, 1, 1)
+
+    count = text.let("sub nsw i64 %hi, %lo")
+    whole = text.add("%lo", text.let(f"and i64 {count}, {-WIDTH}"))
+
+    def block(row: str, _: list[str]) -> list[str]:
+        def across(column: str, _: list[str]) -> list[str]:
+            square([row, column])
+            return []
+
+        text.loop("0", str(blocks), WIDTH, across)
+        emitter.nest(
+            [("0", str(WIDTH)), (str(blocks), str(columns))],
+            lambda at: one([text.add(row, at[0]), at[1]]),
+        )
+        return []
+
+    text.loop("%lo", whole, WIDTH, block)
+    emitter.nest([(whole, "%hi"), ("0", str(columns))], one)
+    return emitter.emitted(rows, WIDTH)
+
+
+def _transposed(emitter: Emitter, rows: list[Val]) -> list[Val]:
+    """Exchange lanes between vectors in four rounds of pairs."""
+    rows = list(rows)
+    step = 1
+    while step < WIDTH:
+        made = list(rows)
+        low = [i if not i & step else WIDTH + i - step for i in range(WIDTH)]
+        high = [i + step if not i & step else WIDTH + i for i in range(WIDTH)]
+        for i in range(WIDTH):
+            if not i & step:
+                made[i] = _shuffled(emitter, rows[i], rows[i | step], low)
+                made[i | step] = _shuffled(emitter, rows[i], rows[i | step], high)
+        rows, step = made, step * 2
+    return rows
+
+
+def _shuffled(emitter: Emitter, a: Val, b: Val, order: list[int]) -> Val:
+    mask = ", ".join(f"i32 {i}" for i in order)
+    name = emitter.text.let(
+        f"shufflevector {a.type} {a.name}, {b.type} {b.name}, <{WIDTH} x i32> <{mask}>"
+    )
+    return Val(name, a.dtype, WIDTH)
 
 
 def _reduction(emitter: Emitter, kernel: Loop) -> Emitted:
@@ -529,7 +604,9 @@ def _find(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
             known = maths.compare("fcmp ord", best, best)
             larger = maths.binary("and", larger, known)
         else:
-            larger = maths.compare("icmp sgt" if dtype.kind == "i" else "icmp ugt", value, best)
+            larger = maths.compare(
+                "icmp sgt" if dtype.kind == "i" else "icmp ugt", value, best
+            )
         here = Val(index, I64, 1)
         return [
             maths.select(larger, value, best).name,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ganglion.plan.kernel import (
+    Axis,
+    Contract,
     Index,
     Indirect,
     Kernel,
@@ -18,6 +22,8 @@ from ganglion.plan.kernel import (
 
 def collapse(kernel: Kernel) -> Kernel:
     """Return an equal kernel with as few axes as possible."""
+    if isinstance(kernel, Contract):
+        return _collapse_contract(kernel)
     if not isinstance(kernel, Loop):
         return kernel
     groups = _groups(kernel)
@@ -38,6 +44,30 @@ def collapse(kernel: Kernel) -> Kernel:
         target=stored(kernel.target),
         reduced=len(groups) - len(outer),
     )
+
+
+def _collapse_contract(kernel: Contract) -> Contract:
+    merged = {
+        name: _merged(getattr(kernel, name)) for name in ("batch", "rows", "inner")
+    }
+    return replace(kernel, **merged)
+
+
+def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Join neighbouring axes that are one long axis in all three arrays."""
+    made: list[Axis] = []
+    for axis in axes:
+        last = made[-1] if made else None
+        if axis.size == 1:
+            continue
+        if last is not None and all(
+            getattr(last, side) == getattr(axis, side) * axis.size
+            for side in ("left", "right", "out")
+        ):
+            made[-1] = replace(axis, size=axis.size * last.size)
+        else:
+            made.append(axis)
+    return tuple(made) or axes[-1:]
 
 
 def _product(shape: Shape, group: list[int]) -> int:

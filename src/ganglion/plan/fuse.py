@@ -122,9 +122,7 @@ def _same_place(a: View, b: View) -> bool:
 
 def _together(host: Loop, loop: Loop, aliases: Aliases) -> Loop:
     stored = {aliases.get(v.buffer, v.buffer): expr for expr, v in host.stored}
-    joined = tuple(
-        (_handed(expr, stored, aliases), view) for expr, view in loop.stored
-    )
+    joined = tuple((_handed(expr, stored, aliases), view) for expr, view in loop.stored)
     return replace(host, more=(*host.more, *joined))
 
 
@@ -149,9 +147,7 @@ def _handed(expr: Expr, stored: dict[Buffer, Expr], aliases: Aliases) -> Expr:
 def _without_unread(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:
     """Drop stores into temporary buffers that nobody reads."""
     while True:
-        read = Counter(
-            aliases.get(b, b) for kernel in kernels for b in kernel.reads()
-        )
+        read = Counter(aliases.get(b, b) for kernel in kernels for b in kernel.reads())
         made: list[Kernel] = []
         for kernel in kernels:
             if not isinstance(kernel, Loop) or kernel.adds:
@@ -167,9 +163,7 @@ def _without_unread(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:
                 made.append(kernel)
             elif kept:
                 (expr, target), *more = kept
-                made.append(
-                    replace(kernel, expr=expr, target=target, more=tuple(more))
-                )
+                made.append(replace(kernel, expr=expr, target=target, more=tuple(more)))
         if len(made) == len(kernels) and all(
             a is b for a, b in zip(made, kernels, strict=True)
         ):

@@ -21,7 +21,9 @@ from ganglion.plan.kernel import (
 
 def show(plan: Plan) -> str:
     """Return the text of a plan."""
-    lines = [f"plan {plan.name}  {len(plan.kernels)} kernels, arena {plan.arena:,} bytes"]
+    lines = [
+        f"plan {plan.name}  {len(plan.kernels)} kernels, arena {plan.arena:,} bytes"
+    ]
     for number, kernel in enumerate(plan.kernels):
         lines.append(f"  {number:3} {_kernel(kernel)}")
     return "\n".join(lines)

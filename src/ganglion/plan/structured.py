@@ -267,9 +267,7 @@ def _emit_conv(
     inner = (*taps, Axis(per_in, 1, kernel.strides[-2]))
     columns = (Axis(per_out, 0, 1, 1),)
     low.emit(
-        Contract(
-            name, batch, rows, columns, inner, images, kernel, View(target, out)
-        )
+        Contract(name, batch, rows, columns, inner, images, kernel, View(target, out))
     )
 
 
@@ -292,7 +290,9 @@ def _emit_depthwise(
     shape = tuple(one.size for one in axes)
     dtype = target.dtype
     left = Load(dtype, View(images.buffer, tuple(a.left for a in axes), images.offset))
-    right = Load(dtype, View(kernel.buffer, tuple(a.right for a in axes), kernel.offset))
+    right = Load(
+        dtype, View(kernel.buffer, tuple(a.right for a in axes), kernel.offset)
+    )
     expr = Apply(dtype, "multiply", (left, right))
     view = View(target, tuple(one.out for one in outer))
     low.emit(Loop(name, shape, expr, view, len(taps), "sum"))
@@ -399,18 +399,14 @@ def _conv_kernel(low: Lowering, node: Node) -> None:
         for i in spatial
     )
     each = x.shape[0] // parts
-    batch = (
-        Axis(parts, images.strides[0] * each, grads.strides[0] * each, node.size),
-    )
+    batch = (Axis(parts, images.strides[0] * each, grads.strides[0] * each, node.size),)
     if groups > 1:
         batch += (Axis(groups, per_in, per_out, per_out),)
     inner = (Axis(each, images.strides[0], grads.strides[0]), *pixels)
     rows = (*taps, Axis(per_in, 1, 0, out[-2]))
     columns = (Axis(per_out, 0, 1, 1),)
     whole = View(partial, (node.size, *out))
-    low.emit(
-        Contract("conv_kernel", batch, rows, columns, inner, images, grads, whole)
-    )
+    low.emit(Contract("conv_kernel", batch, rows, columns, inner, images, grads, whole))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     strides = row_major(partial.shape)
@@ -491,7 +487,9 @@ def _sum_pool_back(low: Lowering, node: Node) -> None:
     kernel = Loop(
         node.op.name,
         tuple(shape[i] for i in order),
-        Load(node.dtype, View(grads.buffer, tuple(expr.view.strides[i] for i in order))),
+        Load(
+            node.dtype, View(grads.buffer, tuple(expr.view.strides[i] for i in order))
+        ),
         View(whole.buffer, tuple(strides[i] for i in order)),
         adds=True,
     )

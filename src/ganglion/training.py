@@ -38,6 +38,7 @@ class Trainer(Compilable):
         validation_batch_size: int | None = None,
         validation_freq: Any = 1,
         check: bool = False,
+        **kwargs: Any,
     ) -> History:
         """Train for a number of epochs.
 
@@ -53,6 +54,11 @@ class Trainer(Compilable):
         3
         """
         self._require_compiled("fit")
+        if "nb_epoch" in kwargs:
+            keras2.note("`nb_epoch=`", "`epochs=`")
+            epochs = kwargs.pop("nb_epoch")
+        if kwargs:
+            raise TypeError(f"`fit` does not know {', '.join(kwargs)}.")
         if not isinstance(epochs, (int, np.integer)):
             raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
         source = feeding.training_source(

@@ -25,6 +25,7 @@ from ganglion.layers.building import (
 )
 from ganglion.layers.construction import bound_arguments, dtype_name, input_hint_from
 from ganglion.layers.inputspec import InputSpec, check_inputs
+from ganglion.layers.oldnames import is_ours, translated, translating
 from ganglion.layers.weights import WeightHolder
 from ganglion.ops.dispatch import concrete
 from ganglion.serialization import deserialize_keras_object
@@ -61,11 +62,14 @@ class Layer(WeightHolder):
         super().__init_subclass__(**kwargs)
         if "build" in vars(cls) and not builds_by_calling(cls.build):
             cls.build = counting(cls.build)  # type: ignore[method-assign]
+        if "__init__" in vars(cls) and is_ours(cls):
+            cls.__init__ = translating(cls.__init__)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Note the user's line and the arguments before `__init__` sees them."""
         layer = super().__new__(cls)
         layer.created = origin.user_line()
+        args, kwargs = translated(cls, args, kwargs)
         layer._init_values = bound_arguments(cls, args, kwargs)
         return layer
 

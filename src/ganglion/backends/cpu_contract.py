@@ -15,6 +15,7 @@ from ganglion.plan.kernel import Axis, Contract
 
 REGISTERS = 28  # accumulators that fit beside the operands in 32 vector registers
 ROWS_AT_MOST, VECTORS_AT_MOST = 14, 4
+MANY = 8  # pieces, from which on no piece needs to be cut
 
 
 def emit_contract(kernel: Contract) -> Emitted:
@@ -56,52 +57,100 @@ class _Contraction:
         self.rows_at_most = min(REGISTERS // self.vectors, ROWS_AT_MOST)
 
     def emit(self) -> Emitted:
-        """Emit pieces: a piece is one place of the batch and one block of rows."""
-        kernel, text = self.kernel, self.text
+        """Emit pieces: a place of the batch, or a part of one where those are few."""
+        kernel = self.kernel
         outer = (*kernel.batch, *self.rows)
         pieces = math.prod(axis.size for axis in outer)
         blocks = _tiles(self.tiled.size, self.rows_at_most)
-        many_pieces = pieces >= 8
+        if pieces >= MANY:
 
-        def piece(number: list[str]) -> None:
-            left, right, out = self._origin(outer, number[0])
-            self._panels(left, right, out, blocks)
+            def piece(number: list[str]) -> None:
+                left, right, out = self._origin(outer, number[0])
+                self._rows(left, right, out, blocks, self._all_panels)
 
-        if many_pieces:
             self.emitter.nest([("%lo", "%hi")], piece)
             return self.emitter.emitted(pieces)
-        # Few pieces: the row tiles are cut over the threads instead.
+        # The larger operand is the one to go through only once.
+        if kernel.right.buffer.size > kernel.left.buffer.size:
+            return self._by_panels(outer, pieces, blocks)
         return self._by_tiles(outer, pieces, blocks)
 
     def _by_tiles(
         self, outer: tuple[Axis, ...], pieces: int, blocks: list[tuple[int, int]]
     ) -> Emitted:
-        groups = _runs(blocks)
-        text = self.text
-        count = len(blocks)
-        total = pieces * count
+        """Cut into tiles of rows, each of which runs over all columns."""
+        text, count = self.text, len(blocks)
+        starts = [(first, size, n) for first, size, n in _runs(blocks)]
 
         def tile(number: list[str]) -> None:
-            where = text.let(f"sdiv i64 {number[0]}, {count}")
-            block = text.let(f"srem i64 {number[0]}, {count}")
+            where, block = self._divided(number[0], count)
             left, right, out = self._origin(outer, where)
             first = 0
-            for start, size, length in groups:
-                inside = text.let(f"icmp slt i64 {block}, {first + length}")
-                above = text.let(f"icmp sge i64 {block}, {first}")
-                hit = text.let(f"and i1 {inside}, {above}")
-                yes, no = text.fresh("yes"), text.fresh("no")
-                text.do(f"br i1 {hit}, label {yes}, label {no}")
-                text.label(yes)
-                local = text.let(f"sub i64 {block}, {first}")
-                row = text.add(text.times(local, size), str(start))
-                self._all_panels(left, right, out, row, size)
-                text.do(f"br label {no}")
-                text.label(no)
+            for start, size, length in starts:
+
+                def here(
+                    start: int = start, size: int = size, first: int = first
+                ) -> None:
+                    local = text.let(f"sub i64 {block}, {first}")
+                    row = text.add(text.times(local, size), str(start))
+                    self._all_panels(left, right, out, row, size)
+
+                self._when(block, first, first + length, here)
                 first += length
 
         self.emitter.nest([("%lo", "%hi")], tile)
-        return self.emitter.emitted(total)
+        return self.emitter.emitted(pieces * count)
+
+    def _by_panels(
+        self, outer: tuple[Axis, ...], pieces: int, blocks: list[tuple[int, int]]
+    ) -> Emitted:
+        """Cut into panels of columns, each of which runs over all rows."""
+        text = self.text
+        wide = self.vectors * WIDTH
+        whole, rest = divmod(self.columns.size, wide)
+        count = whole + bool(rest)
+
+        def panel(number: list[str]) -> None:
+            where, block = self._divided(number[0], count)
+            left, right, out = self._origin(outer, where)
+            column = text.times(block, wide)
+            for first, last, widths in (
+                (0, whole, [WIDTH] * self.vectors),
+                (whole, count, _widths(rest)),
+            ):
+
+                def here(widths: list[int] = widths) -> None:
+                    def tile(
+                        left: str, right: str, out: str, row: str, size: int
+                    ) -> None:
+                        self._tile(left, right, out, row, size, column, widths)
+
+                    self._rows(left, right, out, blocks, tile)
+
+                if first < last:
+                    self._when(block, first, last, here)
+
+        self.emitter.nest([("%lo", "%hi")], panel)
+        return self.emitter.emitted(pieces * count)
+
+    def _divided(self, number: str, count: int) -> tuple[str, str]:
+        quotient = self.text.let(f"sdiv i64 {number}, {count}")
+        return quotient, self.text.let(f"srem i64 {number}, {count}")
+
+    def _when(
+        self, value: str, first: int, last: int, body: Callable[[], None]
+    ) -> None:
+        """Run a body where first <= value < last."""
+        text = self.text
+        above = text.let(f"icmp sge i64 {value}, {first}")
+        below = text.let(f"icmp slt i64 {value}, {last}")
+        hit = text.let(f"and i1 {above}, {below}")
+        yes, no = text.fresh("yes"), text.fresh("no")
+        text.do(f"br i1 {hit}, label {yes}, label {no}")
+        text.label(yes)
+        body()
+        text.do(f"br label {no}")
+        text.label(no)
 
     def _origin(self, axes: tuple[Axis, ...], number: str) -> tuple[str, str, str]:
         """Return the offsets of a piece in left, right and out."""
@@ -120,13 +169,19 @@ class _Contraction:
             out = text.add(out, text.times(index, axis.out))
         return left, right, out
 
-    def _panels(
-        self, left: str, right: str, out: str, blocks: list[tuple[int, int]]
+    def _rows(
+        self,
+        left: str,
+        right: str,
+        out: str,
+        blocks: list[tuple[int, int]],
+        body: Callable[[str, str, str, str, int], None],
     ) -> None:
+        """Run a body for every tile of rows."""
         for start, size, count in _runs(blocks):
 
             def tile(row: str, _: list[str], size: int = size) -> list[str]:
-                self._all_panels(left, right, out, row, size)
+                body(left, right, out, row, size)
                 return []
 
             self.text.loop(str(start), str(start + size * count), size, tile)
@@ -144,8 +199,7 @@ class _Contraction:
         text.loop("0", str(whole), wide, panel)
         rest = self.columns.size - whole
         if rest:
-            widths = [WIDTH] * (rest // WIDTH) + ([rest % WIDTH] if rest % WIDTH else [])
-            self._tile(left, right, out, row, size, str(whole), widths)
+            self._tile(left, right, out, row, size, str(whole), _widths(rest))
 
     def _tile(
         self,
@@ -168,7 +222,7 @@ class _Contraction:
         c = text.add(c, text.times(column, self.columns.out))
         base = self.emitter.base(kernel.out.buffer)
         for r in range(size):
-            for v, width in enumerate(widths):
+            for v in range(len(widths)):
                 place = text.add(c, str(r * self.tiled.out + v * WIDTH))
                 self.emitter.put(
                     totals[r * len(widths) + v],
@@ -223,6 +277,12 @@ class _Contraction:
         return made
 
 
+def _widths(columns: int) -> list[int]:
+    """Cut columns into vectors, the last one narrower."""
+    rest = columns % WIDTH
+    return [WIDTH] * (columns // WIDTH) + ([rest] if rest else [])
+
+
 def _runs(blocks: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Group tiles of one size: (start, size, how many)."""
     runs: list[tuple[int, int, int]] = []
@@ -233,5 +293,3 @@ def _runs(blocks: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         else:
             runs.append((start, size, 1))
     return runs
-
-

@@ -693,9 +693,10 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
                 to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
                 x = emitter.load_view(x_view, here, axis, width)
                 wins = maths.binary("and", waiting, maths.compare("fcmp oeq", x, y))
-                old = emitter.load_view(to, here, axis, width)
-                added = maths.select(wins, dy, zero)
-                new = maths.apply("add", [old, added], dy.dtype)
+                new = maths.select(wins, dy, zero)
+                if not kernel.covers:
+                    old = emitter.load_view(to, here, axis, width)
+                    new = maths.apply("add", [old, new], dy.dtype)
                 emitter.put_view(new, to, here, axis, width)
                 waiting = maths.binary("and", waiting, maths.logical_not(wins))
 

@@ -10,6 +10,7 @@ from ganglion.plan.fuse import fuse
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Plan, View, walk
 from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
+from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
 
 
@@ -28,7 +29,8 @@ def build(program: Program) -> Plan:
         {name: inputs[name] for name in program.state},
         results,
     )
-    return verify(place(plan, low.aliases), low.aliases)
+    plan = schedule(place(plan, low.aliases), low.aliases)
+    return verify(plan, low.aliases)
 
 
 def _lower_all(low: Lowering) -> None:
@@ -84,6 +86,7 @@ def _needed_elsewhere(low: Lowering, writer: Loop, others: list[Loop]) -> bool:
     state = writer.target.buffer
     for one in walk(writer.expr):
         if isinstance(one, Load) and root(one.view.buffer) is state:
-            if one.view.strides != writer.target.strides or one.view.offset:
+            in_place = one.view.strides == writer.target.strides
+            if not in_place or one.view.offset:
                 return True
     return any(root(b) is state for other in others for b in other.reads())

@@ -1,4 +1,4 @@
-"""Fusion: loops over the same places become one, and what only they shared is not stored.
+"""Fusion: loops over the same places become one; what only they share is not stored.
 
 A loop may join an earlier one if nothing in between writes what it reads. Where it
 reads what the earlier loop stores, at the same place, the value is handed on.
@@ -44,9 +44,9 @@ def _host(made: list[Kernel], kernel: Kernel, aliases: Aliases) -> int | None:
     writes = _roots(kernel.writes(), aliases)
     for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
         other = made[place]
-        if isinstance(other, Loop) and _alike(other, kernel):
-            if _hands_on(other, kernel, aliases):
-                return place
+        alike = isinstance(other, Loop) and _alike(other, kernel)
+        if alike and _hands_on(other, kernel, aliases):
+            return place
         if _roots(other.writes(), aliases) & (reads | writes):
             return None
         if _roots(other.reads(), aliases) & writes:
@@ -74,8 +74,9 @@ def _same_order(a: View, b: View) -> bool:
     return [s == 1 for s in a.strides] == [s == 1 for s in b.strides]
 
 
-def _hands_on(host: Loop, loop: Loop, aliases: Aliases) -> bool:
+def _hands_on(host: Kernel, loop: Loop, aliases: Aliases) -> bool:
     """Tell whether all the loop reads of the host is at the place just computed."""
+    assert isinstance(host, Loop)
     stored = {aliases.get(v.buffer, v.buffer): v for _, v in host.stored}
     read_by_host = _roots(host.reads(), aliases)
     for one in walk(*(expr for expr, _ in loop.stored)):
@@ -108,9 +109,9 @@ def _reads_in_place(host: Loop, view: View, aliases: Aliases) -> bool:
     root = aliases.get(view.buffer, view.buffer)
     for one in walk(*(expr for expr, _ in host.stored)):
         if isinstance(one, Load):
-            if aliases.get(one.view.buffer, one.view.buffer) is root:
-                if not _same_place(one.view, view):
-                    return False
+            is_read = aliases.get(one.view.buffer, one.view.buffer) is root
+            if is_read and not _same_place(one.view, view):
+                return False
         elif root in (aliases.get(b, b) for b in _buffers_of(one)):
             return False
     return True

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ganglion.ir.primitives import OPS
+from ganglion.plan import winograd
 from ganglion.plan.kernel import (
     Apply,
     Buffer,
@@ -97,6 +98,8 @@ class PlanInterpreter:
             np.add.at(target, self._flat(kernel.index, memory).reshape(-1), rows)
         elif isinstance(kernel, PoolBack):
             self._pool_back(kernel, memory)
+        else:
+            winograd.interpret(kernel, lambda view, n: self._see(view, n, memory))
 
     def _loop(self, kernel: Loop, memory: Mapping[str, np.ndarray]) -> None:
         exprs = [expr for expr, _ in kernel.stored]
@@ -212,6 +215,8 @@ class PlanInterpreter:
             to_view = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
             wins = waiting & (self._see(x_view, kernel.shape, memory) == y)
             target = self._see(to_view, kernel.shape, memory)
+            if kernel.covers:
+                target[...] = 0
             for place in itertools.product(*(range(n) for n in kernel.shape[:-1])):
                 target[place] += np.where(wins[place], dy[place], 0)
             waiting &= ~wins

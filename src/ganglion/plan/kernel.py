@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """A block of memory: an input of the program, a constant, or a place in the arena."""
+    """A block of memory: an input, a constant, or a place in the arena."""
 
     name: str
     shape: Shape
@@ -55,7 +55,7 @@ def row_major(shape: Shape) -> Shape:
 
 @dataclass(frozen=True)
 class View:
-    """Elements of a buffer at offset + sum(index * stride), one stride per loop axis."""
+    """Elements of a buffer at offset + sum(index * stride), a stride per loop axis."""
 
     buffer: Buffer
     strides: Shape
@@ -361,6 +361,7 @@ class PoolBack(Kernel):
     dy: View
     dx: View
     taps: Shape
+    covers: bool = False  # every element is in exactly one window: nothing to add to
 
     @property
     def parallel(self) -> int:
@@ -369,11 +370,20 @@ class PoolBack(Kernel):
 
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
-        return [self.x.buffer, self.y.buffer, self.dy.buffer, self.dx.buffer]
+        old = [] if self.covers else [self.dx.buffer]
+        return [self.x.buffer, self.y.buffer, self.dy.buffer, *old]
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
         return [self.dx.buffer]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a kernel is run: by one thread or shared, and whether all wait after it."""
+
+    alone: bool
+    barrier: bool
 
 
 @dataclass(frozen=True)
@@ -387,6 +397,7 @@ class Plan:
     results: dict[str, Buffer]
     offsets: dict[Buffer, int] = field(default_factory=dict)
     arena: int = 0
+    marks: tuple[Mark, ...] = ()  # one a kernel
 
     def with_memory(self, offsets: dict[Buffer, int], arena: int) -> Plan:
         """Return the plan with a place in the arena for each temporary buffer."""

@@ -31,7 +31,7 @@ from ganglion.plan.kernel import (
     walk,
 )
 
-# An index of a value as a function of the loop's axes: one coefficient each, a constant.
+# An index of a value as a function of the loop's axes: coefficients and a constant.
 Place = tuple[Shape, int]
 Places = tuple[Place, ...]
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.ir.graph import Node, Value
+from ganglion.plan import winograd
 from ganglion.plan.kernel import (
     Apply,
     Axis,
@@ -225,8 +226,11 @@ def _padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> Vi
 def _conv(low: Lowering, node: Node) -> None:
     x, w = node.inputs
     attrs = node.attrs
-    images = _padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     kernel = View.whole(low.store(w))
+    if winograd.chosen(node, w.shape[:-2], x.shape, node.shape):
+        winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
+        return
+    images = _padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     _emit_conv(low, "conv", images, kernel, w.shape, target, node.shape, attrs)
@@ -312,9 +316,12 @@ def _conv_transpose(low: Lowering, node: Node) -> None:
     if any(n < 0 for pair in pairs for n in pair):
         _conv_transpose_by_adding(low, node)
         return
+    turned, shape = _turned(low, w, groups)
+    if winograd.chosen(node, kernel, dy.shape, node.shape):
+        winograd.lower_conv(low, node, dy, turned, shape, tuple(pairs))
+        return
     interior = tuple(s - 1 for s in attrs["strides"])
     images = _padded_images(low, dy, tuple(pairs), interior)
-    turned, shape = _turned(low, w, groups)
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     once = {**attrs, "strides": (1,) * len(kernel)}
@@ -377,6 +384,9 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
 def _conv_kernel(low: Lowering, node: Node) -> None:
     x, dy = node.inputs
     attrs, groups = node.attrs, node.attrs["groups"]
+    if winograd.chosen(node, node.shape[:-2], x.shape, dy.shape):
+        winograd.lower_conv_kernel(low, node)
+        return
     images = _padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     grads = low.view(dy)
     if grads.strides[-1] != 1:
@@ -506,7 +516,10 @@ def _taps_before_channels(rank: int, taps: int) -> list[int]:
 def _max_pool_back(low: Lowering, node: Node) -> None:
     x, y, dy = node.inputs
     images = _surrounded(low, x, node.attrs["pairs"], -math.inf)
-    whole = _cleared(low, node)
+    covers = _covers(node, y.shape)
+    whole = (
+        View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
+    )
     rank = len(node.attrs["window"])
     _, strides = _windows(images, y.shape, node.attrs)
     places = View(images.buffer, strides[: rank + 2], images.offset)
@@ -516,8 +529,23 @@ def _max_pool_back(low: Lowering, node: Node) -> None:
         for tap in np.ndindex(*node.attrs["window"])
     )
     best, grads = View.whole(low.store(y)), View.whole(low.store(dy))
-    low.emit(PoolBack("max_pool_back", y.shape, places, best, grads, back, taps))
+    low.emit(
+        PoolBack("max_pool_back", y.shape, places, best, grads, back, taps, covers)
+    )
     _cut_out(low, node, whole)
+
+
+def _covers(node: Node, windows: Shape) -> bool:
+    """Tell whether each element of the images lies in exactly one window."""
+    window = node.attrs["window"]
+    return (
+        not any(lo or hi for lo, hi in node.attrs["pairs"])
+        and node.attrs["strides"] == window
+        and all(
+            n * w == size
+            for n, w, size in zip(windows[1:-1], window, node.shape[1:-1], strict=True)
+        )
+    )
 
 
 _LOWER: dict[str, Callable[[Lowering, Node], None]] = {

@@ -221,14 +221,6 @@ def _used(graph: Graph) -> set[Value]:
     return used
 
 
-def variables_of(steps: Sequence[Step]) -> list[Variable]:
-    """Return every variable that some steps touch, each once."""
-    found: dict[Variable, None] = {}
-    for step in steps:
-        found.update(dict.fromkeys(step.variables.values()))
-    return list(found)
-
-
 def as_state(step: Step) -> dict[str, np.ndarray]:
     """Return the arrays behind a step's state, for a backend to change in place."""
     return {name: variable.array for name, variable in step.variables.items()}

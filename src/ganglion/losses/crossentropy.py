@@ -14,12 +14,12 @@ import numpy as np
 from ganglion import config, ops
 from ganglion.ir.graph import ShapeError, Value
 from ganglion.losses.base import ignored_mask
-from ganglion.losses.functions import _loss, paired
+from ganglion.losses.functions import loss_function, paired
 from ganglion.ops.dispatch import floating
 from ganglion.variables import read
 
 
-@_loss("bce", "BCE")
+@loss_function("bce", "BCE")
 def binary_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -42,7 +42,7 @@ def _smooth_bits(label: Value, smoothing: float) -> Value:
     return label * (1.0 - smoothing) + 0.5 * smoothing if smoothing else label
 
 
-@_loss()
+@loss_function()
 def binary_focal_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -65,7 +65,7 @@ def binary_focal_crossentropy(
     return ops.mean(each, axis=axis)
 
 
-@_loss()
+@loss_function()
 def categorical_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -102,7 +102,7 @@ def _check_axis(axis: Any) -> None:
         raise ValueError(f"`axis` must be a whole number, not {axis!r}.")
 
 
-@_loss()
+@loss_function()
 def categorical_focal_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -123,7 +123,7 @@ def categorical_focal_crossentropy(
     return ops.sum(weight * (-label * ops.log(prob)), axis=axis)
 
 
-@_loss()
+@loss_function()
 def sparse_categorical_crossentropy(
     y_true: Any,
     y_pred: Any,

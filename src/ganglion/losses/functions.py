@@ -14,7 +14,7 @@ from ganglion.ops.dispatch import astype, floating
 from ganglion.serialization import export
 
 
-def _loss(*aliases: str) -> Callable[[Any], Any]:
+def loss_function(*aliases: str) -> Callable[[Any], Any]:
     """Register a loss function that works on arrays, Keras tensors and in a trace."""
 
     def register(function: Any) -> Any:
@@ -47,7 +47,7 @@ def _way_out(label: Value, prediction: Value) -> str:
     return "Change the last layer (its units) or the labels, so that both are equal."
 
 
-@_loss("mse", "MSE")
+@loss_function("mse", "MSE")
 def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
     """Return the mean of (y_true - y_pred)² over the last axis.
 
@@ -58,14 +58,14 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.square(label - prediction), axis=-1)
 
 
-@_loss("mae", "MAE")
+@loss_function("mae", "MAE")
 def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
     """Return the mean of |y_true - y_pred| over the last axis."""
     label, prediction = paired("mean_absolute_error", y_true, y_pred)
     return ops.mean(ops.absolute(label - prediction), axis=-1)
 
 
-@_loss("mape", "MAPE")
+@loss_function("mape", "MAPE")
 def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Any:
     """Return the mean error over the last axis as a percentage of the label."""
     label, prediction = paired("mean_absolute_percentage_error", y_true, y_pred)
@@ -73,7 +73,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Any:
     return 100.0 * ops.mean(ops.absolute((label - prediction) / size), axis=-1)
 
 
-@_loss("msle", "MSLE")
+@loss_function("msle", "MSLE")
 def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Any:
     """Return the mean of (log(1 + y_true) - log(1 + y_pred))² over the last axis."""
     label, prediction = paired("mean_squared_logarithmic_error", y_true, y_pred)
@@ -95,13 +95,13 @@ def _unit(x: Value, axis: int) -> Value:
     return x * ops.rsqrt(ops.maximum(length, config.epsilon() ** 2))
 
 
-@_loss("cosine_proximity")
+@loss_function("cosine_proximity")
 def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
     """Return minus the cosine of the angle: -1 where the directions agree."""
     return ops.negative(cosine(y_true, y_pred, axis=axis))
 
 
-@_loss()
+@loss_function()
 def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
     """Return half the squared error up to delta, a straight line beyond."""
     label, prediction = paired("huber", y_true, y_pred)
@@ -112,7 +112,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
     return ops.mean(ops.where(near, 0.5 * ops.square(error), line), axis=-1)
 
 
-@_loss("logcosh")
+@loss_function("logcosh")
 def log_cosh(y_true: Any, y_pred: Any) -> Any:
     """Return the mean of log(cosh(y_pred - y_true)) over the last axis."""
     label, prediction = paired("log_cosh", y_true, y_pred)
@@ -126,14 +126,14 @@ def _signs(label: Value) -> Value:
     return ops.where(ops.all(is_bit), 2.0 * label - 1.0, label)
 
 
-@_loss()
+@loss_function()
 def hinge(y_true: Any, y_pred: Any) -> Any:
     """Return the mean of max(1 - y_true y_pred, 0) over the last axis."""
     label, prediction = paired("hinge", y_true, y_pred)
     return ops.mean(ops.maximum(1.0 - _signs(label) * prediction, 0.0), axis=-1)
 
 
-@_loss()
+@loss_function()
 def squared_hinge(y_true: Any, y_pred: Any) -> Any:
     """Return the mean of max(1 - y_true y_pred, 0)² over the last axis."""
     label, prediction = paired("squared_hinge", y_true, y_pred)
@@ -141,7 +141,7 @@ def squared_hinge(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.square(gap), axis=-1)
 
 
-@_loss()
+@loss_function()
 def categorical_hinge(y_true: Any, y_pred: Any) -> Any:
     """Return max(largest wrong score - right score + 1, 0)."""
     label, prediction = paired("categorical_hinge", y_true, y_pred)
@@ -150,7 +150,7 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> Any:
     return ops.maximum(wrong - right + 1.0, 0.0)
 
 
-@_loss("kld", "KLD", "kullback_leibler_divergence")
+@loss_function("kld", "KLD", "kullback_leibler_divergence")
 def kl_divergence(y_true: Any, y_pred: Any) -> Any:
     """Return the sum of y_true log(y_true / y_pred) over the last axis."""
     label, prediction = paired("kl_divergence", y_true, y_pred)
@@ -159,7 +159,7 @@ def kl_divergence(y_true: Any, y_pred: Any) -> Any:
     return ops.sum(label * ops.log(label / prediction), axis=-1)
 
 
-@_loss()
+@loss_function()
 def poisson(y_true: Any, y_pred: Any) -> Any:
     """Return the mean of y_pred - y_true log(y_pred) over the last axis."""
     label, prediction = paired("poisson", y_true, y_pred)
@@ -168,7 +168,7 @@ def poisson(y_true: Any, y_pred: Any) -> Any:
     )
 
 
-@_loss()
+@loss_function()
 def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Any:
     """Return 1 minus the overlap of two masks, over all elements or some axes."""
     label, prediction = paired("dice", y_true, y_pred)
@@ -177,7 +177,7 @@ def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Any:
     return 1.0 - 2.0 * both / (total + config.epsilon())
 
 
-@_loss()
+@loss_function()
 def tversky(
     y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: Any = None
 ) -> Any:

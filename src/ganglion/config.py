@@ -14,12 +14,15 @@ from collections.abc import Iterable
 VERSION = "0.1.0"
 FLOAT_TYPES = ("float32", "float64")
 BACKENDS = ("numpy", "cpu")
+_NO = ("0", "no", "off", "false")
 
 _choices: dict[str, object] = {
     "floatx": "float32",
     "epsilon": 1e-7,
     "backend": None,
     "threads": None,
+    "pin": None,
+    "precise": None,
 }
 
 
@@ -86,6 +89,39 @@ def threads() -> int:
 def set_threads(count: int) -> None:
     """Choose how many threads a compiled program uses."""
     _choices["threads"] = _positive(str(count), "threads")
+
+
+def precise() -> bool:
+    """Return whether every sum is taken plainly: `set_precise`, else GANGLION_PRECISE.
+
+    Otherwise convolutions may use Winograd's method, which is faster and a few bits
+    less exact.
+    """
+    chosen = _choices["precise"]
+    if chosen is None:
+        return os.environ.get("GANGLION_PRECISE", "").lower() in ("1", "true", "yes")
+    return bool(chosen)
+
+
+def set_precise(value: bool) -> None:
+    """Choose whether convolutions must be added up plainly."""
+    _choices["precise"] = bool(value)
+
+
+def pin_threads() -> bool:
+    """Tell whether threads stay on a core each: `set_pin_threads`, else GANGLION_PIN.
+
+    They do by default; ``GANGLION_PIN=0`` lets the system move them.
+    """
+    chosen = _choices["pin"]
+    if chosen is None:
+        return os.environ.get("GANGLION_PIN", "1").strip().lower() not in _NO
+    return bool(chosen)
+
+
+def set_pin_threads(value: bool) -> None:
+    """Choose whether each thread of a compiled program stays on a core."""
+    _choices["pin"] = bool(value)
 
 
 def closest(name: str, known: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ganglion.plan.kernel import Buffer, Load, Loop, Plan, View, walk
 from ganglion.plan.memory import lifetimes
+from ganglion.plan.schedule import unguarded
 
 
 class PlanError(Exception):
@@ -25,6 +26,11 @@ def verify(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
         if isinstance(kernel, Loop):
             _verify_loop(plan, number, kernel)
     _verify_memory(plan, aliases)
+    pair = unguarded(plan, aliases)
+    if pair is not None:
+        raise PlanError(
+            f"{plan.name}: no barrier between kernels {pair[0]} and {pair[1]}"
+        )
     return plan
 
 

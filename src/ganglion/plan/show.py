@@ -26,6 +26,9 @@ def show(plan: Plan) -> str:
     ]
     for number, kernel in enumerate(plan.kernels):
         lines.append(f"  {number:3} {_kernel(kernel)}")
+        if plan.marks:
+            mark = plan.marks[number]
+            lines[-1] += "  [one thread]" * mark.alone + "  | all wait" * mark.barrier
     return "\n".join(lines)
 
 

@@ -1,0 +1,237 @@
+"""The native loop over steps and the threads that share it, as LLVM IR text.
+
+Each thread walks a tape of its own: records of five words (function, arguments, end
+and start of its share, barrier or not). Whoever waits spins for a moment, then sleeps:
+a busy neighbour, or more threads than cores, costs no more than it must.
+"""
+
+from __future__ import annotations
+
+RECORD_WORDS = 5
+# Words of a job: steps, threads, barrier, spins; then of each thread's tape and movers.
+JOB_WORDS, THREAD_WORDS = 4, 4
+# Bytes of a pool: a cache line each for round, sleepers, job, and three of the barrier.
+POOL_BYTES, BARRIER_AT = 384, 192
+
+_WAITING = """\
+define internal void @until_changed(ptr %word, i32 %old, ptr %sleepers, i64 %spins) #0 {
+entry:
+  br label %look
+look:
+  %tries = phi i64 [ 0, %entry ], [ %more, %spin ], [ %tries, %rest ]
+  %seen = load atomic i32, ptr %word acquire, align 4
+  %moved = icmp ne i32 %seen, %old
+  br i1 %moved, label %done, label %again
+again:
+  %tired = icmp sge i64 %tries, %spins
+  br i1 %tired, label %rest, label %spin
+spin:
+  %more = add i64 %tries, 1
+  call void @PAUSE
+  br label %look
+rest:
+  call void @rest(ptr %word, i32 %old, ptr %sleepers)
+  br label %look
+done:
+  ret void
+}
+
+define internal void @change(ptr %word, i32 %new, ptr %sleepers) #0 {
+  %was = atomicrmw xchg ptr %word, i32 %new seq_cst
+  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
+  %some = icmp sgt i32 %asleep, 0
+  br i1 %some, label %wake, label %done
+wake:
+  call void @wake(ptr %word)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @meet(ptr %bar, i64 %threads, i64 %spins) #0 {
+entry:
+  %round = getelementptr inbounds i8, ptr %bar, i64 64
+  %sleepers = getelementptr inbounds i8, ptr %bar, i64 128
+  %now = load atomic i32, ptr %round acquire, align 4
+  %before = atomicrmw add ptr %bar, i32 1 acq_rel
+  %n = trunc i64 %threads to i32
+  %others = sub i32 %n, 1
+  %last = icmp eq i32 %before, %others
+  br i1 %last, label %open, label %wait
+open:
+  store atomic i32 0, ptr %bar monotonic, align 4
+  %next = add i32 %now, 1
+  call void @change(ptr %round, i32 %next, ptr %sleepers)
+  ret void
+wait:
+  call void @until_changed(ptr %round, i32 %now, ptr %sleepers, i64 %spins)
+  ret void
+}
+"""
+
+_EXECUTE = """\
+define void @execute(ptr %job, i64 %thread) #0 {
+entry:
+  %steps = load i64, ptr %job, align 8
+  %job1 = getelementptr inbounds i64, ptr %job, i64 1
+  %threads = load i64, ptr %job1, align 8
+  %job2 = getelementptr inbounds i64, ptr %job, i64 2
+  %bar = load ptr, ptr %job2, align 8
+  %job3 = getelementptr inbounds i64, ptr %job, i64 3
+  %spins = load i64, ptr %job3, align 8
+  %mine.word = mul i64 %thread, 4
+  %mine.at = add i64 %mine.word, 4
+  %mine = getelementptr inbounds i64, ptr %job, i64 %mine.at
+  %tape = load ptr, ptr %mine, align 8
+  %mine1 = getelementptr inbounds i64, ptr %mine, i64 1
+  %count = load i64, ptr %mine1, align 8
+  %mine2 = getelementptr inbounds i64, ptr %mine, i64 2
+  %moving = load ptr, ptr %mine2, align 8
+  %mine3 = getelementptr inbounds i64, ptr %mine, i64 3
+  %movers = load i64, ptr %mine3, align 8
+  %end = getelementptr inbounds [5 x i64], ptr %tape, i64 %count
+  %has.movers = icmp sgt i64 %movers, 0
+  br label %step
+step:
+  %s = phi i64 [ 0, %entry ], [ %s.next, %step.end ]
+  br label %record
+record:
+  %at = phi ptr [ %tape, %step ], [ %at.next, %record.end ]
+  %function = load ptr, ptr %at, align 8
+  %some = icmp ne ptr %function, null
+  br i1 %some, label %call, label %called
+call:
+  %at1 = getelementptr inbounds i64, ptr %at, i64 1
+  %args = load ptr, ptr %at1, align 8
+  %at2 = getelementptr inbounds i64, ptr %at, i64 2
+  %hi = load i64, ptr %at2, align 8
+  %at3 = getelementptr inbounds i64, ptr %at, i64 3
+  %lo = load i64, ptr %at3, align 8
+  call void %function(ptr %args, i64 %lo, i64 %hi)
+  br label %called
+called:
+  %at4 = getelementptr inbounds i64, ptr %at, i64 4
+  %meets = load i64, ptr %at4, align 8
+  %waits = icmp ne i64 %meets, 0
+  br i1 %waits, label %barrier, label %record.end
+barrier:
+  call void @meet(ptr %bar, i64 %threads, i64 %spins)
+  br label %record.end
+record.end:
+  %at.next = getelementptr inbounds [5 x i64], ptr %at, i64 1
+  %r.more = icmp ult ptr %at.next, %end
+  br i1 %r.more, label %record, label %move
+move:
+  br i1 %has.movers, label %mover, label %step.end
+mover:
+  %m = phi i64 [ 0, %move ], [ %m.next, %mover ]
+  %m.word = mul i64 %m, 2
+  %m.at = getelementptr inbounds i64, ptr %moving, i64 %m.word
+  %slot = load ptr, ptr %m.at, align 8
+  %m.by = getelementptr inbounds i64, ptr %m.at, i64 1
+  %by = load i64, ptr %m.by, align 8
+  %old = load i64, ptr %slot, align 8
+  %new = add i64 %old, %by
+  store i64 %new, ptr %slot, align 8
+  %m.next = add i64 %m, 1
+  %m.more = icmp slt i64 %m.next, %movers
+  br i1 %m.more, label %mover, label %step.end
+step.end:
+  %s.next = add i64 %s, 1
+  %s.more = icmp slt i64 %s.next, %steps
+  br i1 %s.more, label %step, label %finish
+finish:
+  ret void
+}
+
+define void @alone(ptr %job) #0 {
+  call void @execute(ptr %job, i64 0)
+  ret void
+}
+
+define void @lead(ptr %pool, ptr %job) #0 {
+  %sleepers = getelementptr inbounds i8, ptr %pool, i64 64
+  %place = getelementptr inbounds i8, ptr %pool, i64 128
+  store ptr %job, ptr %place, align 8
+  %now = load atomic i32, ptr %pool monotonic, align 4
+  %next = add i32 %now, 1
+  call void @change(ptr %pool, i32 %next, ptr %sleepers)
+  %none = icmp eq ptr %job, null
+  br i1 %none, label %done, label %work
+work:
+  call void @execute(ptr %job, i64 0)
+  br label %done
+done:
+  ret void
+}
+
+define void @serve(ptr %pool, i64 %thread, i64 %spins) #0 {
+entry:
+  %sleepers = getelementptr inbounds i8, ptr %pool, i64 64
+  %place = getelementptr inbounds i8, ptr %pool, i64 128
+  br label %next
+next:
+  ; Rounds are counted from zero: a job that was given before this thread began counts.
+  %seen = phi i32 [ 0, %entry ], [ %round, %work ]
+  call void @until_changed(ptr %pool, i32 %seen, ptr %sleepers, i64 %spins)
+  %round = load atomic i32, ptr %pool acquire, align 4
+  %job = load ptr, ptr %place, align 8
+  %none = icmp eq ptr %job, null
+  br i1 %none, label %done, label %work
+work:
+  call void @execute(ptr %job, i64 %thread)
+  br label %next
+done:
+  ret void
+}
+attributes #0 = { nounwind }
+"""
+
+_PAUSES = {
+    "x86": ("llvm.x86.sse2.pause()", "llvm.x86.sse2.pause()"),
+    "arm": ("llvm.aarch64.hint(i32)", "llvm.aarch64.hint(i32 1)"),
+}
+_FUTEX_CALLS = {"x86": 202, "arm": 98}  # numbers of the system call
+_FUTEX = """\
+declare i64 @syscall(i64, ...)
+
+define internal void @rest(ptr %word, i32 %old, ptr %sleepers) #0 {
+  %a = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %o = zext i32 %old to i64
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 128, i64 %o, ptr null)
+  %s = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  ret void
+}
+
+define internal void @wake(ptr %word) #0 {
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 129, i64 2147483647)
+  ret void
+}
+"""
+_YIELD = """\
+declare i32 @YIELD()
+
+define internal void @rest(ptr %word, i32 %old, ptr %sleepers) #0 {
+  %ignored = call i32 @YIELD()
+  ret void
+}
+
+define internal void @wake(ptr %word) #0 {
+  ret void
+}
+"""
+
+
+def executor(family: str, system: str) -> str:
+    """Return the module of the loop over steps.
+
+    "x86" and "arm" spin differently; "linux" sleeps on a futex, others yield.
+    """
+    declared, pause = _PAUSES[family]
+    if system == "linux":
+        sleeping = _FUTEX.replace("FUTEX", str(_FUTEX_CALLS[family]))
+    else:
+        name = "SwitchToThread" if system == "windows" else "sched_yield"
+        sleeping = _YIELD.replace("YIELD", name)
+    waiting = _WAITING.replace("PAUSE", pause)
+    return f"declare void @{declared}\n{sleeping}\n{waiting}\n{_EXECUTE}"

@@ -1,0 +1,127 @@
+"""Machines to compile for: LLVM IR text becomes machine code, loaded or as assembly."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+# Objects of equal keys must be equal: what changes the passes changes this number.
+PASSES = 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor as LLVM names it; an empty triple means this system's."""
+
+    cpu: str
+    features: str = ""
+    triple: str = ""
+
+
+@cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def host() -> Target:
+    """Return this machine, or the lesser one that GANGLION_CPU asks for.
+
+    ``GANGLION_CPU=x86-64-v3`` makes code without AVX-512.
+    """
+    asked = os.environ.get("GANGLION_CPU")
+    return Target(asked) if asked else _this_machine()
+
+
+@cache
+def _this_machine() -> Target:
+    llvm = _llvm()
+    features = llvm.get_host_cpu_features().flatten()
+    if "+avx512f" in features:
+        features += ",-prefer-256-bit"
+    return Target(llvm.get_host_cpu_name(), features)
+
+
+def _new_machine(target: Target) -> Any:
+    llvm = _llvm()
+    if not target.triple:
+        found = llvm.Target.from_default_triple()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        found = llvm.Target.from_triple(target.triple)
+    return found.create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, jit=not target.triple
+    )
+
+
+@cache
+def machine(target: Target) -> Any:
+    """Return LLVM's machine for a target."""
+    return _new_machine(target)
+
+
+def family() -> str:
+    """Return "arm" or "x86"."""
+    return "arm" if platform.machine().lower() in ("arm64", "aarch64") else "x86"
+
+
+def identity(target: Target) -> str:
+    """Return all that machine code depends on besides its text."""
+    llvm = _llvm()
+    version = ".".join(str(one) for one in llvm.llvm_version_info)
+    triple = target.triple or llvm.get_default_triple()
+    return f"llvm {version}, passes {PASSES}, {triple}, {target.cpu} {target.features}"
+
+
+def linked(texts: Iterable[str], target: Target) -> Any:
+    """Return modules as one, verified and optimised for a target."""
+    llvm = _llvm()
+    whole = llvm.parse_assembly("")
+    for text in texts:
+        whole.link_in(llvm.parse_assembly(text))
+    whole.triple = machine(target).triple
+    whole.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
+    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine(target), options)
+    builder.getModulePassManager().run(whole, builder)
+    return whole
+
+
+SPEED = 2
+
+
+def object_code(texts: Iterable[str], target: Target) -> bytes:
+    """Return modules as the machine code of one object file."""
+    return bytes(machine(target).emit_object(linked(texts, target)))
+
+
+def assembly(texts: Iterable[str], target: Target) -> str:
+    """Return modules as the assembly a person can read."""
+    return str(machine(target).emit_assembly(linked(texts, target)))
+
+
+class Library:
+    """An object file loaded into this process; gone when this is."""
+
+    def __init__(self, code: bytes) -> None:
+        llvm = _llvm()
+        # An engine takes its machine over, so it gets one of its own.
+        self._engine = llvm.create_mcjit_compiler(
+            llvm.parse_assembly(""), _new_machine(host())
+        )
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Return the address of a function."""
+        return int(self._engine.get_function_address(name))

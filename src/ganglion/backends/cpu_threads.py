@@ -1,0 +1,154 @@
+"""The threads that run compiled programs: started once, asleep between runs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ganglion import config
+from ganglion.backends import cpu_cache, cpu_machine
+from ganglion.backends.cpu_executor import BARRIER_AT, POOL_BYTES, executor
+
+SPINS = 4000  # about 0.1 ms: longer than most waits, short enough to waste
+SPINS_CROWDED = 50  # more threads than cores: who waits keeps others from working
+
+
+def aligned(nbytes: int) -> np.ndarray:
+    """Return bytes, all zero, that begin at a cache line."""
+    raw = np.zeros(nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
+
+
+class Executor:
+    """The native loop over steps, as functions that Python can call."""
+
+    def __init__(self) -> None:
+        target, system = cpu_machine.host(), sys.platform.replace("win32", "windows")
+        text = executor(cpu_machine.family(), system)
+        path = cpu_cache.path_of(cpu_machine.identity(target), text)
+        code = cpu_cache.read(path)
+        if code is None:
+            code = cpu_machine.object_code([text], target)
+            cpu_cache.keep(path, code)
+        self._library = cpu_machine.Library(code)
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.alone: Any = self._function("alone", pointer)
+        self.lead: Any = self._function("lead", pointer, pointer)
+        self.serve: Any = self._function("serve", pointer, number, number)
+
+    def _function(self, name: str, *types: Any) -> Any:
+        return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
+
+
+@cache
+def native() -> Executor:
+    """Return the executor of this process."""
+    return Executor()
+
+
+def usable_cores() -> list[int]:
+    """Return the numbers of the cores this thread may run on, [] where unknown."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0))
+
+
+class Pool:
+    """Helper threads beside the calling one; a job is shared by all of them."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        cores = usable_cores()
+        crowded = threads > (len(cores) or os.cpu_count() or 1)
+        self.spins = SPINS_CROWDED if crowded else SPINS
+        self.cores = cores if config.pin_threads() and not crowded else []
+        self._memory = aligned(POOL_BYTES)
+        self._address = int(self._memory.ctypes.data)
+        self.barrier = self._address + BARRIER_AT
+        self._helpers = [
+            threading.Thread(
+                target=self._help,
+                args=(number,),
+                daemon=True,
+                name=f"ganglion-{number}",
+            )
+            for number in range(1, threads)
+        ]
+        for one in self._helpers:
+            one.start()
+
+    def _help(self, number: int) -> None:
+        if self.cores:
+            os.sched_setaffinity(0, {self.cores[number]})
+        # Stays in native code, without Python's lock, until the pool is closed.
+        native().serve(self._address, number, self.spins)
+
+    def run(self, job: int) -> None:
+        """Run a job on all threads; the calling one is the first."""
+        with self._pinned():
+            native().lead(self._address, job)
+
+    @contextmanager
+    def _pinned(self) -> Iterator[None]:
+        """Hold the calling thread on its core, for the time of a job only."""
+        if not self.cores:
+            yield
+            return
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {self.cores[0]})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def close(self) -> None:
+        """Let the helpers end."""
+        native().lead(self._address, None)
+        for one in self._helpers:
+            one.join()
+
+
+_lock = threading.Lock()
+_pool: Pool | None = None
+
+
+@contextmanager
+def shared(threads: int) -> Iterator[Pool | None]:
+    """Lend the process' pool; None where another thread of Python is using it."""
+    global _pool
+    if not _lock.acquire(blocking=False):
+        yield None
+        return
+    try:
+        if _pool is None or _outdated(_pool, threads):
+            if _pool is not None:
+                _pool.close()
+            _pool = Pool(threads)
+        yield _pool
+    finally:
+        _lock.release()
+
+
+def _outdated(pool: Pool, threads: int) -> bool:
+    return pool.threads != threads or bool(pool.cores) != (
+        config.pin_threads() and threads <= len(usable_cores())
+    )
+
+
+def _forget_pool() -> None:
+    """Start anew in a forked process: threads do not come along."""
+    global _pool, _lock
+    _pool, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

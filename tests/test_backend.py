@@ -1,0 +1,96 @@
+"""`keras.backend`: the functions of old scripts, with the defaults they had."""
+
+import numpy as np
+import pytest
+
+import ganglion as keras
+
+K = keras.backend
+
+
+def rows(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def test_defaults_that_differ_from_those_of_ops():
+    x = rows(3, 4)
+    np.testing.assert_array_equal(K.argmax(x), x.argmax(-1))
+    np.testing.assert_array_equal(K.argmin(x), x.argmin(-1))
+    assert K.concatenate([x, x]).shape == (3, 8)
+    assert K.expand_dims(x).shape == (3, 4, 1)
+    np.testing.assert_allclose(K.cumsum(x), x.cumsum(0), rtol=1e-6)
+    np.testing.assert_allclose(K.sqrt(np.array([4.0, -1.0])), [2, 0])
+    np.testing.assert_allclose(K.clip(x, min_value=0, max_value=1), x.clip(0, 1))
+    length = np.sqrt((x**2).sum())
+    np.testing.assert_allclose(K.l2_normalize(x), x / length, rtol=1e-6)
+    np.testing.assert_allclose(K.relu(x, alpha=0.1), np.where(x > 0, x, 0.1 * x))
+
+
+def test_crossentropy_is_element_by_element():
+    y, p = np.array([[1.0, 0.0]]), np.array([[0.8, 0.3]])
+    wanted = [[-np.log(0.8), -np.log(0.7)]]
+    np.testing.assert_allclose(K.binary_crossentropy(y, p), wanted, rtol=1e-6)
+    found = K.categorical_crossentropy(y, p)
+    np.testing.assert_allclose(found, [-np.log(0.8 / 1.1)], rtol=1e-6)
+
+
+def test_products_of_batches():
+    a, b = rows(2, 3, 4), rows(2, 4, 5)
+    np.testing.assert_allclose(K.batch_dot(a, b), a @ b, rtol=1e-5)
+    wanted = np.einsum("bij,bkj->bik", a, rows(2, 5, 4))
+    np.testing.assert_allclose(K.batch_dot(a, rows(2, 5, 4), axes=2), wanted, rtol=1e-5)
+    u, v = rows(3, 4), rows(3, 4) + 1
+    wanted = (u * v).sum(1, keepdims=True)
+    np.testing.assert_allclose(K.batch_dot(u, v, axes=1), wanted, rtol=1e-5)
+
+
+def test_images():
+    x = rows(1, 4, 4, 2)
+    assert K.resize_images(x, 2, 3).shape == (1, 8, 12, 2)
+    assert K.spatial_2d_padding(x).shape == (1, 6, 6, 2)
+    assert K.temporal_padding(x[0]).shape == (4, 6, 2)
+    assert K.conv2d(x, rows(3, 3, 2, 5)).shape == (1, 2, 2, 5)
+    assert K.conv1d(x[0], rows(3, 2, 5), padding="same").shape == (4, 4, 5)
+    pooled = K.pool2d(x, (2, 2), strides=(2, 2), pool_mode="avg")
+    np.testing.assert_allclose(pooled[0, 0, 0], x[0, :2, :2].mean((0, 1)), rtol=1e-6)
+    with pytest.raises(ValueError, match="'max' or 'avg'"):
+        K.pool2d(x, (2, 2), pool_mode="sum")
+    with pytest.raises(ValueError, match="channels_last"):
+        K.conv2d(x, rows(3, 3, 2, 5), data_format="channels_first")
+
+
+def test_repeating():
+    x = rows(2, 3)
+    assert K.repeat(x, 4).shape == (2, 4, 3)
+    np.testing.assert_array_equal(K.repeat_elements(x, 2, axis=1), x.repeat(2, 1))
+
+
+def test_variables():
+    v = K.variable([1.0, 2.0])
+    K.update_add(v, [1.0, 1.0])
+    K.update_sub(v, [0.5, 0.5])
+    np.testing.assert_allclose(K.get_value(v), [1.5, 2.5])
+    K.batch_set_value([(K.update(v, [0.0, 0.0]), [7.0, 8.0])])
+    np.testing.assert_allclose(K.batch_get_value([v])[0], [7, 8])
+    assert K.count_params(v) == 2
+    assert K.is_keras_tensor(keras.Input((2,)))
+
+
+def test_random_numbers():
+    assert 0.2 < K.random_binomial((1000,), p=0.3, seed=1).mean() < 0.4
+    assert abs(K.truncated_normal((1000,), seed=1)).max() <= 2.0
+
+
+def test_phases():
+    class Scaled(keras.layers.Layer):
+        def call(self, x, training=None):
+            return K.in_train_phase(lambda: x * 2, x, training=training)
+
+    x = rows(2, 2)
+    np.testing.assert_allclose(Scaled()(x, training=True), 2 * x)
+    np.testing.assert_allclose(Scaled()(x), x)
+    assert K.learning_phase() == 0
+    with pytest.warns(keras.keras2.Keras2Warning, match="set_learning_phase"):
+        K.set_learning_phase(0)
+    with pytest.raises(ValueError, match="training=True"):
+        K.set_learning_phase(1)

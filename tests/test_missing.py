@@ -1,0 +1,75 @@
+"""Names of Keras that are not there: imports and attributes say why, and what to do."""
+
+import importlib
+
+import pytest
+
+import ganglion as keras
+from ganglion import missing
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("from ganglion.layers import LSTM", "recurrent.*Conv1D"),
+        ("from ganglion.layers.recurrent import LSTM", "recurrent.*Conv1D"),
+        ("from ganglion.layers import Dense, RandomFlip", "augmentation.*PyDataset"),
+        ("from ganglion.layers import MultiHeadAttention", "dot_product_attention"),
+        ("from ganglion.preprocessing.image import ImageDataGenerator", "generator"),
+        ("from ganglion.datasets import imdb", "np.savez"),
+        ("from ganglion.applications import VGG16", "pretrained.*model.save"),
+        ("from ganglion.applications.vgg16 import VGG16", "pretrained.*model.save"),
+        ("from ganglion.wrappers.scikit_learn import KerasClassifier", "scikit"),
+        ("from ganglion.utils import image_dataset_from_directory", "tf.data"),
+        ("import ganglion.mixed_precision", "float32"),
+        ("from ganglion.models import model_from_yaml", "to_json"),
+        ("from ganglion.backend import get_session", "sessions"),
+    ],
+)
+def test_an_import_says_why(line, match):
+    with pytest.raises(ImportError, match=f"(?s){match}"):
+        exec(line)
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("layers.GRU", "recurrent"),
+        ("layers.Dens", "no such name.*'Dense'"),
+        ("Sequental", "'Sequential'"),
+        ("ops.image", "UpSampling2D"),
+        ("ops.argsort", "NumPy"),
+        ("ops.mesn", "'mean'"),
+        ("losses.mean_squared_eror", "'mean_squared_error'"),
+        ("metrics.Acuracy", "'Accuracy'"),
+        ("optimizers.Adamm", "'Adam'"),
+        ("callbacks.EarlyStoping", "'EarlyStopping'"),
+        ("initializers.HeNorml", "'HeNormal'"),
+        ("datasets.imdb", "np.savez"),
+        ("GradientTape", "compute_loss"),
+        ("backend.gradients", "sessions"),
+    ],
+)
+def test_an_attribute_says_why(name, match):
+    path, _, last = f"ganglion.{name}".rpartition(".")
+    module = importlib.import_module(path)
+    assert not hasattr(module, last)
+    with pytest.raises(AttributeError, match=match):
+        getattr(module, last)
+
+
+def test_what_is_said_to_be_missing_is_missing():
+    places = ("layers", "utils", "ops", "datasets", "models", "optimizers", "backend")
+    for full in missing._reasons():
+        module, _, name = full.rpartition(".")
+        if module in places:
+            found = getattr(getattr(keras, module), "__dict__", {})
+            assert name not in found, f"{full} is there: take it out of the table"
+
+
+def test_ops_by_kind():
+    assert keras.ops.nn.sigmoid is keras.ops.sigmoid
+    assert keras.ops.numpy.mean is keras.ops.mean
+    assert keras.ops.linalg.norm is keras.ops.norm
+    with pytest.raises(AttributeError, match="no such name"):
+        keras.ops.nn.sigmod  # noqa: B018

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ganglion.backends.cpu_loop import Emitted, Emitter
+from ganglion.backends.cpu_emitter import Emitted, Emitter
 from ganglion.backends.cpu_text import WIDTH, Val, llvm_type
 from ganglion.plan.kernel import Axis, Contract
 

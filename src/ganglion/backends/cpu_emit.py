@@ -6,15 +6,20 @@ import hashlib
 from dataclasses import dataclass
 
 from ganglion.backends.cpu_contract import emit_contract
-from ganglion.backends.cpu_loop import (
-    Emitted,
-    emit_loop,
-    emit_pool_back,
-    emit_scan,
-    emit_scatter,
-)
+from ganglion.backends.cpu_emitter import Emitted
+from ganglion.backends.cpu_loop import emit_loop
+from ganglion.backends.cpu_moves import emit_pool_back, emit_scan, emit_scatter
 from ganglion.backends.cpu_winograd import emit_winograd
-from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop, Plan, PoolBack, Scan, Scatter
+from ganglion.plan.kernel import (
+    Buffer,
+    Contract,
+    Kernel,
+    Loop,
+    Plan,
+    PoolBack,
+    Scan,
+    Scatter,
+)
 
 
 @dataclass(frozen=True)

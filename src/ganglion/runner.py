@@ -67,7 +67,14 @@ class Runner:
         """Return the compiled step of a kind for data of this signature."""
         # A new schedule is part of the graph; a new rate is only another number.
         schedule = getattr(self._model.optimizer, "_learning_rate", None)
-        key = (kind, signature, repr(batch), config.backend(), schedule)
+        key = (
+            kind,
+            signature,
+            repr(batch),
+            config.backend(),
+            config.precise(),
+            schedule,
+        )
         if key not in self._steps:
             made = self._trace(kind, batch, signature)
             compiled = base.backend(config.backend()).compile(made.program)

@@ -1,0 +1,26 @@
+"""What several lowerings need: cutting long axes, copying into a larger array."""
+
+from __future__ import annotations
+
+from ganglion.ir.graph import Value
+from ganglion.plan.kernel import Loop, Shape, View
+from ganglion.plan.lower import SLICES, Lowering, identity
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def parts_of(size: int) -> int:
+    """Return into how many equal parts an axis is cut, at most `SLICES`."""
+    return max(n for n in range(1, SLICES + 1) if size % n == 0)
+
+
+def copy_into(
+    low: Lowering, x: Value, whole: View, pairs: Pairs, interior: Shape
+) -> None:
+    """Copy a value into a larger one, after and between what is left free."""
+    if x.size == 0:
+        return
+    strides = tuple(s * (i + 1) for s, i in zip(whole.strides, interior, strict=True))
+    offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides, strict=True))
+    view = View(whole.buffer, strides, whole.offset + offset)
+    low.emit(Loop("copy", x.shape, low.at(x, identity(x.shape)), view))

@@ -1,0 +1,143 @@
+"""Lowering of pooling and its gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ganglion.ir.graph import Node, Value
+from ganglion.plan.kernel import (
+    Literal,
+    Load,
+    Loop,
+    PoolBack,
+    Shape,
+    View,
+)
+from ganglion.plan.lower import Lowering
+from ganglion.plan.parts import Pairs, copy_into
+
+
+def _windows(x_view: View, shape: Shape, attrs: dict[str, Any]) -> tuple[Shape, Shape]:
+    """Return the shape of (places, window) and the strides of x in it."""
+    rank = len(shape) - 2
+    steps = tuple(x_view.strides[i + 1] * attrs["strides"][i] for i in range(rank))
+    taps = tuple(x_view.strides[i + 1] for i in range(rank))
+    strides = (x_view.strides[0], *steps, x_view.strides[-1], *taps)
+    return (*shape, *attrs["window"]), strides
+
+
+def _surrounded(low: Lowering, x: Value, pairs: Pairs, value: float) -> View:
+    if not any(lo or hi for lo, hi in pairs):
+        return View.whole(low.store(x))
+    spans = zip(x.shape[1:-1], pairs, strict=True)
+    spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
+    target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
+    whole = View.whole(target)
+    low.emit(Loop("fill", target.shape, Literal(x.dtype, value), whole))
+    copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0,) * x.ndim)
+    return whole
+
+
+def lower_pool(low: Lowering, node: Node) -> None:
+    """Reduce every window."""
+    is_max = node.op.name == "max_pool"
+    (x,) = node.inputs
+    lowest = -math.inf if is_max else 0.0
+    view = _surrounded(low, x, node.attrs["pairs"], lowest)
+    shape, strides = _windows(view, node.shape, node.attrs)
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    expr = Load(x.dtype, View(view.buffer, strides, view.offset))
+    how, reduced = "max" if is_max else "sum", len(node.attrs["window"])
+    low.emit(Loop(node.op.name, shape, expr, View.whole(target), reduced, how))
+
+
+def _cleared(low: Lowering, node: Node) -> View:
+    spans = zip(node.shape[1:-1], node.attrs["pairs"], strict=True)
+    spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
+    shape = (node.shape[0], *spatial, node.shape[-1])
+    target = low.new(shape, node.dtype, "pad")
+    whole = View.whole(target)
+    low.emit(Loop("fill", shape, Literal(node.dtype, 0.0), whole))
+    return whole
+
+
+def _cut_out(low: Lowering, node: Node, whole: View) -> None:
+    """Keep what lies inside of the padding."""
+    pairs = node.attrs["pairs"]
+    if whole.buffer.shape == node.shape:
+        low.buffers[node] = whole.buffer
+        return
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides[1:], strict=False))
+    inside = Load(node.dtype, View(whole.buffer, whole.strides, offset))
+    low.emit(Loop("copy", node.shape, inside, View.whole(target)))
+
+
+def lower_sum_pool_back(low: Lowering, node: Node) -> None:
+    """Give each window's gradient to all of its elements."""
+    (dy,) = node.inputs
+    whole = _cleared(low, node)
+    shape, strides = _windows(whole, dy.shape, node.attrs)
+    grads = View.whole(low.store(dy))
+    taps = (0,) * len(node.attrs["window"])
+    expr = Load(node.dtype, View(grads.buffer, (*grads.strides, *taps)))
+    # Windows may overlap: within an image they are added one after the other.
+    order = _taps_before_channels(len(shape), len(taps))
+    kernel = Loop(
+        node.op.name,
+        tuple(shape[i] for i in order),
+        Load(
+            node.dtype, View(grads.buffer, tuple(expr.view.strides[i] for i in order))
+        ),
+        View(whole.buffer, tuple(strides[i] for i in order)),
+        adds=True,
+    )
+    low.emit(kernel)
+    _cut_out(low, node, whole)
+
+
+def _taps_before_channels(rank: int, taps: int) -> list[int]:
+    """Put the channels last: neighbours in the loop are then neighbours in memory."""
+    channel = rank - taps - 1
+    return [*range(channel), *range(channel + 1, rank), channel]
+
+
+def lower_max_pool_back(low: Lowering, node: Node) -> None:
+    """Give each window's gradient to its first largest element."""
+    x, y, dy = node.inputs
+    images = _surrounded(low, x, node.attrs["pairs"], -math.inf)
+    covers = _covers(node, y.shape)
+    whole = (
+        View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
+    )
+    rank = len(node.attrs["window"])
+    _, strides = _windows(images, y.shape, node.attrs)
+    places = View(images.buffer, strides[: rank + 2], images.offset)
+    back = View(whole.buffer, strides[: rank + 2])
+    taps = tuple(
+        sum(t * s for t, s in zip(tap, strides[rank + 2 :], strict=True))
+        for tap in np.ndindex(*node.attrs["window"])
+    )
+    best, grads = View.whole(low.store(y)), View.whole(low.store(dy))
+    low.emit(
+        PoolBack("max_pool_back", y.shape, places, best, grads, back, taps, covers)
+    )
+    _cut_out(low, node, whole)
+
+
+def _covers(node: Node, windows: Shape) -> bool:
+    """Tell whether each element of the images lies in exactly one window."""
+    window = node.attrs["window"]
+    return (
+        not any(lo or hi for lo, hi in node.attrs["pairs"])
+        and node.attrs["strides"] == window
+        and all(
+            n * w == size
+            for n, w, size in zip(windows[1:-1], window, node.shape[1:-1], strict=True)
+        )
+    )

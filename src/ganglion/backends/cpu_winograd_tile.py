@@ -1,0 +1,309 @@
+"""What Winograd's kernels are made of, in LLVM IR: transforms, tiles and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ganglion.backends.cpu_emitter import Emitter
+from ganglion.backends.cpu_text import Val
+from ganglion.plan.kernel import Buffer, View
+from ganglion.plan.winograd import FLOAT, LANES, Tiling
+
+ACCUMULATORS = 28  # that fit beside the operands in 32 vector registers
+ROWS_AT_MOST = 14
+Transform = Callable[[list[Val]], list[Val]]
+Grid = list[list[Val]]
+
+
+class Transforms:
+    """The transforms of a tile, along one axis and along both."""
+
+    def __init__(self) -> None:
+        self.emitter = Emitter()
+        self.text, self.maths = self.emitter.text, self.emitter.maths
+
+    def at(self, base: str, index: str | int) -> str:
+        """Return the address of an element."""
+        return self.text.address(base, "float", str(index))
+
+    def both(self, transform: Transform, grid: Grid) -> list[Val]:
+        """Transform the columns of a grid, then its rows; return them one by one."""
+        columns = [transform(list(column)) for column in zip(*grid, strict=True)]
+        rows = [transform(list(row)) for row in zip(*columns, strict=True)]
+        return [one for row in rows for one in row]
+
+    def add(self, a: Val, b: Val) -> Val:
+        """Return a + b."""
+        return self.maths.binary("fadd", a, b)
+
+    def minus(self, a: Val, b: Val) -> Val:
+        """Return a - b."""
+        return self.maths.binary("fsub", a, b)
+
+    def more(self, a: Val, factor: float, b: Val) -> Val:
+        """Return factor * a + b."""
+        return self.maths.fma(a, self.maths.constant(factor, FLOAT, a.width), b)
+
+    def inputs(self, d: list[Val]) -> list[Val]:
+        """Transform six inputs (Bᵀd)."""
+        more = self.more
+        even, odd = more(d[2], -4, d[4]), more(d[1], -4, d[3])
+        near, step = self.minus(d[4], d[2]), self.minus(d[3], d[1])
+        return [
+            more(d[0], 4, more(d[2], -5, d[4])),
+            self.add(even, odd),
+            self.minus(even, odd),
+            more(step, 2, near),
+            more(step, -2, near),
+            more(d[1], 4, more(d[3], -5, d[5])),
+        ]
+
+    def outputs(self, m: list[Val]) -> list[Val]:
+        """Transform six products into four outputs (Aᵀm)."""
+        s1, d1 = self.add(m[1], m[2]), self.minus(m[1], m[2])
+        s2, d2 = self.add(m[3], m[4]), self.minus(m[3], m[4])
+        first = self.add(self.add(m[0], s1), s2)
+        last = self.add(self.more(d2, 8, d1), m[5])
+        return [first, self.more(d2, 2, d1), self.more(s2, 4, s1), last]
+
+    def outputs_of_two(self, m: list[Val]) -> list[Val]:
+        """Transform six products into two outputs."""
+        s1, d1 = self.add(m[1], m[2]), self.minus(m[1], m[2])
+        s2, d2 = self.add(m[3], m[4]), self.minus(m[3], m[4])
+        first = self.add(self.add(m[0], s1), s2)
+        return [first, self.add(self.more(d2, 2, d1), m[5])]
+
+    def grads(self, y: list[Val]) -> list[Val]:
+        """Spread the gradients of four outputs over six places (Ay)."""
+        e, o = self.add(y[0], y[2]), self.add(y[1], y[3])
+        e4, o4 = self.more(y[2], 4, y[0]), self.more(y[3], 4, y[1])
+        made = [self.add(e, o), self.minus(e, o)]
+        return [y[0], *made, self.more(o4, 2, e4), self.more(o4, -2, e4), y[3]]
+
+    def grads_of_two(self, y: list[Val]) -> list[Val]:
+        """Spread the gradients of two outputs over six places."""
+        made = [self.add(y[0], y[1]), self.minus(y[0], y[1])]
+        return [y[0], *made, self.more(y[1], 2, y[0]), self.more(y[1], -2, y[0]), y[1]]
+
+    def by_matrix(self, matrix: np.ndarray) -> Transform:
+        """Return the transform that multiplies by a matrix."""
+
+        def transform(values: list[Val]) -> list[Val]:
+            made = []
+            for row in matrix:
+                total = self.maths.constant(0, FLOAT, values[0].width)
+                for factor, value in zip(row, values, strict=True):
+                    total = self.more(value, factor, total) if factor else total
+                made.append(total)
+            return made
+
+        return transform
+
+    # ---- control ---------------------------------------------------------------------
+
+    def lanes(self, channels: int, body: Callable[[str, int], None]) -> None:
+        """Run over channels in vectors of one width; the last may repeat some."""
+        text = self.text
+        width = min(LANES, 1 << (channels.bit_length() - 1))
+
+        def step(index: str, _: list[str]) -> list[str]:
+            if channels % width:
+                last = str(channels - width)
+                before = text.let(f"icmp slt i64 {index}, {last}")
+                index = text.let(f"select i1 {before}, i64 {index}, i64 {last}")
+            body(index, width)
+            return []
+
+        text.loop("0", str(channels), width, step)
+
+    def choose(
+        self, condition: str, yes: Callable[[], None], no: Callable[[], None]
+    ) -> None:
+        """Do one thing or the other."""
+        text = self.text
+        names = [text.fresh(stem) for stem in ("yes", "no", "done")]
+        text.do(f"br i1 {condition}, label {names[0]}, label {names[1]}")
+        for name, body in zip(names, (yes, no), strict=False):
+            text.label(name)
+            body()
+            text.do(f"br label {names[2]}")
+        text.label(names[2])
+
+    def both_hold(self, a: str, b: str) -> str:
+        """Return whether two conditions hold."""
+        return self.text.let(f"and i1 {a}, {b}")
+
+    def within(self, index: str, size: int) -> str:
+        """Return whether 0 <= index < size."""
+        return self.text.let(f"icmp ult i64 {index}, {size}")
+
+
+class Blocks(Transforms):
+    """What the passes over images share: tiles, blocks and products."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+
+    def pieces(self, body: Callable[[str, str, str, str], None]) -> None:
+        """Run over the blocks of each piece: piece, first block, block, tiles of it."""
+        text, tiling = self.text, self.tiling
+
+        def cut(number: str) -> str:
+            whole = text.times(number, tiling.blocks)
+            return text.let(f"sdiv i64 {whole}, {tiling.pieces}")
+
+        def piece(number: list[str]) -> None:
+            first, last = cut(number[0]), cut(text.add(number[0], "1"))
+
+            def block(index: str, _: list[str]) -> list[str]:
+                start = text.times(index, tiling.block)
+                left = text.let(f"sub i64 {tiling.tiles}, {start}")
+                full = text.let(f"icmp slt i64 {tiling.block}, {left}")
+                count = text.let(f"select i1 {full}, i64 {tiling.block}, i64 {left}")
+                body(number[0], first, index, count)
+                return []
+
+            text.loop(first, last, 1, block)
+
+        self.emitter.nest([("%lo", "%hi")], piece)
+
+    def tiles(
+        self, block: str, count: str, body: Callable[[str, str, str, str], None]
+    ) -> None:
+        """Run over the tiles of a block: number in it, image, tile row and column."""
+        text, (down, right) = self.text, self.tiling.across
+        start = text.times(block, self.tiling.block)
+
+        def tile(number: str, _: list[str]) -> list[str]:
+            whole = text.add(start, number)
+            rest = text.let(f"udiv i64 {whole}, {right}")
+            column = text.let(f"urem i64 {whole}, {right}")
+            image = text.let(f"udiv i64 {rest}, {down}")
+            row = text.let(f"urem i64 {rest}, {down}")
+            body(number, image, row, column)
+            return []
+
+        text.loop("0", count, 1, tile)
+
+    def load_tiles(
+        self,
+        view: View,
+        zeros: Buffer,
+        shape: tuple[int, ...],
+        size: int,
+        before: tuple[int, int],
+        where: tuple[str, str, str],
+        body: Callable[[list[list[str]]], None],
+    ) -> None:
+        """Give a body the addresses of a tile's pixels; zeros where there are none."""
+        text, step = self.text, self.tiling.step
+        _, height, width, _ = shape
+        top = text.add(text.times(where[1], step), str(-before[0]))
+        left = text.add(text.times(where[2], step), str(-before[1]))
+        index = text.affine([where[0], top, left], view.strides[:3], view.offset)
+        corner = self.at(self.emitter.base(view.buffer), index)
+        none = self.emitter.base(zeros)
+
+        def pixel(i: int, j: int) -> str:
+            return self.at(corner, i * view.strides[1] + j * view.strides[2])
+
+        def inside() -> None:
+            body([[pixel(i, j) for j in range(size)] for i in range(size)])
+
+        def careful() -> None:
+            rows = [self.within(text.add(top, str(i)), height) for i in range(size)]
+            columns = [self.within(text.add(left, str(j)), width) for j in range(size)]
+            places: list[list[str]] = []
+            for i, row in enumerate(rows):
+                places.append([])
+                for j, column in enumerate(columns):
+                    both = self.both_hold(row, column)
+                    choice = f"select i1 {both}, ptr {pixel(i, j)}, ptr {none}"
+                    places[-1].append(text.let(choice))
+            body(places)
+
+        last_row = (self.tiling.across[0] - 1) * step - before[0] + size
+        last_column = (self.tiling.across[1] - 1) * step - before[1] + size
+        if max(before) <= 0 and last_row <= height and last_column <= width:
+            inside()
+            return
+        fits = self.both_hold(
+            self.within(top, max(height - size + 1, 0)),
+            self.within(left, max(width - size + 1, 0)),
+        )
+        self.choose(fits, inside, careful)
+
+    def transformed(
+        self,
+        transform: Transform,
+        pixels: list[list[str]],
+        channels: int,
+        target: str,
+        stride: int,
+    ) -> None:
+        """Transform a tile, channel by channel, into the 36 places of a block."""
+
+        def vector(channel: str, width: int) -> None:
+            grid = [
+                [self.emitter.load(self.at(p, channel), FLOAT, width) for p in row]
+                for row in pixels
+            ]
+            here = self.at(target, channel)
+            for i, one in enumerate(self.both(transform, grid)):
+                self.emitter.put(one, self.at(here, i * stride))
+
+        self.lanes(channels, vector)
+
+    def product(
+        self,
+        a: tuple[str, int, int],
+        b: tuple[str, int],
+        inner: str,
+        totals: list[Val],
+        widths: tuple[int, ...],
+    ) -> list[Val]:
+        """Add up rows of a (address, row stride, inner stride) times vectors of b."""
+        text = self.text
+        rows = len(totals) // len(widths)
+
+        def step(k: str, carried: list[str]) -> list[str]:
+            left = self.at(a[0], text.times(k, a[2]))
+            right = self.at(b[0], text.times(k, b[1]))
+            vectors = [
+                self.emitter.load(self.at(right, v * LANES), FLOAT, width)
+                for v, width in enumerate(widths)
+            ]
+            made = []
+            for r in range(rows):
+                one = self.emitter.load(self.at(left, r * a[1]), FLOAT, 1)
+                wide = {w: self.maths.splat(one, w) for w in sorted(set(widths))}
+                for v, width in enumerate(widths):
+                    old = Val(carried[r * len(widths) + v], FLOAT, width)
+                    made.append(self.maths.fma(wide[width], vectors[v], old).name)
+            return made
+
+        ends = text.loop("0", inner, 1, step, [(t.type, t.name) for t in totals])
+        return [Val(n, FLOAT, t.width) for n, t in zip(ends, totals, strict=True)]
+
+    def row_tiles(
+        self, rows: int, vectors: int, body: Callable[[str, int], None]
+    ) -> None:
+        """Cut rows into tiles of nearly equal size that fit the registers."""
+        most = min(ACCUMULATORS // vectors, ROWS_AT_MOST)
+        count = -(-rows // most)
+        base, longer = divmod(rows, count)
+
+        def tile(size: int) -> Callable[[str, list[str]], list[str]]:
+            def run(row: str, _: list[str]) -> list[str]:
+                body(row, size)
+                return []
+
+            return run
+
+        middle = longer * (base + 1)
+        if longer:
+            self.text.loop("0", str(middle), base + 1, tile(base + 1))
+        self.text.loop(str(middle), str(rows), base, tile(base))

@@ -374,3 +374,10 @@ def test_several_inputs_where_one_is_meant_are_named() -> None:
     for layer in (layers.Dense(1), layers.BatchNormalization(), layers.PReLU()):
         with pytest.raises(ValueError, match="by a Concatenate or Add layer"):
             layer(both)
+
+
+def test_a_misspelt_argument_is_answered_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"argument\(s\) activaton\. Did you mean 'act"):
+        layers.Dense(1, activaton="relu")
+    with pytest.raises(TypeError, match="Did you mean 'pool_size'"):
+        layers.MaxPooling2D(poolsize=2)

@@ -23,7 +23,12 @@ from ganglion.layers.building import (
     tensors_of,
     unwrapped,
 )
-from ganglion.layers.construction import bound_arguments, dtype_name, input_hint_from
+from ganglion.layers.construction import (
+    bound_arguments,
+    dtype_name,
+    input_hint_from,
+    refuse_unknown,
+)
 from ganglion.layers.inputspec import InputSpec, check_inputs
 from ganglion.layers.oldnames import is_ours, translated, translating
 from ganglion.layers.weights import WeightHolder
@@ -101,10 +106,7 @@ class Layer(WeightHolder):
         self._calls: list[Call] = []
         self._build_shape: Any = None
         if kwargs:
-            raise TypeError(
-                f"{type(self).__name__} does not know the argument(s) "
-                f"{', '.join(sorted(kwargs))}."
-            )
+            refuse_unknown(type(self), kwargs)
 
     # ---- what subclasses write -------------------------------------------------
 
@@ -151,7 +153,10 @@ class Layer(WeightHolder):
         """Add to the loss that training minimises; call it inside of `call`."""
         scope = current_scope()
         if scope is None:
-            raise RuntimeError("`add_loss` works inside of `call` only.")
+            raise RuntimeError(
+                "`add_loss` works inside of `call` only: call it there, or give a "
+                "model a Keras tensor by `model.add_loss`."
+            )
         for one in loss if isinstance(loss, (list, tuple)) else [loss]:
             scope.losses.append(read(one))
 

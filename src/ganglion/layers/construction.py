@@ -67,3 +67,16 @@ def bound_arguments(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, A
             values.pop(name, None)
     hints = {*_INPUT_HINTS} - {*signature.parameters}  # `input_dim` of an Embedding
     return {k: v for k, v in values.items() if k not in hints | {"weights"}}
+
+
+def refuse_unknown(cls: type, given: dict[str, Any]) -> None:
+    """Refuse arguments that no constructor of a layer knows, with the nearest name."""
+    known: dict[str, Any] = {}
+    for one in cls.__mro__[:-1]:
+        known |= inspect.signature(one.__init__).parameters  # type: ignore[misc]
+    names = [one for one in known if one not in ("self", "args", "kwargs")]
+    first, *_ = unknown = sorted(given)
+    raise TypeError(
+        f"{cls.__name__} does not know the argument(s) {', '.join(unknown)}. "
+        f"{config.closest(first, names)}"
+    )

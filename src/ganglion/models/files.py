@@ -24,7 +24,10 @@ def clone_model(
     }
     for name, value in unsupported.items():
         if value is not None:
-            raise ValueError(f"clone_model: `{name}` is not supported.")
+            raise ValueError(
+                f"clone_model: `{name}` is not supported. Change what "
+                "`model.get_config()` gives, and make the model by `from_config`."
+            )
     return type(model).from_config(plain_config(model.get_config()))
 
 

@@ -55,7 +55,7 @@ def _host(made: list[Kernel], kernel: Kernel, aliases: Aliases) -> int | None:
 
 
 def _joins(loop: Loop) -> bool:
-    return not loop.adds and loop.how in ("", "sum") and bool(loop.shape)
+    return not loop.adds and loop.how in ("", "sum")
 
 
 def _alike(host: Loop, loop: Loop) -> bool:

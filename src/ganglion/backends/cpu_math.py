@@ -1,12 +1,14 @@
-"""Pointwise ops in LLVM IR: arithmetic by instruction, functions by polynomial."""
+"""Pointwise ops in LLVM IR: arithmetic here, functions in `cpu_functions`."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
 
+from ganglion.backends import cpu_functions
 from ganglion.backends.cpu_text import Text, Val, lanes, llvm_type, number
 
 F32, F64, I32, BOOL = (np.dtype(n) for n in ("float32", "float64", "int32", "bool"))
@@ -25,6 +27,13 @@ class Maths:
             return Val(one, dtype, 1)
         element = llvm_type(dtype)
         return Val("<" + ", ".join([f"{element} {one}"] * width) + ">", dtype, width)
+
+    def known(self, value: Val) -> float | None:
+        """Return the real number that a constant is, None for what is not constant."""
+        found = re.search("0x([0-9A-F]{16})", value.name)
+        if value.name.startswith("%") or found is None:
+            return None
+        return float(np.uint64(int(found[1], 16)).view(np.float64))
 
     def splat(self, value: Val, width: int) -> Val:
         """Copy a scalar into every lane."""
@@ -75,7 +84,9 @@ class Maths:
         """Call a function of LLVM's that exists for every type."""
         dtype = result or args[0].dtype
         width = args[0].width
-        suffix = llvm_type(args[0].dtype).replace("float", "f32").replace("double", "f64")
+        suffix = (
+            llvm_type(args[0].dtype).replace("float", "f32").replace("double", "f64")
+        )
         full = f"llvm.{name}.v{width}{suffix}" if width > 1 else f"llvm.{name}.{suffix}"
         kind = lanes(llvm_type(dtype), width)
         kinds = ", ".join(one.type for one in args)
@@ -98,6 +109,29 @@ class Maths:
             return call(list(args))
         parts = [call([self.lane(one, i) for one in args]) for i in range(width)]
         return self.gathered(parts)
+
+    def where_library(self, name: str, condition: Val, x: Val, other: Val) -> Val:
+        """Call the C library in the lanes of a condition, if it holds in any."""
+        some = condition
+        if x.width > 1:
+            kind = f"<{x.width} x i1>"
+            reduce = f"llvm.vector.reduce.or.v{x.width}i1"
+            self.text.declare(f"declare i1 @{reduce}({kind})")
+            some = Val(
+                self.text.let(f"call i1 @{reduce}({kind} {condition.name})"), BOOL, 1
+            )
+        count = self.text.let(f"select i1 {some.name}, i64 {x.width}, i64 0")
+
+        def lane(index: str, carried: list[str]) -> list[str]:
+            if x.width == 1:
+                return [self.library(name, x).name]
+            one = self.text.let(f"extractelement {x.type} {x.name}, i64 {index}")
+            made = self.library(name, Val(one, x.dtype, 1))
+            place = f"{x.type} {carried[0]}, {made.type} {made.name}, i64 {index}"
+            return [self.text.let(f"insertelement {place}")]
+
+        ends = self.text.loop("0", count, 1, lane, [(x.type, other.name)])
+        return self.select(condition, Val(ends[0], x.dtype, x.width), other)
 
     def fma(self, a: Val, b: Val, c: Val) -> Val:
         """Return a * b + c, rounded once."""
@@ -126,64 +160,7 @@ class Maths:
         name = self.text.let(f"{instruction} {x.type} {x.name} to {target}")
         return Val(name, dtype, x.width)
 
-    # ---- functions -------------------------------------------------------------------
-
-    def _poly(self, x: Val, coefficients: list[float]) -> Val:
-        total = self.constant(coefficients[0], x.dtype, x.width)
-        for one in coefficients[1:]:
-            total = self.fma(total, x, self.constant(one, x.dtype, x.width))
-        return total
-
-    def exp(self, x: Val) -> Val:
-        """The exponential: range reduction by powers of two, then a polynomial."""
-        if x.dtype != F32:
-            return self.library("exp", x)
-
-        def c(value: float) -> Val:
-            return self.constant(value, F32, x.width)
-
-        # Beyond ±104 the result is 0 or infinity; NaN goes through the selects below.
-        low = self.select(self.compare("fcmp olt", x, c(-104.0)), c(-104.0), x)
-        safe = self.select(self.compare("fcmp ogt", low, c(89.0)), c(89.0), low)
-        n = self.intrinsic("rint", self.binary("fmul", safe, c(math.log2(math.e))))
-        r = self.fma(n, c(-0.693359375), safe)
-        r = self.fma(n, c(2.12194440e-4), r)
-        p = self._poly(
-            r,
-            [
-                1.9875691500e-4,
-                1.3981999507e-3,
-                8.3334519073e-3,
-                4.1665795894e-2,
-                1.6666665459e-1,
-                5.0000001201e-1,
-            ],
-        )
-        p = self.fma(self.binary("fmul", p, r), r, r)
-        p = self.binary("fadd", p, c(1.0))
-        # Scaling in two halves reaches the smallest and the largest numbers.
-        whole = self.cast(n, I32)
-        half = self.binary("ashr", whole, self.constant(1, I32, x.width))
-        rest = self.binary("sub", whole, half)
-        p = self.binary("fmul", p, self._power_of_two(half))
-        p = self.binary("fmul", p, self._power_of_two(rest))
-        nan = self.compare("fcmp uno", x, x)
-        return self.select(nan, x, p)
-
-    def _power_of_two(self, n: Val) -> Val:
-        bias = self.binary("add", n, self.constant(127, I32, n.width))
-        bits = self.binary("shl", bias, self.constant(23, I32, n.width))
-        kind = lanes("float", n.width)
-        name = self.text.let(f"bitcast {bits.type} {bits.name} to {kind}")
-        return Val(name, F32, n.width)
-
-    def sigmoid(self, x: Val) -> Val:
-        """1 / (1 + exp(-x)), from the side that does not overflow."""
-        one = self.constant(1, x.dtype, x.width)
-        e = self.exp(self.negative(self.absolute(x)))
-        below = self.binary("fadd", one, e)
-        positive = self.compare("fcmp oge", x, self.constant(0, x.dtype, x.width))
-        return self.binary("fdiv", self.select(positive, one, e), below)
+    # ---- arithmetic ------------------------------------------------------------------
 
     def negative(self, x: Val) -> Val:
         """Change the sign."""
@@ -215,11 +192,36 @@ class Maths:
         return self.select(self.compare("fcmp uno", x, x), x, made)
 
     def extreme(self, x: Val, y: Val, largest: bool) -> Val:
-        """The larger or smaller; NaN if either is NaN."""
-        if x.dtype.kind == "f":
-            return self.intrinsic("maximum" if largest else "minimum", x, y)
+        """The larger or smaller; NaN if either is NaN. Equal zeros: either of them.
+
+        A choice that takes the second of two unless the first is larger is one
+        instruction of x86, and the second is what it takes beside a NaN.
+        """
         condition = _condition(x.dtype)("gt" if largest else "lt")
-        return self.select(self.compare(condition, x, y), x, y)
+        if x.dtype.kind != "f":
+            return self.select(self.compare(condition, x, y), x, y)
+        if self._is_number(x) or self._is_number(y):
+            first, second = (x, y) if self._is_number(x) else (y, x)
+            return self.select(self.compare(condition, first, second), first, second)
+        chosen = self.select(self.compare(condition, x, y), x, y)
+        return self.select(self.compare("fcmp uno", x, x), x, chosen)
+
+    def _is_number(self, value: Val) -> bool:
+        known = self.known(value)
+        return known is not None and not math.isnan(known)
+
+    def divide(self, x: Val, y: Val) -> Val:
+        """The quotient; a power of two is multiplied by its exact inverse."""
+        if x.dtype.kind != "f":
+            return self.binary("sdiv", x, y)
+        known = self.known(y)
+        if (
+            known
+            and math.frexp(known)[0] in (0.5, -0.5)
+            and 2**-99 < abs(known) < 2**99
+        ):
+            return self.binary("fmul", x, self.constant(1 / known, y.dtype, y.width))
+        return self.binary("fdiv", x, y)
 
     def remainder(self, x: Val, y: Val) -> Val:
         """The remainder with the sign of the divisor."""
@@ -282,10 +284,6 @@ def _equal(maths: Maths, a: Val, b: Val) -> Val:
     return maths.compare("fcmp oeq" if a.dtype.kind == "f" else "icmp eq", a, b)
 
 
-def _library(name: str) -> Callable[..., Val]:
-    return lambda maths, *args: maths.library(name, *args)
-
-
 def _intrinsic(name: str) -> Callable[..., Val]:
     return lambda maths, *args: maths.intrinsic(name, *args)
 
@@ -294,8 +292,8 @@ _OPS: dict[str, Callable[..., Val]] = {
     "add": _arithmetic("fadd", "add"),
     "subtract": _arithmetic("fsub", "sub"),
     "multiply": _arithmetic("fmul", "mul"),
-    "divide": _arithmetic("fdiv", "sdiv"),
-    "power": _library("pow"),
+    "divide": Maths.divide,
+    "power": cpu_functions.power,
     "maximum": lambda maths, a, b: maths.extreme(a, b, True),
     "minimum": lambda maths, a, b: maths.extreme(a, b, False),
     "remainder": Maths.remainder,
@@ -312,15 +310,15 @@ _OPS: dict[str, Callable[..., Val]] = {
     "floor": _intrinsic("floor"),
     "round": _intrinsic("roundeven"),
     "sqrt": _intrinsic("sqrt"),
-    "exp": Maths.exp,
-    "sigmoid": Maths.sigmoid,
-    "expm1": _library("expm1"),
-    "log": _library("log"),
-    "log1p": _library("log1p"),
-    "sin": _library("sin"),
-    "cos": _library("cos"),
-    "tanh": _library("tanh"),
-    "erf": _library("erf"),
+    "exp": cpu_functions.exp,
+    "sigmoid": cpu_functions.sigmoid,
+    "expm1": cpu_functions.expm1,
+    "log": cpu_functions.log,
+    "log1p": cpu_functions.log1p,
+    "sin": cpu_functions.sin,
+    "cos": cpu_functions.cos,
+    "tanh": cpu_functions.tanh,
+    "erf": cpu_functions.erf,
     "is_finite": Maths.is_finite,
     "stop_gradient": lambda maths, x: x,
 }

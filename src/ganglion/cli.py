@@ -1,4 +1,4 @@
-"""The command line: train, recipes, data, dump, info."""
+"""The command line: train, recipes, data, dump, cache, info."""
 
 from __future__ import annotations
 
@@ -218,6 +218,51 @@ def _conclude(
     )
 
 
+@app.command(
+    epilog="Examples:  ganglion bench mnist-mlp  |  "
+    "ganglion bench mnist-cnn cifar10-cam --against torch,jax --rounds 9  |  "
+    "ganglion bench --write docs/benchmarks.md"
+)
+def bench(
+    recipes: Annotated[
+        list[str] | None, typer.Argument(help="Which recipes; all by default.")
+    ] = None,
+    against: Annotated[
+        str, typer.Option(help="Rivals, with commas between; all by default.")
+    ] = "keras,tensorflow,torch,torch-optimized,jax",
+    rounds: Annotated[int, typer.Option(help="Turns of each engine.", min=1)] = 7,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images a step; 128 by default.", min=1)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="How many threads; all cores by default.", min=1)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    write: Annotated[
+        Path | None, typer.Option(help="Keep the tables in this page, too.")
+    ] = None,
+) -> None:
+    """Time a training step in Ganglion and in its rivals, side by side."""
+    from ganglion import bench_report
+
+    done = bench_report.measure(
+        recipes or list(recipe_book.RECIPES),
+        against,
+        rounds=rounds,
+        batch_size=batch_size,
+        threads=threads,
+        show=not json,
+        say=_say,
+    )
+    if json:
+        print(bench_report.as_json(done))
+    if write is not None:
+        bench_report.write(done, write, " ".join(["ganglion", *sys.argv[1:]]))
+        _say(f"Wrote {write}.")
+    if any(one.interrupted for one in done):
+        raise typer.Exit(INTERRUPTED)
+
+
 @app.command(epilog="Example:  ganglion recipes")
 def recipes() -> None:
     """List the published experiments."""
@@ -277,37 +322,55 @@ def _show_data() -> None:
 
 @app.command(
     epilog="Examples:  ganglion dump mnist-mlp --graph  |  "
-    "ganglion dump mnist-cnn --graph --step predict"
+    "ganglion dump mnist-cnn --plan --step predict"
 )
 def dump(
     recipe: RecipeName,
     graph: Annotated[
         bool, typer.Option("--graph", help="The graph of a step.")
     ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Its kernels, memory and barriers.")
+    ] = False,
+    source: Annotated[
+        bool, typer.Option("--source", help="The kernels as LLVM IR.")
+    ] = False,
+    asm: Annotated[
+        bool, typer.Option("--asm", help="The kernels as assembly.")
+    ] = False,
     step: Annotated[str, typer.Option(help="train, test or predict.")] = "train",
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
 ) -> None:
-    """Print what a recipe is compiled from."""
-    import numpy as np
+    """Print what a recipe is compiled from, and what it becomes."""
+    from ganglion import dumping
 
-    from ganglion.data import Table
-    from ganglion.runner import batch_of
-
-    if not graph:
-        raise typer.BadParameter("say what to print: --graph.")
+    chosen = {"graph": graph, "plan": plan, "source": source, "asm": asm}
+    wanted = [name for name, is_asked in chosen.items() if is_asked]
+    if not wanted:
+        raise typer.BadParameter("say what to print: --graph, --plan, --source, --asm.")
     if step not in ("train", "test", "predict"):
         raise typer.BadParameter(f"{step!r}; choose train, test or predict.")
-    chosen = recipe_book.get(recipe)
-    size = batch_size or chosen.batch_size
-    target = (chosen.classes,) if chosen.one_hot else ()
-    rows = Table(
-        np.zeros((size, *chosen.input_shape), "uint8"),
-        np.zeros((size, *target), "float32" if chosen.one_hot else "int32"),
-    )
-    model = recipe_book.build(chosen)
-    signature = rows.signature(size, size, chosen.shuffle and step == "train")
-    made, _ = model._runner.step(step, batch_of(rows), signature)
-    print(made.program.graph)
+    program = dumping.program_of(recipe_book.get(recipe), step, batch_size)
+    for form in wanted:
+        print(dumping.text_of(program, form))
+
+
+@app.command(epilog="Examples:  ganglion cache  |  ganglion cache clear")
+def cache(
+    action: Annotated[str | None, typer.Argument(help="`clear`, or nothing.")] = None,
+) -> None:
+    """Show where compiled programs are kept, and how many; clear them."""
+    from ganglion.backends import cpu_cache
+
+    if action not in (None, "clear"):
+        raise typer.BadParameter(f"{action!r}; say `ganglion cache clear`.")
+    held = cpu_cache.contents()
+    size = f"{held.count} compiled programs, {held.size / 1e6:.1f} MB"
+    if action == "clear":
+        cpu_cache.clear()
+        _say(f"Removed {size}, from {held.folder}.")
+        return
+    print(f"{size} of at most {cpu_cache.LIMIT / 1e6:.0f} MB, in {held.folder}")
 
 
 @app.command(epilog="Example:  ganglion info")

@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
+from functools import cache
 
 VERSION = "0.1.0"
 FLOAT_TYPES = ("float32", "float64")
-BACKENDS = ("numpy", "cpu")
+BACKENDS = ("auto", "cpu", "numpy")
 _NO = ("0", "no", "off", "false")
 
 _choices: dict[str, object] = {
@@ -68,9 +69,23 @@ def set_image_data_format(data_format: str) -> None:
 
 
 def backend() -> str:
-    """Return the backend in use: `set_backend`, else GANGLION_BACKEND, else numpy."""
-    chosen = _choices["backend"] or os.environ.get("GANGLION_BACKEND") or "numpy"
-    return _known_backend(str(chosen))
+    """Return the backend in use: `set_backend`, else GANGLION_BACKEND, else auto.
+
+    ``"auto"`` stands for ``"cpu"``, the compiler, where llvmlite can be loaded, else
+    for ``"numpy"``.
+    """
+    chosen = _choices["backend"] or os.environ.get("GANGLION_BACKEND") or "auto"
+    name = _known_backend(str(chosen))
+    return _best_backend() if name == "auto" else name
+
+
+@cache
+def _best_backend() -> str:
+    try:
+        import llvmlite.binding  # noqa: F401
+    except (ImportError, OSError):
+        return "numpy"
+    return "cpu"
 
 
 def set_backend(name: str) -> None:

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from ganglion.ir.graph import Graph
+from ganglion.ir.program import Program
 
-
-@dataclass(frozen=True)
-class Program:
-    """One step as a graph, and what its inputs and outputs stand for.
-
-    Data inputs stay as they are for many steps. A state input's new value is the
-    output of the same name; one without such an output is only read. Results are
-    outputs that are collected step by step.
-    """
-
-    graph: Graph
-    data: tuple[str, ...]
-    state: tuple[str, ...]
-    results: tuple[str, ...]
+__all__ = ["Backend", "Executable", "Program", "available", "backend"]
 
 
 class Executable(Protocol):

@@ -7,6 +7,7 @@ does not match its checksum counts as missing, and is made again.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
 from contextlib import suppress
@@ -19,6 +20,8 @@ from ganglion import config
 LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
 _DIGEST = 32
 _SUFFIX = ".program"
+_LOOK_EVERY = 50  # counting the files takes longer than writing one
+_kept = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def keep(path: Path, body: bytes) -> None:
         beside.replace(path)
     except OSError:
         _remove(beside)
-    shrink(LIMIT)
+    if next(_kept) % _LOOK_EVERY == 0:
+        shrink(LIMIT)
 
 
 def contents() -> Contents:

@@ -63,8 +63,10 @@ class Layout:
         functions = [library.address(call.function) for call in calls]
         self._tapes = [self._tape(plan.marks, functions, t) for t in range(threads)]
         self._moving = [self._movers(slots, t) for t in range(threads)]
+        self._columns = {n: np.array(c) for n, c in self._slots.items()}
         self._moved = [n for n in self._slots if n in plan.results]
         self._job = self._described()
+        self._address = int(self._job.ctypes.data)
 
     def _constant(self, buffer: Buffer) -> int:
         array = np.ascontiguousarray(buffer.array)
@@ -113,7 +115,7 @@ class Layout:
     def bind(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Point at these arrays; only what has changed is written."""
         bound = self._bound
-        for name, columns in self._slots.items():
+        for name, columns in self._columns.items():
             address = arrays[name].__array_interface__["data"][0]
             if bound.get(name) != address:
                 bound[name] = address
@@ -124,4 +126,4 @@ class Layout:
     def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:
         """Return the address of the job of some steps."""
         self._job[0], self._job[2], self._job[3] = steps, barrier, spins
-        return int(self._job.ctypes.data)
+        return self._address

@@ -17,7 +17,7 @@ from ganglion import config
 from ganglion.backends import cpu_cache, cpu_machine
 from ganglion.backends.cpu_executor import BARRIER_AT, POOL_BYTES, executor
 
-SPINS = 4000  # about 0.1 ms: longer than most waits, short enough to waste
+SPINS = 2000  # about 50 µs: longer than most waits, short enough to waste
 SPINS_CROWDED = 50  # more threads than cores: who waits keeps others from working
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ganglion.backends.base import Program
 from ganglion.ir.graph import Node, Value
+from ganglion.ir.program import Program
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
 from ganglion.plan.fuse import fuse

@@ -24,8 +24,10 @@ def dtype_name(dtype: Any) -> str:
         found = np.dtype(name)
     except TypeError:
         found = None
-    # Whole numbers are the type of an Input, not of weights.
-    if found is None or (found.kind == "f" and found.name not in config.FLOAT_TYPES):
+    # Whole numbers are the type of an Input, not of weights. NumPy knows "bfloat16", as
+    # a kind of its own, as soon as another library has told it.
+    is_whole = found is not None and found.kind in "biu"
+    if found is None or not (is_whole or found.name in config.FLOAT_TYPES):
         raise ValueError(
             f"Type {name!r} is not supported; use one of "
             f"{', '.join(config.FLOAT_TYPES)}."

@@ -184,3 +184,99 @@ def test_the_mode_is_said_once_and_decided_by_hand():
     assert float(keras.optimizers.Adadelta().learning_rate) == np.float32(0.001)
     keras2.set_active(None)
     assert not keras2.active()
+
+
+def test_layers_popped_off_a_model():
+    x = keras.Input((4,))
+    made = keras.layers.Dense(3, name="head")(keras.layers.Dense(2, name="body")(x))
+    model = keras.Model(x, made)
+
+    def cut():
+        model.layers.pop()
+        return keras.Model(model.input, model.layers[-1].output)
+
+    cut_model, texts = told(cut)
+    assert cut_model.output_shape == (None, 2)
+    assert len(texts) == 1
+    assert model.predict(rows(2, 4), verbose=0).shape == (2, 3)
+
+
+def test_layers_written_for_keras_2():
+    class Old(keras.layers.Layer):
+        def build(self, input_shape):
+            self.w = self.add_weight("w", (input_shape[-1], 2), initializer="ones")
+            self.b = keras.backend.variable(np.zeros(2))
+            self.trainable_weights = [self.w, self.b]
+
+        def call(self, x, mask=None):
+            return keras.backend.dot(x, self.w) + self.b
+
+    def shapes():
+        layer = Old()
+        layer(keras.Input((3,)))
+        return layer, layer.input_shape, layer.output_shape, layer.get_output_at(0)
+
+    (layer, before, after, tensor), texts = told(shapes)
+    assert (before, after, tensor.shape) == ((None, 3), (None, 2), (None, 2))
+    assert layer.weights[0].name == "w"
+    assert len(layer.trainable_weights) == 2
+    assert len(texts) == 5
+
+
+def test_a_layer_may_keep_an_attribute_called_output_shape():
+    class Own(keras.layers.Layer):
+        def __init__(self, output_shape):
+            super().__init__()
+            self.output_shape = output_shape
+
+        def call(self, x):
+            return keras.ops.reshape(x, (-1, *self.output_shape))
+
+    layer, texts = told(lambda: Own((2, 2)))
+    assert layer(rows(3, 4)).shape == (3, 2, 2)
+    assert texts == []
+
+
+def test_arguments_that_callbacks_and_fit_had(tmp_path):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    def fit():
+        name = str(tmp_path / "{epoch}.keras")
+        saved = keras.callbacks.ModelCheckpoint(name, period=2)
+        board = keras.callbacks.TensorBoard(tmp_path / "logs", batch_size=32)
+        calls = [saved, board]
+        model.fit(rows(4, 4), rows(4, 1), nb_epoch=4, workers=2, callbacks=calls)
+
+    _, texts = told(fit)
+    assert len(texts) == 4
+    assert sorted(one.name for one in tmp_path.glob("*.keras")) == [
+        "2.keras",
+        "4.keras",
+    ]
+
+
+def test_names_of_keras_1():
+    def build():
+        conv = keras.layers.Convolution2D(
+            4, 3, 5, border_mode="same", subsample=(2, 2), init="he_normal", bias=False
+        )
+        dense = keras.layers.Dense(output_dim=3, W_regularizer="l2")
+        return conv, dense, keras.layers.Dropout(p=0.3)
+
+    (conv, dense, dropout), texts = told(build)
+    assert (conv.kernel_size, conv.strides, conv.padding) == ((3, 5), (2, 2), "same")
+    assert (conv.use_bias, dense.units, dropout.rate) == (False, 3, 0.3)
+    assert conv.get_config()["kernel_size"] == (3, 5)
+    assert len(texts) == 8
+    again = keras.layers.Dense.from_config(dense.get_config())
+    assert again.units == 3
+
+
+def test_a_third_number_is_a_stride_but_for_old_scripts():
+    assert keras.layers.Conv2D(4, 3, 3).strides == (3, 3)
+    keras2.set_active(True)
+    conv, texts = told(lambda: keras.layers.Conv2D(4, 3, 3))
+    assert (conv.kernel_size, conv.strides) == ((3, 3), (1, 1))
+    assert len(texts) == 1
+    assert keras.layers.Conv2D(4, 3, 2).strides == (2, 2)

@@ -57,8 +57,11 @@ class Trainer(Compilable):
         if "nb_epoch" in kwargs:
             keras2.note("`nb_epoch=`", "`epochs=`")
             epochs = kwargs.pop("nb_epoch")
-        if kwargs:
-            raise TypeError(f"`fit` does not know {', '.join(kwargs)}.")
+        rest = _without_workers(kwargs)
+        if rest != kwargs:
+            keras2.note("`workers=`", "an argument of `PyDataset`")
+        if rest:
+            raise TypeError(f"`fit` does not know {', '.join(rest)}.")
         if not isinstance(epochs, (int, np.integer)):
             raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
         source = feeding.training_source(
@@ -138,8 +141,11 @@ class Trainer(Compilable):
         **kwargs: Any,
     ) -> Any:
         """Return the loss and the metrics on data, without learning."""
-        if kwargs:
-            raise TypeError(f"`evaluate` does not know {', '.join(kwargs)}.")
+        rest = _without_workers(kwargs)
+        if rest != kwargs:
+            keras2.note("`workers=`", "an argument of `PyDataset`")
+        if rest:
+            raise TypeError(f"`evaluate` does not know {', '.join(rest)}.")
         self._require_compiled("evaluate")
         source = feeding.source(self, x, y, sample_weight)
         size, total = _size_and_steps(source, batch_size)

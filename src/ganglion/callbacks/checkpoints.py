@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ganglion import keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.monitor import MonitorCallback
 from ganglion.progress import print_message
@@ -48,6 +51,19 @@ class _EveryBatches:
         return True
 
 
+def _with_period(init: Callable[..., None]) -> Callable[..., None]:
+    """Let `ModelCheckpoint` take Keras 2's `period`, too."""
+
+    @functools.wraps(init)
+    def made(self: Any, *args: Any, period: int | None = None, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if period is not None:
+            keras2.note("`ModelCheckpoint(period=)`", "`save_freq=`, in batches")
+            self.period = max(int(period), 1)
+
+    return made
+
+
 class ModelCheckpoint(MonitorCallback):
     """Saves the model or its weights, every epoch or every so many steps.
 
@@ -67,6 +83,9 @@ class ModelCheckpoint(MonitorCallback):
     'auto'
     """
 
+    period = 1  # Keras 2: save every so many epochs
+
+    @_with_period
     def __init__(
         self,
         filepath: str | os.PathLike[str],
@@ -105,7 +124,7 @@ class ModelCheckpoint(MonitorCallback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Save after the epoch."""
-        if not self._every.counts_batches:
+        if not self._every.counts_batches and (epoch + 1) % self.period == 0:
             self._save(epoch, None, logs or {})
 
     def _save(self, epoch: int, batch: int | None, logs: Logs) -> None:

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ganglion import keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.event_file import EventFile
 from ganglion.callbacks.rates import learning_rate_of
+
+_OLD = ("batch_size", "write_grads", "embeddings_layer_names", "embeddings_data")
+
+
+def _without_old(init: Callable[..., None]) -> Callable[..., None]:
+    """Let `TensorBoard` take, and leave out, arguments that Keras 2 had."""
+
+    @functools.wraps(init)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in _OLD:
+            if name in kwargs:
+                keras2.note(f"`TensorBoard({name}=)`", "left out")
+                del kwargs[name]
+        init(self, *args, **kwargs)
+
+    return made
 
 
 class TensorBoard(Callback):
@@ -31,6 +50,7 @@ class TensorBoard(Callback):
         embeddings_metadata: Not supported.
     """
 
+    @_without_old
     def __init__(
         self,
         log_dir: str | os.PathLike[str] = "logs",

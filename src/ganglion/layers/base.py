@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import initializers, ops, regularizers, symbolic, tree
+from ganglion import initializers, keras2, ops, regularizers, symbolic, tree
 from ganglion.constraints import get as get_constraint
 from ganglion.ir import origin
 from ganglion.ir.graph import Value
@@ -30,7 +30,14 @@ from ganglion.layers.construction import (
     refuse_unknown,
 )
 from ganglion.layers.inputspec import InputSpec, check_inputs
-from ganglion.layers.oldnames import is_ours, translated, translating
+from ganglion.layers.oldnames import (
+    OldShape,
+    is_ours,
+    kept_value,
+    name_first,
+    translated,
+    translating,
+)
 from ganglion.layers.weights import WeightHolder
 from ganglion.ops.dispatch import concrete
 from ganglion.serialization import deserialize_keras_object
@@ -118,6 +125,7 @@ class Layer(WeightHolder):
         """Compute the outputs, in ops."""
         raise NotImplementedError(f"{type(self).__name__} does not define `call`.")
 
+    @name_first
     def add_weight(
         self,
         shape: Any = None,
@@ -159,6 +167,13 @@ class Layer(WeightHolder):
             )
         for one in loss if isinstance(loss, (list, tuple)) else [loss]:
             scope.losses.append(read(one))
+
+    def add_metric(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse: metrics are given to `compile`, as in Keras 3."""
+        raise NotImplementedError(
+            "`add_metric` is gone, from Keras too: make the value an output of the "
+            "model and give `compile(metrics=...)` a function of it."
+        )
 
     # ---- calling ---------------------------------------------------------------
 
@@ -290,6 +305,14 @@ class Layer(WeightHolder):
         """The Keras tensor(s) this layer returned."""
         return self._only_call("output").outputs
 
+    input_shape: Any = OldShape("input")
+    output_shape: Any = OldShape("output")
+
+    def get_output_at(self, node_index: int) -> Any:
+        """Keras 2's way to what a shared layer returned at one of its calls."""
+        keras2.note("`layer.get_output_at`", "what the call returned")
+        return self._calls[node_index].outputs
+
     def _only_call(self, what: str) -> Call:
         if not self._calls:
             raise AttributeError(
@@ -320,7 +343,7 @@ class Layer(WeightHolder):
         }
         for name, value in self._init_values.items():
             if name not in made:
-                made[name] = getattr(self, name, value)
+                made[name] = kept_value(self, name, value)
         if made.get("activity_regularizer", 0) is None:
             del made["activity_regularizer"]
         return made

@@ -87,3 +87,12 @@ def tensors_of(shapes: Any) -> Any:
     if nested:
         return [KerasTensor(one) for one in shapes]
     return KerasTensor(shapes)
+
+
+def shapes_of(structure: Any) -> Any:
+    """Return the shape(s) of Keras tensors, nested as they are."""
+    if isinstance(structure, KerasTensor):
+        return structure.shape
+    if isinstance(structure, dict):
+        return {key: shapes_of(one) for key, one in structure.items()}
+    return [shapes_of(one) for one in structure]

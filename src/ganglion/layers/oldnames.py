@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganglion import keras2
+from ganglion.layers.building import shapes_of
 
 # Old name: the new one, the first that the layer has.
 RENAMED = {
@@ -24,7 +25,6 @@ RENAMED = {
     "filter_length": ("kernel_size",),
     "subsample": ("strides",),
     "subsample_length": ("strides",),
-    "stride": ("strides",),
     "border_mode": ("padding",),
     "atrous_rate": ("dilation_rate",),
     "dim_ordering": ("data_format",),
@@ -91,3 +91,44 @@ def translating(init: Callable[..., None]) -> Callable[..., None]:
         init(self, *args, **kwargs)
 
     return made
+
+
+_OLD_ORDER = ("name", "shape", "dtype", "initializer", "regularizer", "trainable")
+
+
+def name_first(add_weight: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `add_weight` take Keras 2's order of arguments, too: the name comes first."""
+
+    @functools.wraps(add_weight)
+    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str):
+            keras2.note(
+                '`add_weight("name", shape)`', '`add_weight(shape, name="name")`'
+            )
+            kwargs.update(zip(_OLD_ORDER, args, strict=False))
+            args = ()
+        return add_weight(self, *args, **kwargs)
+
+    return made
+
+
+class OldShape:
+    """Keras 2's `layer.output_shape`; a layer may keep an attribute of that name."""
+
+    def __init__(self, end: str) -> None:
+        self.end = end
+
+    def __get__(self, layer: Any, kind: type | None = None) -> Any:
+        """Return the shape of what the layer was first called on, or returned."""
+        if layer is None:
+            return self
+        tensors = getattr(layer, self.end)
+        keras2.note(f"`layer.{self.end}_shape`", f"`layer.{self.end}.shape`")
+        return shapes_of(tensors)
+
+
+def kept_value(layer: Any, name: str, value: Any) -> Any:
+    """Return what a layer keeps of an argument: its attribute, else the argument."""
+    if isinstance(getattr(type(layer), name, None), OldShape):
+        return vars(layer).get(name, value)
+    return getattr(layer, name, value)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import keras2
 from ganglion.random import SeedGenerator
 from ganglion.variables import Variable
 
@@ -95,6 +96,11 @@ class WeightHolder:
         for layer in self.sublayers():
             found.update(dict.fromkeys(layer.trainable_weights))
         return list(found)
+
+    @trainable_weights.setter
+    def trainable_weights(self, variables: list[Variable]) -> None:
+        keras2.note("`self.trainable_weights = [...]`", "`add_weight`")
+        self._weights.extend(one for one in variables if one not in self._weights)
 
     @property
     def non_trainable_weights(self) -> list[Variable]:

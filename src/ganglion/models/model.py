@@ -8,12 +8,31 @@ from typing import Any
 from ganglion import keras2, symbolic, tree
 from ganglion.functional import Network
 from ganglion.layers import Layer
-from ganglion.layers.building import by_calling, unwrapped
+from ganglion.layers.building import by_calling, shapes_of, unwrapped
 from ganglion.serialization import export
 from ganglion.summary import summary as print_summary
 from ganglion.symbolic import KerasTensor
 from ganglion.training import Trainer
 from ganglion.variables import current_scope, read
+
+
+class LayerList(list[Layer]):
+    """The layers of a model as a list; to `pop` one is what scripts for Keras 2 do.
+
+    It takes the layer off the list of the model, and leaves the calls as they are.
+    """
+
+    def __init__(self, layers: list[Layer]) -> None:
+        super().__init__(layers)
+        self._kept = layers
+
+    def pop(self, index: Any = -1) -> Layer:
+        """Remove a layer and return it."""
+        keras2.note(
+            "`model.layers.pop()`", "`Model(model.inputs, model.layers[-2].output)`"
+        )
+        self._kept.pop(index)
+        return super().pop(index)
 
 
 class Model(Trainer):
@@ -49,7 +68,7 @@ class Model(Trainer):
     def layers(self) -> list[Layer]:
         """The layers directly below this model."""
         if self._network is not None:
-            return self._network.layers
+            return LayerList(self._network.layers)
         return list(super().sublayers())
 
     def sublayers(self) -> Iterator[Layer]:
@@ -93,12 +112,12 @@ class Model(Trainer):
     @property
     def input_shape(self) -> Any:
         """The shape(s) of the input."""
-        return _shapes(self._functional("input shape").inputs)
+        return shapes_of(self._functional("input shape").inputs)
 
     @property
     def output_shape(self) -> Any:
         """The shape(s) of the output."""
-        return _shapes(self._functional("output shape").outputs)
+        return shapes_of(self._functional("output shape").outputs)
 
     @property
     def input_names(self) -> list[str]:
@@ -278,14 +297,6 @@ def _ends(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     if (inputs is None) != (outputs is None):
         raise ValueError("A functional Model needs both `inputs` and `outputs`.")
     return inputs, outputs, rest
-
-
-def _shapes(structure: Any) -> Any:
-    if isinstance(structure, KerasTensor):
-        return structure.shape
-    if isinstance(structure, dict):
-        return {key: _shapes(one) for key, one in structure.items()}
-    return [_shapes(one) for one in structure]
 
 
 def _placeholders(shapes: Any) -> Any:

@@ -11,7 +11,7 @@ from ganglion.functional import Network
 from ganglion.ir import origin
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.building import by_calling
-from ganglion.models.model import Model
+from ganglion.models.model import LayerList, Model
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
 
@@ -44,7 +44,7 @@ class Sequential(Model):
     @property
     def layers(self) -> list[Layer]:
         """The layers in order, without the input."""
-        return list(self._stack)
+        return LayerList(self._stack)
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Append a layer, or say what the input looks like."""

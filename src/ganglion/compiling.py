@@ -63,7 +63,11 @@ class Compilable(Layer):
             )
         self._refuse_own_steps()
         if metrics is None and _are_metrics(loss_weights):
-            keras2.note("`compile(optimizer, loss, metrics)`", "`metrics=`")
+            keras2.note(
+                "`compile(optimizer, loss, metrics)`",
+                "`metrics=`",
+                changes_defaults=False,
+            )
             loss_weights, metrics = None, loss_weights
         self.optimizer = optimizers.get(optimizer)
         self.loss = loss

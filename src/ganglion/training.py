@@ -59,7 +59,9 @@ class Trainer(Compilable):
             epochs = kwargs.pop("nb_epoch")
         rest = _without_workers(kwargs)
         if rest != kwargs:
-            keras2.note("`workers=`", "an argument of `PyDataset`")
+            keras2.note(
+                "`workers=`", "an argument of `PyDataset`", changes_defaults=False
+            )
         if rest:
             raise TypeError(f"`fit` does not know {', '.join(rest)}.")
         if not isinstance(epochs, (int, np.integer)):
@@ -143,7 +145,9 @@ class Trainer(Compilable):
         """Return the loss and the metrics on data, without learning."""
         rest = _without_workers(kwargs)
         if rest != kwargs:
-            keras2.note("`workers=`", "an argument of `PyDataset`")
+            keras2.note(
+                "`workers=`", "an argument of `PyDataset`", changes_defaults=False
+            )
         if rest:
             raise TypeError(f"`evaluate` does not know {', '.join(rest)}.")
         self._require_compiled("evaluate")

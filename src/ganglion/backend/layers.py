@@ -103,7 +103,9 @@ def learning_phase() -> int:
 
 def set_learning_phase(value: int) -> None:
     """Accept 0; training is said by `fit`, or by `model(x, training=True)`."""
-    keras2.note("`K.set_learning_phase`", "`model(x, training=...)`")
+    keras2.note(
+        "`K.set_learning_phase`", "`model(x, training=...)`", changes_defaults=False
+    )
     if value:
         raise ValueError(
             "`K.set_learning_phase(1)` is not supported: call the model or the layer "

@@ -58,7 +58,11 @@ def _with_period(init: Callable[..., None]) -> Callable[..., None]:
     def made(self: Any, *args: Any, period: int | None = None, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         if period is not None:
-            keras2.note("`ModelCheckpoint(period=)`", "`save_freq=`, in batches")
+            keras2.note(
+                "`ModelCheckpoint(period=)`",
+                "`save_freq=`, in batches",
+                changes_defaults=False,
+            )
             self.period = max(int(period), 1)
 
     return made

@@ -24,7 +24,9 @@ def _without_old(init: Callable[..., None]) -> Callable[..., None]:
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         for name in _OLD:
             if name in kwargs:
-                keras2.note(f"`TensorBoard({name}=)`", "left out")
+                keras2.note(
+                    f"`TensorBoard({name}=)`", "left out", changes_defaults=False
+                )
                 del kwargs[name]
         init(self, *args, **kwargs)
 

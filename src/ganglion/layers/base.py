@@ -310,7 +310,9 @@ class Layer(WeightHolder):
 
     def get_output_at(self, node_index: int) -> Any:
         """Keras 2's way to what a shared layer returned at one of its calls."""
-        keras2.note("`layer.get_output_at`", "what the call returned")
+        keras2.note(
+            "`layer.get_output_at`", "what the call returned", changes_defaults=False
+        )
         return self._calls[node_index].outputs
 
     def _only_call(self, what: str) -> Call:

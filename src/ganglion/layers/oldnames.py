@@ -103,7 +103,9 @@ def name_first(add_weight: Callable[..., Any]) -> Callable[..., Any]:
     def made(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], str):
             keras2.note(
-                '`add_weight("name", shape)`', '`add_weight(shape, name="name")`'
+                '`add_weight("name", shape)`',
+                '`add_weight(shape, name="name")`',
+                changes_defaults=False,
             )
             kwargs.update(zip(_OLD_ORDER, args, strict=False))
             args = ()
@@ -123,7 +125,11 @@ class OldShape:
         if layer is None:
             return self
         tensors = getattr(layer, self.end)
-        keras2.note(f"`layer.{self.end}_shape`", f"`layer.{self.end}.shape`")
+        keras2.note(
+            f"`layer.{self.end}_shape`",
+            f"`layer.{self.end}.shape`",
+            changes_defaults=False,
+        )
         return shapes_of(tensors)
 
 

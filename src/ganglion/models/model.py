@@ -29,7 +29,9 @@ class LayerList(list[Layer]):
     def pop(self, index: Any = -1) -> Layer:
         """Remove a layer and return it."""
         keras2.note(
-            "`model.layers.pop()`", "`Model(model.inputs, model.layers[-2].output)`"
+            "`model.layers.pop()`",
+            "`Model(model.inputs, model.layers[-2].output)`",
+            changes_defaults=False,
         )
         self._kept.pop(index)
         return super().pop(index)

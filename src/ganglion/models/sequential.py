@@ -126,14 +126,16 @@ class Sequential(Model):
         self, x: Any, batch_size: int | None = None, verbose: Any = 0
     ) -> Any:
         """Keras 2's name for `predict`."""
-        keras2.note("`predict_proba`", "`predict`")
+        keras2.note("`predict_proba`", "`predict`", changes_defaults=False)
         return self.predict(x, batch_size=batch_size, verbose=verbose)
 
     def predict_classes(
         self, x: Any, batch_size: int | None = None, verbose: Any = 0
     ) -> np.ndarray:
         """Keras 2's way to the most probable class of each row."""
-        keras2.note("`predict_classes`", "`predict(x).argmax(axis=-1)`")
+        keras2.note(
+            "`predict_classes`", "`predict(x).argmax(axis=-1)`", changes_defaults=False
+        )
         found = self.predict(x, batch_size=batch_size, verbose=verbose)
         if found.shape[-1] > 1:
             return np.argmax(found, axis=-1)

@@ -204,7 +204,7 @@ class Maths:
             first, second = (x, y) if self._is_number(x) else (y, x)
             return self.select(self.compare(condition, first, second), first, second)
         chosen = self.select(self.compare(condition, x, y), x, y)
-        return self.select(self.compare("fcmp uno", x, x), x, chosen)
+        return self.select(self.compare("fcmp ord", x, x), chosen, x)
 
     def _is_number(self, value: Val) -> bool:
         known = self.known(value)

@@ -1,0 +1,232 @@
+"""The results of `ganglion bench`: as a table to look at, as JSON, as a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ganglion import bench, config, machine, recipes
+from ganglion.bench import Entry, Result, shown
+from ganglion.rivals import engine
+
+COLUMNS = (
+    "engine",
+    "ms a step",
+    "quartiles",
+    "× Ganglion",
+    "of peak",
+    "memory",
+    "start",
+)
+
+
+def measure(
+    names: list[str],
+    against: str,
+    *,
+    rounds: int,
+    batch_size: int | None,
+    threads: int | None,
+    show: bool,
+    say: Callable[[str], None],
+) -> list[Result]:
+    """Measure recipes against rivals, both by name; show each as it is done."""
+    chosen = [recipes.get(name) for name in names]
+    rivals = [one.strip() for one in against.split(",") if one.strip()]
+    engines = [engine(name) for name in dict.fromkeys(["ganglion", *rivals])]
+    done: list[Result] = []
+    for recipe in chosen:
+        say(f"{recipe.name}:")
+        done.append(
+            bench.run(
+                recipe,
+                engines,
+                rounds=rounds,
+                threads=threads or config.threads(),
+                batch_size=batch_size,
+                say=lambda text: say(f"  {text}"),
+            )
+        )
+        if show:
+            print_table(done[-1])
+        if done[-1].interrupted:
+            break
+    return done
+
+
+def rows(result: Result) -> list[tuple[str, ...]]:
+    """Return the cells of a table, fastest engine first, then those without times."""
+    ours = next((one for one in result.timed if one.engine == "ganglion"), None)
+    timed = sorted(result.timed, key=lambda one: one.median)
+    return [_row(result, one, ours) for one in timed]
+
+
+def _row(result: Result, entry: Entry, ours: Entry | None) -> tuple[str, ...]:
+    low, high = entry.quartiles
+    return (
+        f"{entry.engine}: {entry.form}",
+        shown(entry.median),
+        f"{shown(low)}–{shown(high)}",
+        f"{result.ratio(entry, ours):.2f}" if ours else "",
+        f"{result.share_of_peak(entry):.0%}",
+        f"{entry.memory / 2**20:.0f} MB",
+        f"{entry.start_seconds:.1f} s",
+    )
+
+
+def title(result: Result) -> str:
+    """Return what was measured, in one line."""
+    what = recipes.get(result.recipe).title
+    return (
+        f"{result.recipe}: {what}; batch {result.batch_size}, threads: {result.threads}"
+    )
+
+
+def verdict(result: Result) -> str:
+    """Return how Ganglion stands to the best rival, in one line."""
+    ours = next((one for one in result.timed if one.engine == "ganglion"), None)
+    best = result.best_rival
+    if ours is None or best is None:
+        return "Nothing to compare."
+    ratio = result.ratio(best, ours)
+    text = (
+        f"Ganglion trains {ratio:.2f}× as fast as the best rival, {best.engine} "
+        f"({best.form})"
+    )
+    torch = [one for one in result.timed if one.engine.startswith("torch")]
+    if torch:
+        least = min(torch, key=lambda one: one.memory)
+        share = ours.memory / least.memory
+        text += f", with {share:.2f} of the memory of {least.engine}"
+    return text + "."
+
+
+def notes(result: Result) -> list[str]:
+    """Return what else there is to say: problems, other forms, the data."""
+    found = []
+    if result.peak:
+        peaks = ", ".join(f"{name} {one:.0f}" for name, one in result.peak.items())
+        found.append(
+            f"Peak of a matrix product here, GFLOP/s: {peaks}; a step has "
+            f"{result.operations / 1e6:.0f} million operations in its products."
+        )
+    for one in result.entries:
+        if one.problem:
+            found.append(f"{one.engine}: {one.problem}")
+        others = {k: v for k, v in one.tried.items() if k != one.form}
+        for form, why in others.items() if not one.problem else ():
+            found.append(
+                f"{one.engine} was also tried as {form!r}: {why.splitlines()[0]}"
+            )
+    if result.remark:
+        found.append(result.remark)
+    if result.interrupted:
+        found.append("Interrupted: this is what was measured so far.")
+    return found
+
+
+def print_table(result: Result) -> None:
+    """Print a result for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*COLUMNS)
+    for cells in rows(result):
+        table.add_row(*cells)
+    console = Console(highlight=False)
+    console.print(f"\n{title(result)}", markup=False)
+    if result.timed:
+        console.print(table)
+        console.print(verdict(result), markup=False)
+    for note in notes(result):
+        console.print(note, markup=False)
+
+
+def as_json(results: list[Result]) -> str:
+    """Return everything that was measured, and where."""
+    found: list[dict[str, Any]] = []
+    for result in results:
+        one = asdict(result)
+        for entry, cells in zip(result.entries, one["entries"], strict=True):
+            if entry.milliseconds:
+                cells["median_milliseconds"] = entry.median
+                cells["share_of_peak"] = result.share_of_peak(entry)
+        ours = next((e for e in result.timed if e.engine == "ganglion"), None)
+        best = result.best_rival
+        one["best_rival"] = best.engine if best else None
+        one["ratio_to_best_rival"] = result.ratio(best, ours) if ours and best else None
+        found.append(one)
+    where = {"date": _today(), "machine": machine.facts()}
+    return json.dumps({**where, "results": found}, indent=2)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+_ABOUT = """\
+# Benchmarks
+
+This page is made by `ganglion bench`; to repeat it, install the rivals and run
+
+    pip install "ganglion[rivals]"
+    {command}
+
+Milliseconds a training step: forward, backward and update, on a batch already in
+memory. Every engine has a process of its own with the same number of threads, starts
+from the same weights and sees the same batches; the loss of the first batch, before and
+after a step, must agree before a clock starts. Engines take turns in rounds of about
+half a second, the order rotates, warm-up and compiling come before ("start"). Shown are
+medians over the rounds; "× Ganglion" is the median of the ratios round by round.
+
+Rivals are in their fastest form on the CPU that we know, in files of their own in
+`src/ganglion/rivals`: their pixels are scaled to floats before the clock starts, and
+where there are several forms (XLA or not, a loop in the graph or a jitted step), each
+is tried and the fastest is shown. Ganglion is timed through `fit`: images as whole
+numbers, metrics and callbacks included. "Of peak" is the share of the fastest large
+float32 matrix product measured here; a convolution counts as a direct one. "Memory" is
+the most that the engine's whole process ever had, with its libraries and the data.
+"""
+
+
+def page(results: list[Result], command: str) -> str:
+    """Return the results as a page of the docs."""
+    parts = [_ABOUT.format(command=command)]
+    facts = machine.facts()
+    where = f"{facts['processor']}, {facts['vectors']}, {facts['cores'].split(',')[0]}"
+    used = {one.version for result in results for one in result.entries if one.version}
+    names = sorted({part for text in used for part in text.split(", ")})
+    parts.append(
+        f"Measured on {_today()}: {where}; Python {facts['python']}, "
+        f"numpy {facts['numpy']}, llvmlite {facts['llvmlite']}, {', '.join(names)}.\n"
+    )
+    for result in results:
+        parts.append(_section(result))
+    return "\n".join(parts)
+
+
+def _section(result: Result) -> str:
+    lines = [f"## {result.recipe}", "", f"{title(result)}.", ""]
+    if result.timed:
+        lines += [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
+        lines += [_line(cells) for cells in rows(result)]
+        lines += ["", verdict(result)]
+    for note in notes(result):
+        first, *rest = note.splitlines()
+        lines += ["", f"- {first}", *(f"      {one}" for one in rest)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Any) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def write(results: list[Result], path: Path, command: str) -> None:
+    """Write the page, beside first, so that a crash leaves the old one."""
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(page(results, command), encoding="utf-8")
+    beside.replace(path)

@@ -14,7 +14,7 @@ JOB_WORDS, THREAD_WORDS = 4, 4
 POOL_BYTES, BARRIER_AT = 384, 192
 
 _WAITING = """\
-define internal void @until_changed(ptr %word, i32 %old, ptr %sleepers, i64 %spins) #0 {
+define internal i1 @until_changed(ptr %word, i32 %old, ptr %sleepers, i64 %spins) #0 {
 entry:
   br label %look
 look:
@@ -33,7 +33,8 @@ rest:
   call void @rest(ptr %word, i32 %old, ptr %sleepers)
   br label %look
 done:
-  ret void
+  %slept = icmp sge i64 %tries, %spins
+  ret i1 %slept
 }
 
 define internal void @change(ptr %word, i32 %new, ptr %sleepers) #0 {
@@ -48,7 +49,9 @@ done:
   ret void
 }
 
-define internal void @meet(ptr %bar, i64 %threads, i64 %spins) #0 {
+; Who had to sleep spins for less the next time, who had not for longer: on a crowded
+; machine the others are not running, and a spinning thread only keeps them from it.
+define internal void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %most) #0 {
 entry:
   %round = getelementptr inbounds i8, ptr %bar, i64 64
   %sleepers = getelementptr inbounds i8, ptr %bar, i64 128
@@ -64,7 +67,16 @@ open:
   call void @change(ptr %round, i32 %next, ptr %sleepers)
   ret void
 wait:
-  call void @until_changed(ptr %round, i32 %now, ptr %sleepers, i64 %spins)
+  %spins = load i64, ptr %patience, align 8
+  %slept = call i1 @until_changed(ptr %round, i32 %now, ptr %sleepers, i64 %spins)
+  %less = lshr i64 %spins, 2
+  %few = icmp ult i64 %less, 50
+  %lower = select i1 %few, i64 50, i64 %less
+  %more = shl i64 %spins, 1
+  %many = icmp ugt i64 %more, %most
+  %higher = select i1 %many, i64 %most, i64 %more
+  %next.spins = select i1 %slept, i64 %lower, i64 %higher
+  store i64 %next.spins, ptr %patience, align 8
   ret void
 }
 """
@@ -79,6 +91,8 @@ entry:
   %bar = load ptr, ptr %job2, align 8
   %job3 = getelementptr inbounds i64, ptr %job, i64 3
   %spins = load i64, ptr %job3, align 8
+  %patience = alloca i64, align 8
+  store i64 %spins, ptr %patience, align 8
   %mine.word = mul i64 %thread, 4
   %mine.at = add i64 %mine.word, 4
   %mine = getelementptr inbounds i64, ptr %job, i64 %mine.at
@@ -115,7 +129,7 @@ called:
   %waits = icmp ne i64 %meets, 0
   br i1 %waits, label %barrier, label %record.end
 barrier:
-  call void @meet(ptr %bar, i64 %threads, i64 %spins)
+  call void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %spins)
   br label %record.end
 record.end:
   %at.next = getelementptr inbounds [5 x i64], ptr %at, i64 1
@@ -141,6 +155,13 @@ step.end:
   %s.more = icmp slt i64 %s.next, %steps
   br i1 %s.more, label %step, label %finish
 finish:
+  ; The pointers of the next run are written when this returns: all have moved theirs.
+  %shared = icmp sgt i64 %threads, 1
+  br i1 %shared, label %last, label %done
+last:
+  call void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %spins)
+  br label %done
+done:
   ret void
 }
 
@@ -173,7 +194,7 @@ entry:
 next:
   ; Rounds are counted from zero: a job that was given before this thread began counts.
   %seen = phi i32 [ 0, %entry ], [ %round, %work ]
-  call void @until_changed(ptr %pool, i32 %seen, ptr %sleepers, i64 %spins)
+  %slept = call i1 @until_changed(ptr %pool, i32 %seen, ptr %sleepers, i64 %spins)
   %round = load atomic i32, ptr %pool acquire, align 4
   %job = load ptr, ptr %place, align 8
   %none = icmp eq ptr %job, null

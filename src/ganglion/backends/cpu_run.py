@@ -87,8 +87,9 @@ class CompiledProgram:
         self._layouts: dict[int, Layout] = {}
         self._estimates: dict[int, float] = {}
         self._busy = threading.Lock()  # one arena: one run at a time
-        # For tests: fill the arena with NaN before each step, so that a kernel that
-        # reads what it should not shows.
+        # For tests: a number of threads even where it does not pay, and an arena full
+        # of NaN before each step, so that reading what is not there shows.
+        self.forced_threads: int | None = None
         self.poisons = False
 
     def run(
@@ -146,6 +147,8 @@ class CompiledProgram:
 
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""
+        if self.forced_threads:
+            return self.forced_threads
         threads = config.threads()
         if threads == 1:
             return 1

@@ -49,9 +49,18 @@ class Executor:
         return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
 
 
-@cache
+_loading = threading.Lock()
+
+
 def native() -> Executor:
     """Return the executor of this process."""
+    # Two threads that ask first at once would load two, and one be freed in use.
+    with _loading:
+        return _native()
+
+
+@cache
+def _native() -> Executor:
     return Executor()
 
 
@@ -62,6 +71,16 @@ def usable_cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def pins(threads: int) -> bool:
+    """Tell whether threads are to stay on a core each.
+
+    Not beside many other busy programs, where a thread that may not move waits for
+    its core while another one is free.
+    """
+    cores = len(usable_cores())
+    return config.pin_threads() and threads <= cores and os.getloadavg()[0] < 2 * cores
+
+
 class Pool:
     """Helper threads beside the calling one; a job is shared by all of them."""
 
@@ -70,7 +89,7 @@ class Pool:
         cores = usable_cores()
         crowded = threads > (len(cores) or os.cpu_count() or 1)
         self.spins = SPINS_CROWDED if crowded else SPINS
-        self.cores = cores if config.pin_threads() and not crowded else []
+        self.cores = cores if pins(threads) else []
         self._memory = aligned(POOL_BYTES)
         self._address = int(self._memory.ctypes.data)
         self.barrier = self._address + BARRIER_AT
@@ -139,9 +158,7 @@ def shared(threads: int) -> Iterator[Pool | None]:
 
 
 def _outdated(pool: Pool, threads: int) -> bool:
-    return pool.threads != threads or bool(pool.cores) != (
-        config.pin_threads() and threads <= len(usable_cores())
-    )
+    return pool.threads != threads or bool(pool.cores) != pins(threads)
 
 
 def _forget_pool() -> None:

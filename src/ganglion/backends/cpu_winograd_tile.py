@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from ganglion.backends.cpu_emitter import Emitter
 from ganglion.backends.cpu_text import Val
-from ganglion.plan.kernel import Buffer, View
+from ganglion.plan.kernel import View
 from ganglion.plan.winograd import FLOAT, LANES, Tiling
 
 ACCUMULATORS = 28  # that fit beside the operands in 32 vector registers
 ROWS_AT_MOST = 14
 Transform = Callable[[list[Val]], list[Val]]
 Grid = list[list[Val]]
+Where = tuple[str, str, str]  # image, row and column of a tile
+
+
+@dataclass(frozen=True)
+class Window:
+    """Pixels of images that belong to a tile, and what stands in for missing ones."""
+
+    view: View
+    extent: tuple[int, int]  # height and width of the images
+    size: int
+    before: tuple[int, int]  # how far the first tile begins outside
+    elsewhere: str
+    first: str = "0"  # channel
 
 
 class Transforms:
@@ -87,6 +101,20 @@ class Transforms:
         made = [self.add(y[0], y[1]), self.minus(y[0], y[1])]
         return [y[0], *made, self.more(y[1], 2, y[0]), self.more(y[1], -2, y[0]), y[1]]
 
+    def inputs_back(self, t: list[Val]) -> list[Val]:
+        """Add up what each of six inputs went into (Bt)."""
+        more, zero = self.more, self.maths.constant(0, FLOAT, t[0].width)
+        near, far = self.add(t[1], t[2]), self.add(t[3], t[4])
+        step, wide = self.minus(t[1], t[2]), self.minus(t[3], t[4])
+        return [
+            more(t[0], 4, zero),
+            more(self.minus(t[5], step), 4, more(wide, -2, zero)),
+            more(t[0], -5, more(near, -4, self.minus(zero, far))),
+            more(t[5], -5, more(wide, 2, step)),
+            self.add(self.add(t[0], near), far),
+            t[5],
+        ]
+
     def by_matrix(self, matrix: np.ndarray) -> Transform:
         """Return the transform that multiplies by a matrix."""
 
@@ -118,6 +146,19 @@ class Transforms:
 
         text.loop("0", str(channels), width, step)
 
+    def lanes_once(self, channels: int, body: Callable[[str, int], None]) -> None:
+        """Run over channels in vectors, narrower ones at the end; none is repeated."""
+        start, width = 0, LANES
+        while start < channels:
+            stop = start + (channels - start) // width * width
+
+            def step(index: str, _: list[str], width: int = width) -> list[str]:
+                body(index, width)
+                return []
+
+            self.text.loop(str(start), str(stop), width, step)
+            start, width = stop, width // 2
+
     def choose(
         self, condition: str, yes: Callable[[], None], no: Callable[[], None]
     ) -> None:
@@ -147,33 +188,36 @@ class Blocks(Transforms):
         super().__init__()
         self.tiling = tiling
 
-    def pieces(self, body: Callable[[str, str, str, str], None]) -> None:
-        """Run over the blocks of each piece: piece, first block, block, tiles of it."""
+    def pieces(self, body: Callable[[str, str, str], None]) -> None:
+        """Run over the blocks of each piece: its number, a block, tiles of that."""
+
+        def piece(number: list[str]) -> None:
+            self.blocks_of(number[0], lambda _, *of: body(number[0], *of))
+
+        self.emitter.nest([("%lo", "%hi")], piece)
+
+    def blocks_of(self, piece: str, body: Callable[[str, str, str], None]) -> None:
+        """Run over the blocks of a piece: its first block, a block, tiles of that."""
         text, tiling = self.text, self.tiling
 
         def cut(number: str) -> str:
             whole = text.times(number, tiling.blocks)
             return text.let(f"sdiv i64 {whole}, {tiling.pieces}")
 
-        def piece(number: list[str]) -> None:
-            first, last = cut(number[0]), cut(text.add(number[0], "1"))
+        first, last = cut(piece), cut(text.add(piece, "1"))
 
-            def block(index: str, _: list[str]) -> list[str]:
-                start = text.times(index, tiling.block)
-                left = text.let(f"sub i64 {tiling.tiles}, {start}")
-                full = text.let(f"icmp slt i64 {tiling.block}, {left}")
-                count = text.let(f"select i1 {full}, i64 {tiling.block}, i64 {left}")
-                body(number[0], first, index, count)
-                return []
+        def block(index: str, _: list[str]) -> list[str]:
+            start = text.times(index, tiling.block)
+            left = text.let(f"sub i64 {tiling.tiles}, {start}")
+            full = text.let(f"icmp slt i64 {tiling.block}, {left}")
+            count = text.let(f"select i1 {full}, i64 {tiling.block}, i64 {left}")
+            body(first, index, count)
+            return []
 
-            text.loop(first, last, 1, block)
+        text.loop(first, last, 1, block)
 
-        self.emitter.nest([("%lo", "%hi")], piece)
-
-    def tiles(
-        self, block: str, count: str, body: Callable[[str, str, str, str], None]
-    ) -> None:
-        """Run over the tiles of a block: number in it, image, tile row and column."""
+    def tiles(self, block: str, count: str, body: Callable[[str, Where], None]) -> None:
+        """Run over the tiles of a block: the number in it, and where it is."""
         text, (down, right) = self.text, self.tiling.across
         start = text.times(block, self.tiling.block)
 
@@ -183,29 +227,28 @@ class Blocks(Transforms):
             column = text.let(f"urem i64 {whole}, {right}")
             image = text.let(f"udiv i64 {rest}, {down}")
             row = text.let(f"urem i64 {rest}, {down}")
-            body(number, image, row, column)
+            body(number, (image, row, column))
             return []
 
         text.loop("0", count, 1, tile)
 
-    def load_tiles(
+    def spread(self) -> Transform:
+        """Return the transform of outputs' gradients for this size of tiles."""
+        return self.grads if self.tiling.step == 4 else self.grads_of_two
+
+    def pixels(
         self,
-        view: View,
-        zeros: Buffer,
-        shape: tuple[int, ...],
-        size: int,
-        before: tuple[int, int],
-        where: tuple[str, str, str],
+        window: Window,
+        where: Where,
         body: Callable[[list[list[str]]], None],
     ) -> None:
-        """Give a body the addresses of a tile's pixels; zeros where there are none."""
-        text, step = self.text, self.tiling.step
-        _, height, width, _ = shape
-        top = text.add(text.times(where[1], step), str(-before[0]))
-        left = text.add(text.times(where[2], step), str(-before[1]))
+        """Give a body the addresses of a tile's pixels; elsewhere, what stands in."""
+        text, step, size = self.text, self.tiling.step, window.size
+        view, (height, width) = window.view, window.extent
+        top = text.add(text.times(where[1], step), str(-window.before[0]))
+        left = text.add(text.times(where[2], step), str(-window.before[1]))
         index = text.affine([where[0], top, left], view.strides[:3], view.offset)
-        corner = self.at(self.emitter.base(view.buffer), index)
-        none = self.emitter.base(zeros)
+        corner = self.at(self.emitter.base(view.buffer), text.add(index, window.first))
 
         def pixel(i: int, j: int) -> str:
             return self.at(corner, i * view.strides[1] + j * view.strides[2])
@@ -216,18 +259,17 @@ class Blocks(Transforms):
         def careful() -> None:
             rows = [self.within(text.add(top, str(i)), height) for i in range(size)]
             columns = [self.within(text.add(left, str(j)), width) for j in range(size)]
-            places: list[list[str]] = []
-            for i, row in enumerate(rows):
-                places.append([])
-                for j, column in enumerate(columns):
-                    both = self.both_hold(row, column)
-                    choice = f"select i1 {both}, ptr {pixel(i, j)}, ptr {none}"
-                    places[-1].append(text.let(choice))
-            body(places)
 
-        last_row = (self.tiling.across[0] - 1) * step - before[0] + size
-        last_column = (self.tiling.across[1] - 1) * step - before[1] + size
-        if max(before) <= 0 and last_row <= height and last_column <= width:
+            def chosen(i: int, j: int) -> str:
+                both = self.both_hold(rows[i], columns[j])
+                there = pixel(i, j)
+                return text.let(
+                    f"select i1 {both}, ptr {there}, ptr {window.elsewhere}"
+                )
+
+            body([[chosen(i, j) for j in range(size)] for i in range(size)])
+
+        if self._all_inside(window):
             inside()
             return
         fits = self.both_hold(
@@ -235,6 +277,13 @@ class Blocks(Transforms):
             self.within(left, max(width - size + 1, 0)),
         )
         self.choose(fits, inside, careful)
+
+    def _all_inside(self, window: Window) -> bool:
+        spans = zip(self.tiling.across, window.before, window.extent, strict=True)
+        return all(
+            lo <= 0 and (tiles - 1) * self.tiling.step - lo + window.size <= n
+            for tiles, lo, n in spans
+        )
 
     def transformed(
         self,

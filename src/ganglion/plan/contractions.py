@@ -165,10 +165,10 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
     if any(n < 0 for pair in pairs for n in pair):
         _conv_transpose_by_adding(low, node)
         return
-    turned, shape = _turned(low, w, groups)
     if winograd.chosen(node, kernel, dy.shape, node.shape):
-        winograd.lower_conv(low, node, dy, turned, shape, tuple(pairs))
+        winograd.lower_conv_transpose(low, node, tuple(pairs))
         return
+    turned, shape = _turned(low, w, groups)
     interior = tuple(s - 1 for s in attrs["strides"])
     images = _padded_images(low, dy, tuple(pairs), interior)
     target = low.new(node.shape, node.dtype)

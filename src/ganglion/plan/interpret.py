@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ganglion.ir.primitives import OPS
-from ganglion.plan import winograd
+from ganglion.plan import winograd_meaning
 from ganglion.plan.kernel import (
     Apply,
     Buffer,
@@ -99,7 +100,8 @@ class PlanInterpreter:
         elif isinstance(kernel, PoolBack):
             self._pool_back(kernel, memory)
         else:
-            winograd.interpret(kernel, lambda view, n: self._see(view, n, memory))
+            see = partial(self._see, memory=memory)
+            winograd_meaning.interpret(kernel, see)
 
     def _loop(self, kernel: Loop, memory: Mapping[str, np.ndarray]) -> None:
         exprs = [expr for expr, _ in kernel.stored]

@@ -8,28 +8,26 @@ multiplied place by place (36 small matrix products), and the products transform
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ganglion import config
 from ganglion.ir.graph import Node, Value
-from ganglion.ir.primitives import OPS
-from ganglion.plan.kernel import Buffer, Kernel, Shape, View
+from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Shape, View
 from ganglion.plan.lower import SLICES, Lowering
 
 SPAN = 6  # a tile's inputs along an axis
 PLACES = SPAN * SPAN
 LANES, NARROW = 16, 8  # channels are padded to the narrow vector, cut into wide ones
 FLOAT = np.dtype("float32")
-CACHE = 160 * 1024  # elements of scratch a thread may keep in its second-level cache
+CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
+FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
 PIECES = 32  # of a convolution, whatever the number of threads
-SUMS = 4 * 1024 * 1024  # elements that all slices of a weight gradient may have
+SUMS = 1_500_000  # elements that all slices of a weight gradient may have
+FEWEST = 8  # pieces that a kernel should have, for threads to share
 
 Pairs = tuple[tuple[int, int], ...]
-See = Callable[[View, Shape], np.ndarray]
 
 
 def kernel_matrix(taps: int) -> np.ndarray:
@@ -159,8 +157,20 @@ class WinogradConv(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
+class WinogradSpread(WinogradConv):
+    """The adjoint: add each output's gradient to all inputs it came from.
+
+    The tiling is that of the convolution, so `images` are of its outputs and the target
+    is of its inputs. Blocks are whole images: their tiles overlap.
+    """
+
+
+@dataclass(frozen=True, eq=False)
 class WinogradGrads(Kernel):
-    """Sum the transformed gradient of the weights: [slice][36][in][out]."""
+    """Sum the transformed gradient of the weights: [slice][36][in][out].
+
+    A piece is a slice of the tiles and one of `groups` of output channels.
+    """
 
     tiling: Tiling
     images: View
@@ -168,11 +178,12 @@ class WinogradGrads(Kernel):
     zeros: Buffer
     sums: Buffer
     scratch: Buffer
+    groups: int
 
     @property
     def parallel(self) -> int:
         """How many independent pieces the kernel has."""
-        return self.tiling.pieces
+        return self.tiling.pieces * self.groups
 
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
@@ -247,9 +258,11 @@ def _zeros(channels: int) -> Buffer:
 
 def _cut(tiles: int, most: int, at_once: int) -> tuple[int, int]:
     """Cut tiles into blocks; return tiles of a block, and pieces of the kernel."""
-    blocks = -(-tiles // max(most, 1))
-    if blocks > at_once // 2:
-        blocks = -(-blocks // at_once) * at_once
+    most = max(FEWEST_TILES, min(most, -(-tiles // FEWEST)))
+    blocks = -(-tiles // most)
+    # Powers of two, or whole rounds, so that threads get equal shares.
+    even = 1 << (blocks - 1).bit_length()
+    blocks = even if even <= at_once else -(-blocks // at_once) * at_once
     block = -(-tiles // blocks)
     return block, min(at_once, -(-tiles // block))
 
@@ -258,25 +271,76 @@ def lower_conv(
     low: Lowering, node: Node, x: Value, kernel: View, shape: Shape, pairs: Pairs
 ) -> None:
     """Emit a convolution of x with a kernel of this shape."""
+    before = (pairs[0][0], pairs[1][0])
+    whole = Tiling(x.shape, node.shape, shape[0], before, 1, 1)
+    most = CACHE // (PLACES * (shape[2] + _widest(shape[3])))
+    block, pieces = _cut(whole.tiles, most, PIECES)
+    tiling = replace(whole, block=block, pieces=pieces)
+    _emit_conv(low, node, x, kernel, shape, tiling, WinogradConv)
+
+
+def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
+    """Emit the gradient of a convolution to its images; `pairs` pads the gradients.
+
+    It is the convolution with the kernel turned around, or, where that has many more
+    tiles, the adjoint.
+    """
+    dy, w = node.inputs
+    taps, own = w.shape[0], node.attrs["pairs"]
+    before = (own[0][0], own[1][0])
+    whole = Tiling(node.shape, dy.shape, taps, before, 1, 1)
+    other = Tiling(dy.shape, node.shape, taps, before, 1, 1)
+    spreads = whole.tiles * 5 <= other.tiles * 4
+    kernel, shape = _exchanged(low, w, turned=not spreads)
+    if not spreads:
+        lower_conv(low, node, dy, kernel, shape, pairs)
+        return
+    each = math.prod(whole.across)
+    most = CACHE // (PLACES * each * (shape[2] + _widest(shape[3])))
+    images = max(1, min(most, -(-dy.shape[0] // PIECES)))
+    blocks = -(-dy.shape[0] // images)
+    tiling = replace(whole, block=images * each, pieces=min(PIECES, blocks))
+    _emit_conv(low, node, dy, kernel, shape, tiling, WinogradSpread)
+
+
+def _widest(channels: int) -> int:
+    return max(sum(widths) for _, widths in panels(channels))
+
+
+def _exchanged(low: Lowering, w: Value, turned: bool) -> tuple[View, Shape]:
+    """Copy a kernel with its channels exchanged, its taps also turned around."""
+    view = View.whole(low.store(w))
+    shape = (w.shape[0], w.shape[1], w.shape[3], w.shape[2])
+    rows, columns, inside, _ = view.strides
+    load = View(view.buffer, (rows, columns, 1, inside))
+    if turned:
+        last = (w.shape[0] - 1) * rows + (w.shape[1] - 1) * columns
+        load = View(view.buffer, (-rows, -columns, 1, inside), last)
+    target = View.whole(low.new(shape, w.dtype))
+    low.emit(Loop("pack", shape, Load(w.dtype, load), target))
+    return target, shape
+
+
+def _emit_conv(
+    low: Lowering,
+    node: Node,
+    x: Value,
+    kernel: View,
+    shape: Shape,
+    tiling: Tiling,
+    kind: type[WinogradConv],
+) -> None:
     images = _view(low, x)
     weights = low.new((PLACES * shape[2] * padded(shape[3]),), FLOAT, "u")
     low.emit(WinogradWeights("winograd_weights", shape, kernel, weights))
-    widest = max(sum(widths) for _, widths in panels(shape[3]))
-    before = (pairs[0][0], pairs[1][0])
-    whole = Tiling(x.shape, node.shape, shape[0], before, 1, 1)
-    most = CACHE // (PLACES * (x.shape[3] + widest))
-    cut = _cut(whole.tiles, max(most, 14), PIECES)
-    tiling = Tiling(x.shape, node.shape, shape[0], before, *cut)
-    region = PLACES * (tiling.stride(x.shape[3]) + tiling.stride(widest)) + 4 * LANES
+    wide = _widest(shape[3])
+    # Behind the block: a place for outputs that are not there.
+    region = PLACES * (tiling.stride(shape[2]) + tiling.stride(wide)) + 4 * LANES
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    zeros = _zeros(x.shape[3])
-    low.emit(
-        WinogradConv(
-            f"winograd_{node.op.name}", tiling, images, weights, zeros, target, scratch
-        )
-    )
+    name, zeros = f"winograd_{node.op.name}", _zeros(shape[2])
+    low.emit(kind(name, tiling, images, weights, zeros, target, scratch))
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
@@ -286,88 +350,19 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     pairs, channels, wide = node.attrs["pairs"], x.shape[3], padded(dy.shape[3])
     before = (pairs[0][0], pairs[1][0])
     whole = Tiling(x.shape, dy.shape, node.shape[0], before, 1, 1)
-    most = max(CACHE // (PLACES * (channels + wide)), 14)
-    one = PLACES * channels * wide
-    slices = min(SLICES, max(SUMS // one, 1))
-    cut = _cut(whole.tiles, most, slices)
-    tiling = Tiling(x.shape, dy.shape, node.shape[0], before, *cut)
-    sums = low.new((tiling.pieces, PLACES, channels, wide), FLOAT, "sums")
-    region = PLACES * (tiling.stride(channels) + tiling.stride(wide))
-    scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
-    zeros = _zeros(max(channels, dy.shape[3]))
-    low.emit(
-        WinogradGrads("winograd_grads", tiling, images, grads, zeros, sums, scratch)
-    )
+    fit = max(1, min(SLICES, SUMS // (PLACES * channels * wide)))
+    slices = 1 << (fit.bit_length() - 1)
+    groups = 1
+    while groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
+        groups *= 2
+    own = padded(dy.shape[3] // groups)
+    block, pieces = _cut(whole.tiles, CACHE // (PLACES * (channels + own)), slices)
+    tiling = replace(whole, block=block, pieces=pieces)
+    sums = low.new((pieces, PLACES, channels, wide), FLOAT, "sums")
+    region = PLACES * (tiling.stride(channels) + tiling.stride(own))
+    scratch = low.new((pieces * groups, region), FLOAT, "scratch")
+    zeros, name = _zeros(max(channels, dy.shape[3])), "winograd_grads"
+    low.emit(WinogradGrads(name, tiling, images, grads, zeros, sums, scratch, groups))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    low.emit(WinogradKernel("winograd_kernel", node.shape, tiling.pieces, sums, target))
-
-
-# ---- meaning -----------------------------------------------------------------------
-
-
-def interpret(kernel: Kernel, see: See) -> None:
-    """Do what a kernel stands for: only the weights' transform is Winograd's own.
-
-    A convolution takes the transformed weights back and convolves; a gradient to the
-    weights is one that the last transform takes to the right one.
-    """
-    if isinstance(kernel, WinogradWeights):
-        weights = see(kernel.source, kernel.shape).astype(np.float64)
-        made = _both(kernel_matrix(kernel.shape[0]), weights)
-        flat = see(View.whole(kernel.target), kernel.target.shape)
-        for piece, panel in _packed(flat, kernel.shape[2], kernel.shape[3]):
-            piece[...] = made[..., panel]
-    elif isinstance(kernel, WinogradConv):
-        tiling = kernel.tiling
-        ends = tiling.inputs[3], tiling.outputs[3]
-        flat = see(View.whole(kernel.weights), kernel.weights.shape)
-        made = np.zeros((SPAN, SPAN, *ends))
-        for piece, panel in _packed(flat, *ends):
-            made[..., panel] = piece
-        weights = _both(np.linalg.pinv(kernel_matrix(tiling.taps)), made)
-        images = see(kernel.images, tiling.inputs).astype(np.float64)
-        result = OPS["conv"].meaning(images, weights, **_window(tiling))
-        see(View.whole(kernel.target), tiling.outputs)[...] = result
-    elif isinstance(kernel, WinogradGrads):
-        _interpret_grads(kernel, see)
-    elif isinstance(kernel, WinogradKernel):
-        sums = see(View.whole(kernel.sums), kernel.sums.shape).astype(np.float64)
-        whole = sums.sum(0).reshape(SPAN, SPAN, *sums.shape[2:])
-        made = _both(kernel_matrix(kernel.shape[0]).T, whole[..., : kernel.shape[3]])
-        see(View.whole(kernel.target), kernel.shape)[...] = made
-
-
-def _interpret_grads(kernel: WinogradGrads, see: See) -> None:
-    tiling = kernel.tiling
-    images = see(kernel.images, tiling.inputs).astype(np.float64)
-    grads = see(kernel.grads, tiling.outputs).astype(np.float64)
-    taps = (tiling.taps, tiling.taps)
-    exact = OPS["conv_kernel"].meaning(images, grads, kernel=taps, **_window(tiling))
-    lifted = _both(np.linalg.pinv(kernel_matrix(tiling.taps)).T, exact)
-    sums = see(View.whole(kernel.sums), kernel.sums.shape)
-    sums[...] = 0
-    sums[0, ..., : tiling.outputs[3]] = lifted.reshape(PLACES, *lifted.shape[2:])
-
-
-def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.einsum("ia,jb,abcd->ijcd", matrix, matrix, weights)
-
-
-def _packed(flat: np.ndarray, rows: int, channels: int) -> Any:
-    """Yield what each panel holds of transformed weights, and of which channels."""
-    for start, widths in panels(channels):
-        wide = sum(widths)
-        at = PLACES * rows * start
-        piece = flat[at : at + PLACES * rows * wide].reshape(SPAN, SPAN, rows, wide)
-        yield piece[..., : channels - start], slice(start, min(start + wide, channels))
-
-
-def _window(tiling: Tiling) -> dict[str, Any]:
-    pairs = tuple(
-        (lo, n + tiling.taps - 1 - size - lo)
-        for lo, n, size in zip(
-            tiling.before, tiling.outputs[1:3], tiling.inputs[1:3], strict=True
-        )
-    )
-    return {"strides": (1, 1), "pairs": pairs, "dilation": (1, 1), "groups": 1}
+    low.emit(WinogradKernel("winograd_kernel", node.shape, pieces, sums, target))

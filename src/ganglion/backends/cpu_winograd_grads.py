@@ -1,0 +1,158 @@
+"""The gradient of Winograd's convolution to its weights, in LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ganglion.backends.cpu_emitter import Emitted
+from ganglion.backends.cpu_text import Val
+from ganglion.backends.cpu_winograd_tile import Blocks, Transform, Where, Window
+from ganglion.plan.winograd import (
+    FLOAT,
+    LANES,
+    PLACES,
+    SPAN,
+    WinogradGrads,
+    padded,
+    panels,
+)
+
+
+class Grads(Blocks):
+    """Transformed images times transformed gradients, summed over tiles."""
+
+    def __init__(self, kernel: WinogradGrads) -> None:
+        super().__init__(kernel.tiling)
+        self.kernel = kernel
+        self.channels, out = kernel.tiling.inputs[3], kernel.tiling.outputs[3]
+        self.wide, self.live = padded(out), out // kernel.groups
+        self.group = padded(self.live)
+
+    def emit(self) -> Emitted:
+        """Emit the sums; a piece is a slice of tiles and a group of channels."""
+        kernel, text, tiling = self.kernel, self.text, self.tiling
+        stride, group_stride = tiling.stride(self.channels), tiling.stride(self.group)
+        scratch = self.emitter.base(kernel.scratch)
+        v = self.at(scratch, text.times("%lo", kernel.scratch.shape[1]))
+        z = self.at(v, PLACES * stride)
+        each = PLACES * self.channels * self.wide
+
+        def piece(number: list[str]) -> None:
+            part, group = number[0], "0"
+            if kernel.groups > 1:
+                part = text.let(f"udiv i64 {number[0]}, {kernel.groups}")
+                group = text.let(f"urem i64 {number[0]}, {kernel.groups}")
+            channel = text.times(group, self.group)
+            sums = self.at(self.emitter.base(kernel.sums), text.times(part, each))
+            sums = self.at(sums, channel)
+
+            def block(first: str, index: str, count: str) -> None:
+                self._transforms(index, count, channel, (v, stride), (z, group_stride))
+                starts = text.let(f"icmp eq i64 {index}, {first}")
+                self._sums((v, stride), (z, group_stride), sums, starts, count)
+
+            self.blocks_of(part, block)
+
+        self.emitter.nest([("%lo", "%hi")], piece)
+        return self.emitter.emitted(kernel.parallel)
+
+    def _transforms(
+        self,
+        index: str,
+        count: str,
+        channel: str,
+        v: tuple[str, int],
+        z: tuple[str, int],
+    ) -> None:
+        """Transform images and gradients of a block."""
+        kernel, tiling, text = self.kernel, self.tiling, self.text
+        none = self.emitter.base(kernel.zeros)
+
+        extents = [(one[1], one[2]) for one in (tiling.inputs, tiling.outputs)]
+        images = Window(kernel.images, extents[0], SPAN, tiling.before, none)
+        step = tiling.step
+        grads = Window(kernel.grads, extents[1], step, (0, 0), none, channel)
+
+        def tile(number: str, where: Where) -> None:
+            def into(
+                transform: Transform, channels: int, row: int, place: tuple[str, int]
+            ) -> Callable[[list[list[str]]], None]:
+                here = self.at(place[0], text.times(number, row))
+                return lambda found: self.transformed(
+                    transform, found, channels, here, place[1]
+                )
+
+            self.pixels(
+                images, where, into(self.inputs, self.channels, self.channels, v)
+            )
+            self.pixels(grads, where, into(self.spread(), self.live, self.group, z))
+
+        self.tiles(index, count, tile)
+
+    def _sums(
+        self,
+        v: tuple[str, int],
+        z: tuple[str, int],
+        sums: str,
+        starts: str,
+        count: str,
+    ) -> None:
+        """Add a block's products to the sums of the 36 places."""
+        text, tiling = self.text, self.tiling
+        channels, wide, group = tiling.inputs[3], self.wide, self.group
+        single = tiling.blocks <= tiling.pieces
+
+        def place(at: list[str]) -> None:
+            left = self.at(v[0], text.times(at[0], v[1]))
+            right = self.at(z[0], text.times(at[0], z[1]))
+            target = self.at(sums, text.times(at[0], channels * wide))
+
+            def tile(row: str, size: int, first: str, widths: tuple[int, ...]) -> None:
+                here = self.at(self.at(target, text.times(row, wide)), first)
+                cells = [
+                    (self.at(here, r * wide + n * LANES), width)
+                    for r in range(size)
+                    for n, width in enumerate(widths)
+                ]
+                old = [self.maths.constant(0, FLOAT, width) for _, width in cells]
+                if not single:
+                    old = [self._kept(starts, *cell) for cell in cells]
+                a, b = self.at(left, row), self.at(right, first)
+                made = self.product((a, 1, channels), (b, group), count, old, widths)
+                for one, (address, _) in zip(made, cells, strict=True):
+                    self.emitter.put(one, address)
+
+            self._cells(channels, tile)
+
+        self.emitter.nest([("0", str(PLACES))], place)
+
+    def _cells(
+        self, rows: int, tile: Callable[[str, int, str, tuple[int, ...]], None]
+    ) -> None:
+        """Run over tiles of rows and panels of columns."""
+        cut = panels(self.live)
+        runs: dict[tuple[int, ...], list[int]] = {}
+        for start, widths in cut:
+            runs.setdefault(widths, []).append(start)
+        for widths, starts in runs.items():
+
+            def panel(
+                first: str, _: list[str], widths: tuple[int, ...] = widths
+            ) -> list[str]:
+                self.row_tiles(
+                    rows, len(widths), lambda row, size: tile(row, size, first, widths)
+                )
+                return []
+
+            stop = starts[-1] + sum(widths)
+            self.text.loop(str(starts[0]), str(stop), sum(widths), panel)
+
+    def _kept(self, starts: str, address: str, width: int) -> Val:
+        """Return the sum so far; at the start of a slice it is zero."""
+        zero = self.maths.constant(0, FLOAT, width)
+        old = self.emitter.load(address, FLOAT, width)
+        kind = zero.type
+        name = self.text.let(
+            f"select i1 {starts}, {kind} {zero.name}, {kind} {old.name}"
+        )
+        return Val(name, FLOAT, width)

@@ -258,3 +258,30 @@ def test_a_frozen_discriminator_goes_on_learning_by_itself(tmp_path):
     mine, its = straight_judge.optimizer.variables, judge.optimizer.variables
     for one, other in zip(mine, its, strict=True):
         np.testing.assert_array_equal(one.array, other.array)
+
+
+def test_draws_without_a_seed_go_on_too(tmp_path):
+    """Keras 2's VAE draws its noise by `K.random_normal`, which has no seed."""
+
+    def build():
+        keras.utils.set_random_seed(5)
+        x = keras.Input((3,))
+
+        def noisy(value):
+            return value + keras.random.normal((value.shape[0], 3))
+
+        model = keras.Model(x, keras.layers.Dense(2)(keras.layers.Lambda(noisy)(x)))
+        model.compile("sgd", "mse")
+        return model
+
+    data = (np.ones((20, 3), "float32"), np.zeros((20, 2), "float32"))
+    whole = build()
+    whole.fit(*data, batch_size=5, epochs=4, verbose=0)
+    half = build()
+    half.fit(*data, batch_size=5, epochs=2, verbose=0)
+    saving.save_checkpoint(tmp_path / "half.keras", half)
+    rest = build()
+    epoch = saving.load_checkpoint(tmp_path / "half.keras", rest)
+    rest.fit(*data, batch_size=5, epochs=4, initial_epoch=epoch, verbose=0)
+    for a, b in zip(whole.get_weights(), rest.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -71,6 +71,16 @@ def default_generator() -> SeedGenerator:
     return _default[0]
 
 
+def default_state() -> np.ndarray | None:
+    """Return the state behind draws without a seed, None if there were none yet."""
+    return _default[0].state.numpy() if _default else None
+
+
+def set_default_state(state: np.ndarray) -> None:
+    """Go on with draws without a seed where another run stopped."""
+    default_generator().state.assign(state)
+
+
 def forget_default_generator() -> None:
     """Draw a new seed for what has none (`set_random_seed`)."""
     _default.clear()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import random
 from ganglion.saving import h5
 from ganglion.saving.weights import OWN_GROUP, parts_of
 
@@ -28,6 +29,9 @@ def write(model: Any, file: Any) -> None:
     seeds = group.create_group("seeds")
     for number, generator in enumerate(model.seed_generators()):
         h5.put(seeds, str(number), generator.state.array)
+    unseeded = random.default_state()
+    if unseeded is not None:
+        h5.put(group, "unseeded", unseeded)
     _write_choices(model, group.create_group("trained"))
     metrics = group.create_group("metrics")
     for number, metric in enumerate(model.metrics):
@@ -53,6 +57,8 @@ def read(model: Any, file: Any) -> bool:
             f"it holds {len(group['seeds'])} random states, but the model has "
             f"{len(seeds)}."
         )
+    if "unseeded" in group:
+        random.set_default_state(h5.array(group["unseeded"]).reshape(2))
     values = [(getattr(model.training_state, name), group[name]) for name in _CURSOR]
     values += [(one.state, group["seeds"][str(i)]) for i, one in enumerate(seeds)]
     for variable, found in values:

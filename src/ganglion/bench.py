@@ -26,7 +26,7 @@ from ganglion.rivals.process import EngineError, Process
 ROWS = 12_800  # an epoch of 100 steps of 128; more would only take memory
 ROUND_SECONDS = 0.5
 FEWEST_STEPS = 3
-PATIENCE = 40.0  # seconds for a form to get ready when another one already is
+PATIENCE = 60.0  # seconds for a form to get ready when another one already is
 TRIALS = 3  # rounds for each form of an engine, to choose one
 PAUSE = 0.2  # threads of the engine before may still be spinning
 LOSS_TOLERANCE = 1e-3  # of the first batch's loss, relative

@@ -31,10 +31,10 @@ def measure(
     rounds: int,
     batch_size: int | None,
     threads: int | None,
-    show: bool,
+    each: Callable[[list[Result]], None],
     say: Callable[[str], None],
 ) -> list[Result]:
-    """Measure recipes against rivals, both by name; show each as it is done."""
+    """Measure recipes against rivals, both by name; hand on what is there so far."""
     chosen = [recipes.get(name) for name in names]
     rivals = [one.strip() for one in against.split(",") if one.strip()]
     engines = [engine(name) for name in dict.fromkeys(["ganglion", *rivals])]
@@ -51,8 +51,7 @@ def measure(
                 say=lambda text: say(f"  {text}"),
             )
         )
-        if show:
-            print_table(done[-1])
+        each(done)
         if done[-1].interrupted:
             break
     return done

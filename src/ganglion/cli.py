@@ -245,20 +245,23 @@ def bench(
     """Time a training step in Ganglion and in its rivals, side by side."""
     from ganglion import bench_report
 
+    def keep(done: list[Any]) -> None:
+        if not json:
+            bench_report.print_table(done[-1])
+        if write is not None:
+            bench_report.write(done, write, " ".join(["ganglion", *sys.argv[1:]]))
+
     done = bench_report.measure(
         recipes or list(recipe_book.RECIPES),
         against,
         rounds=rounds,
         batch_size=batch_size,
         threads=threads,
-        show=not json,
+        each=keep,
         say=_say,
     )
     if json:
         print(bench_report.as_json(done))
-    if write is not None:
-        bench_report.write(done, write, " ".join(["ganglion", *sys.argv[1:]]))
-        _say(f"Wrote {write}.")
     if any(one.interrupted for one in done):
         raise typer.Exit(INTERRUPTED)
 

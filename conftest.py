@@ -44,3 +44,10 @@ def keras() -> Any:
     if module.backend.backend() != "tensorflow":
         pytest.skip("compares with Keras on TensorFlow: unset KERAS_BACKEND")
     return module
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let golden texts be written anew."""
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden anew"
+    )

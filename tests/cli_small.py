@@ -18,4 +18,5 @@ def small(recipe):
 
 if __name__ == "__main__":
     recipes.load = small
+    cli.SAVE_SECONDS = float(os.environ.get("SMALL_SAVE_SECONDS", cli.SAVE_SECONDS))
     cli.main()

@@ -1,0 +1,120 @@
+"""Code for other processors, and the text of small kernels as it was agreed upon."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cpu_checks import compiled, op_program, pure, ran
+from test_plan import step_of
+
+from ganglion.backends import cpu_emit, cpu_machine, reference
+from ganglion.backends.cpu_executor import executor
+from ganglion.backends.cpu_machine import Target
+from ganglion.ir import arrays, pointwise, shaping, structured
+from ganglion.ir.graph import Graph, Input
+from ganglion.ir.primitives import OPS
+from ganglion.plan.build import build
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+AVX2 = Target("x86-64-v3", triple="x86_64-unknown-linux-gnu")
+NEON = Target("generic", "+neon", triple="aarch64-unknown-linux-gnu")
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    """Return every kernel of a step of mnist-cnn as text."""
+    from ganglion import config
+
+    config.set_backend("numpy")
+    program, _, _ = step_of("mnist-cnn", rows=128, batch=64)
+    modules, _ = cpu_emit.emit(build(program))
+    return list(modules.values())
+
+
+@pytest.mark.parametrize(
+    ("target", "registers", "absent"),
+    [(AVX2, ("ymm", "vfmadd"), "zmm"), (NEON, ("fmla", ".4s"), "ymm")],
+    ids=["AVX2", "NEON"],
+)
+def test_every_kernel_compiles_for(target, registers, absent, kernels):
+    text = cpu_machine.assembly(kernels, target)
+    assert all(one in text for one in registers)
+    assert absent not in text
+    assert cpu_machine.object_code(kernels, target).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("system", ["linux", "darwin", "windows"])
+@pytest.mark.parametrize(("family", "target"), [("x86", AVX2), ("arm", NEON)])
+def test_the_executor_compiles_for(family, target, system):
+    text = cpu_machine.assembly([executor(family, system)], target)
+    sleeps = {"linux": "syscall", "darwin": "sched_yield", "windows": "SwitchToThread"}
+    assert sleeps[system] in text
+
+
+@pytest.mark.skipif(cpu_machine.family() != "x86", reason="not an x86 processor")
+@pytest.mark.parametrize(
+    "name", ["matmul", "conv", "exp", "tanh", "sum", "max_pool", "random_uniform"]
+)
+def test_avx2_code_runs_here(name, monkeypatch, tmp_path):
+    if "+avx2" not in cpu_machine.host().features:
+        pytest.skip("the processor has no AVX2")
+    monkeypatch.setenv("GANGLION_CPU", "x86-64-v3")
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    drawn, attrs = OPS[name].domain(np.random.default_rng(0))
+    program, data = op_program(OPS[name], drawn, attrs)
+    _, expected = ran(reference.compile(program), data, {}, 1)
+    _, found = ran(compiled(program, 2), data, {}, 1)
+    np.testing.assert_allclose(found["y"], expected["y"], rtol=1e-11, atol=1e-11)
+
+
+def test_avx2_trains_as_avx512_does(monkeypatch, tmp_path):
+    """Sums are cut into vectors of one width, whatever the machine's."""
+    program, data, state = step_of("mnist-mlp", rows=8, batch=4)
+    data = {name: data[name] for name in program.data}
+    here, _ = ran(compiled(program, 1), data, state, 2)
+    monkeypatch.setenv("GANGLION_CPU", "x86-64-v3")
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    there, _ = ran(compiled(program, 1), data, state, 2)
+    for name, array in here.items():
+        np.testing.assert_allclose(there[name], array, rtol=1e-5, atol=1e-6)
+
+
+# ---- golden texts --------------------------------------------------------------------
+
+
+def _scaled():
+    x = Input("x", (5, 20), "float32")
+    return [x], pointwise.maximum(x, pointwise.negative(x))
+
+
+def _summed():
+    x = Input("x", (6, 33), "float32")
+    return [x], shaping.sum_(x, axes=(1,))
+
+
+def _product():
+    a, b = Input("a", (3, 4), "float32"), Input("b", (4, 5), "float32")
+    return [a, b], structured.matmul(a, b)
+
+
+def _turned():
+    x = Input("x", (3, 4), "uint8")
+    return [x], arrays.transpose(pointwise.cast(x, dtype="float32"), axes=(1, 0))
+
+
+@pytest.mark.parametrize("make", [_scaled, _summed, _product, _turned])
+def test_small_kernels_have_the_agreed_text(make, request):
+    inputs, value = make()
+    plan = build(pure(Graph.of("golden", inputs, {"y": value})))
+    texts = [cpu_emit.emit_kernel(one).text for one in plan.kernels]
+    found = (
+        f"; {str(plan).replace(chr(10), chr(10) + '; ')}\n" + "\n\n".join(texts) + "\n"
+    )
+    path = GOLDEN / f"{make.__name__[1:]}.ll"
+    if request.config.getoption("--update-golden"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(found)
+    # Changed on purpose? `pytest --update-golden`, and read the difference.
+    assert path.read_text() == found

@@ -15,7 +15,7 @@ from ganglion.plan.structured import is_structured, lower_node
 
 
 def build(program: Program) -> Plan:
-    """Return the plan of a program: lowered, with short loops, in one arena, checked."""
+    """Return the plan of a program: lowered, fused, in one arena, marked, checked."""
     low = Lowering(program.graph, set(program.data), set(program.results))
     _lower_all(low)
     results = _results(low, program.results)
@@ -59,10 +59,13 @@ def _write_state(low: Lowering, program: Program) -> None:
             value = low.graph.outputs[name]
             writers.append(_writer(low, value, low.buffers[inputs[name]]))
     copies: list[Kernel] = []
+    readers: dict[Buffer, set[int]] = {}
+    for number, writer in enumerate(writers):
+        for one in writer.reads():
+            readers.setdefault(low.aliases.get(one, one), set()).add(number)
     for number, writer in enumerate(writers):
         state = writer.target.buffer
-        others = writers[:number] + writers[number + 1 :]
-        if _needed_elsewhere(low, writer, others):
+        if readers.get(state, set()) - {number} or _read_out_of_place(low, writer):
             held = low.new(state.shape, state.dtype, "next")
             low.emit(Loop(writer.name, writer.shape, writer.expr, View.whole(held)))
             load = Load(state.dtype, View.whole(held))
@@ -77,16 +80,12 @@ def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
     return Loop("update", value.shape, expr, View.whole(state))
 
 
-def _needed_elsewhere(low: Lowering, writer: Loop, others: list[Loop]) -> bool:
-    """Tell whether the old state is read by another writer, or out of place."""
-
-    def root(buffer: Buffer) -> Buffer:
-        return low.aliases.get(buffer, buffer)
-
-    state = writer.target.buffer
-    for one in walk(writer.expr):
-        if isinstance(one, Load) and root(one.view.buffer) is state:
-            in_place = one.view.strides == writer.target.strides
-            if not in_place or one.view.offset:
-                return True
-    return any(root(b) is state for other in others for b in other.reads())
+def _read_out_of_place(low: Lowering, writer: Loop) -> bool:
+    """Tell whether a new state needs the old one at another place than its own."""
+    state, strides = writer.target.buffer, writer.target.strides
+    views = [one.view for one in walk(writer.expr) if isinstance(one, Load)]
+    return any(
+        low.aliases.get(view.buffer, view.buffer) is state
+        and (view.strides != strides or view.offset != 0)
+        for view in views
+    )

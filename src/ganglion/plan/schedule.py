@@ -103,14 +103,13 @@ def schedule(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
 
 def unguarded(plan: Plan, aliases: dict[Buffer, Buffer]) -> tuple[int, int] | None:
     """Return two kernels that two threads may run at once though they must not."""
+    spans = [_spans(plan, one, aliases) for one in plan.kernels]
     for second in range(len(plan.kernels)):
         for first in range(second - 1, -1, -1):
             if plan.marks[first].barrier:
                 break
-            if plan.marks[first].alone and plan.marks[second].alone:
-                continue
-            a = _spans(plan, plan.kernels[first], aliases)
-            if _conflict(a, _spans(plan, plan.kernels[second], aliases)):
+            together = plan.marks[first].alone and plan.marks[second].alone
+            if not together and _conflict(spans[first], spans[second]):
                 return first, second
     if plan.kernels and not plan.marks[-1].barrier:
         return len(plan.kernels) - 1, 0

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ganglion.ir import origin
 from ganglion.ir.graph import Node, ShapeError, Value, toposort
-from ganglion.ir.pointwise import add
-from ganglion.ir.shaping import fill, is_float
+from ganglion.ir.pointwise import add, multiply, negative
+from ganglion.ir.shaping import broadcast, fill, is_float, reshape, sum_
 
 
 def gradients(loss: Value, wrt: Iterable[Value]) -> dict[Value, Value]:
@@ -38,6 +38,44 @@ def gradients(loss: Value, wrt: Iterable[Value]) -> dict[Value, Value]:
     return {value: found[value] for value in targets if value in found}
 
 
+def _moved_inside(total: Value) -> Value:
+    """Sum first and multiply afterwards, where a factor is the same for all summands.
+
+    The gradient of a batch norm's mean is such a sum: moved inside, it becomes the one
+    that its offset needs anyway.
+    """
+    if not isinstance(total, Node):
+        return total
+    if total.op is reshape:
+        return reshape(_moved_inside(total.inputs[0]), shape=total.shape)
+    if total.op is not sum_ or not isinstance(total.inputs[0], Node):
+        return total
+    (x,), axes = total.inputs, total.attrs["axes"]
+    if x.op is negative:
+        return negative(_moved_inside(sum_(x.inputs[0], axes=axes)))
+    if x.op is multiply:
+        for factor, rest in (x.inputs, reversed(x.inputs)):
+            small = _constant_along(factor, axes)
+            if small is not None:
+                return multiply(_moved_inside(sum_(rest, axes=axes)), small)
+    return total
+
+
+def _constant_along(value: Value, axes: tuple[int, ...]) -> Value | None:
+    """Return a value without some axes if it is the same all along them."""
+    if not isinstance(value, Node) or value.op is not broadcast:
+        return None
+    (x,) = value.inputs
+    new = value.ndim - x.ndim
+    if any(axis >= new and x.shape[axis - new] != 1 for axis in axes):
+        return None
+    kept = [axis for axis in range(value.ndim) if axis not in axes]
+    shape = tuple(value.shape[axis] for axis in kept)
+    own = tuple(x.shape[axis - new] for axis in kept if axis >= new)
+    small = reshape(x, shape=own) if own != x.shape else x
+    return broadcast(small, shape=shape) if small.shape != shape else small
+
+
 def _reaching(order: list[Value], targets: set[Value]) -> set[Value]:
     """Return the values on a path of floats from a target to the loss."""
     active: set[Value] = set()
@@ -54,4 +92,5 @@ def _push_back(node: Node, found: dict[Value, Value], active: set[Value]) -> Non
     parts = node.op.gradient(node, found[node])
     for one, part in zip(node.inputs, parts, strict=True):
         if part is not None and one in active:
+            part = _moved_inside(part)
             found[one] = add(found[one], part) if one in found else part

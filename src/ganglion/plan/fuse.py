@@ -6,6 +6,7 @@ reads what the earlier loop stores, at the same place, the value is handed on.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from ganglion.plan.kernel import Buffer, Expr, Kernel, Load, Loop, View, walk
 
 MOST = 12  # expressions in one loop: more would not stay in registers
 FARTHEST = 60  # kernels to look back over
+SMALL = 4096  # places: below, a kernel's start costs more than its work
 
 Aliases = dict[Buffer, Buffer]
 
@@ -37,21 +39,28 @@ def _roots(buffers: list[Buffer], aliases: Aliases) -> set[Buffer]:
 
 
 def _host(made: list[Kernel], kernel: Kernel, aliases: Aliases) -> int | None:
-    """Return the earlier loop that a kernel can join, None if there is none."""
+    """Return the earlier loop that a kernel gains most by joining, None if none.
+
+    Large loops gain by what both read; small ones by being fewer.
+    """
     if not isinstance(kernel, Loop) or not _joins(kernel):
         return None
     reads = _roots(kernel.reads(), aliases)
     writes = _roots(kernel.writes(), aliases)
+    best, most = None, 0 if math.prod(kernel.shape) > SMALL else -1
     for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
         other = made[place]
         alike = isinstance(other, Loop) and _alike(other, kernel)
         if alike and _hands_on(other, kernel, aliases):
-            return place
+            touched = _roots([*other.reads(), *other.writes()], aliases)
+            gain = sum(one.nbytes for one in touched & reads)
+            if gain > most:
+                best, most = place, gain
         if _roots(other.writes(), aliases) & (reads | writes):
-            return None
+            break
         if _roots(other.reads(), aliases) & writes:
-            return None
-    return None
+            break
+    return best
 
 
 def _joins(loop: Loop) -> bool:

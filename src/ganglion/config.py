@@ -97,7 +97,9 @@ def threads() -> int:
     """Return the thread count: `set_threads`, else GANGLION_THREADS, else all cores."""
     chosen = _choices["threads"] or os.environ.get("GANGLION_THREADS")
     if chosen is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
     return _positive(str(chosen), "GANGLION_THREADS")
 
 

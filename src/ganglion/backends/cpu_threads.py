@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
@@ -159,6 +160,15 @@ def shared(threads: int) -> Iterator[Pool | None]:
 
 def _outdated(pool: Pool, threads: int) -> bool:
     return pool.threads != threads or bool(pool.cores) != pins(threads)
+
+
+@atexit.register
+def _close_pool() -> None:
+    """End the helpers before the code they run in goes."""
+    global _pool
+    if _pool is not None and _lock.acquire(blocking=False):
+        _pool.close()
+        _pool = None
 
 
 def _forget_pool() -> None:

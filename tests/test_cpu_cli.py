@@ -1,0 +1,53 @@
+"""The command line of the CPU compiler: what a recipe becomes, and the cache."""
+
+import pytest
+from test_cli import run
+
+from ganglion import config
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+
+@pytest.mark.parametrize(
+    ("form", "parts"),
+    [
+        ("--plan", ("plan mnist-mlp.test_step", "arena", "matmul", "all wait")),
+        ("--source", ("define void @k", "fma", "<16 x float>")),
+        ("--asm", (".globl", "ret")),
+    ],
+)
+def test_dump_prints_what_a_recipe_becomes(form, parts):
+    done = run("dump", "mnist-mlp", form, "--step", "test", small=False)
+    assert done.returncode == 0, done.stderr
+    for one in parts:
+        assert one in done.stdout
+
+
+def test_the_cache_is_shown_and_cleared(tmp_path):
+    def said(*arguments):
+        done = run("cache", *arguments, small=False, GANGLION_HOME=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert said().startswith("0 compiled programs, 0.0 MB")
+    home = {"GANGLION_HOME": str(tmp_path), "GANGLION_BACKEND": "cpu"}
+    made = run("dump", "mnist-perceptron", "--graph", small=False, **home)
+    assert made.returncode == 0, made.stderr
+    shown = said()
+    assert shown.startswith("1 compiled programs")
+    assert str(tmp_path / "kernels") in shown
+    assert said("clear").startswith("Removed 1 compiled programs")
+    assert said().startswith("0 compiled programs")
+    wrong = run("cache", "clean", small=False)
+    assert "ganglion cache clear" in wrong.stderr
+
+
+def test_the_compiler_is_the_default(monkeypatch):
+    monkeypatch.delenv("GANGLION_BACKEND", raising=False)
+    assert config.backend() == "cpu"
+    config.set_backend("auto")
+    assert config.backend() == "cpu"
+    monkeypatch.setattr(config, "_best_backend", lambda: "numpy")
+    assert config.backend() == "numpy"
+    info = run("info", small=False)
+    assert "works, in use" in info.stdout

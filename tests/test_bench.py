@@ -191,6 +191,13 @@ def test_the_page_names_versions_machine_and_command():
     assert row in text
 
 
+def test_a_busy_machine_is_told_of():
+    result = result_of(ganglion=[1.0])
+    assert not any("Other work" in one for one in bench_report.notes(result))
+    result.busy = 0.5
+    assert any("Other work took 50%" in one for one in bench_report.notes(result))
+
+
 def test_json_has_every_round():
     result = result_of(ganglion=[1.0, 2.0, 3.0], torch=[4.0, 4.0, 4.0])
     found = json.loads(bench_report.as_json([result]))["results"][0]

@@ -31,6 +31,7 @@ TRIALS = 3  # rounds for each form of an engine, to choose one
 PAUSE = 0.2  # threads of the engine before may still be spinning
 LOSS_TOLERANCE = 1e-3  # of the first batch's loss, relative
 STEPPED_TOLERANCE = 1e-2  # of its loss after one update, which rounding moves more
+_STAT = Path("/proc/stat")
 
 Say = Callable[[str], None]
 
@@ -72,6 +73,7 @@ class Result:
     entries: list[Entry]
     operations: float  # floating-point operations of all products in a step
     peak: dict[str, float]  # GFLOP/s of a matrix product, by who computes it
+    busy: float = 0.0  # the share of all cores that others used before we began
     remark: str = ""
     interrupted: bool = False
 
@@ -111,7 +113,7 @@ def run(
     """Measure one recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
     entries = [Entry(one.name, problem=one.missing() or "") for one in engines]
-    result = Result(recipe.name, size, threads, entries, 0.0, {})
+    result = Result(recipe.name, size, threads, entries, 0.0, {}, _busy())
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
         given = {"recipe": recipe.name, "folder": place, "batch_size": size}
@@ -129,6 +131,20 @@ def run(
         except KeyboardInterrupt:
             result.interrupted = True
     return result
+
+
+def _busy(seconds: float = 1.0) -> float:
+    """Return the share of all cores that is in use while we wait."""
+    if not _STAT.exists():
+        return 0.0
+
+    def times() -> np.ndarray:  # user, nice, system, idle, waiting for disks, ...
+        return np.array(_STAT.read_text().split("\n")[0].split()[1:], float)
+
+    before = times()
+    time.sleep(seconds)
+    spent = times() - before
+    return float(1 - spent[3:5].sum() / max(spent.sum(), 1))
 
 
 def _lay_out(recipe: Recipe, size: int, folder: Path) -> tuple[float, str]:
@@ -235,9 +251,13 @@ class Bench:
             other.process.end()
         chosen = first.entry
         chosen.steps = _steps_a_round(min(chosen.milliseconds))
-        first.process.ask("run", steps=chosen.steps)
         chosen.tried, chosen.milliseconds = entry.tried, []
         vars(entry).update(vars(chosen))
+        try:
+            first.process.ask("run", steps=chosen.steps)
+        except EngineError as error:
+            entry.problem = str(error)
+            return None
         return Running(entry, first.process, first.parameters)
 
     def _forms(self, engine: Engine, entry: Entry) -> Iterator[Running | None]:

@@ -38,11 +38,20 @@ def emit(plan: Plan) -> tuple[dict[str, str], list[Record]]:
     records = []
     for kernel in plan.kernels:
         made = emit_kernel(kernel)
+        _check_buffers(kernel, made)
         name = "k" + hashlib.sha256(made.text.encode()).hexdigest()[:24]
         if name not in modules:
             modules[name] = _module(name, made)
         records.append(Record(name, made.buffers, made.parallel, made.grain))
     return modules, records
+
+
+def _check_buffers(kernel: Kernel, made: Emitted) -> None:
+    """Refuse code that touches what its kernel does not name: barriers rely on it."""
+    named = {*kernel.reads(), *kernel.writes()}
+    hidden = [b for b in made.buffers if b not in named and b.kind != "constant"]
+    if hidden:
+        raise AssertionError(f"{kernel.name} does not name {hidden}")
 
 
 def emit_kernel(kernel: Kernel) -> Emitted:

@@ -149,12 +149,11 @@ class CompiledProgram:
         """Return how many threads pay: results are the same for any number."""
         if self.forced_threads:
             return self.forced_threads
-        threads = config.threads()
-        if threads == 1:
-            return 1
         alone = self._estimate(1)
-        shared = self._estimate(threads)
-        pays = alone * steps > WORTH_WAKING and shared < GAIN * alone
+        if alone * steps < WORTH_WAKING:
+            return 1
+        threads = config.threads()
+        pays = threads > 1 and self._estimate(threads) < GAIN * alone
         return threads if pays else 1
 
     def _estimate(self, threads: int) -> float:

@@ -26,6 +26,8 @@ CASES = [
     (3, (130, 4, 4), 48, 40, ((1, 1), (1, 1))),
     (3, (3, 16, 16), 24, 112, ((1, 1), (1, 1))),
     (3, (2, 3, 3), 4, 5, ((0, 0), (0, 0))),
+    (3, (9, 6, 6), 64, 128, ((1, 1), (0, 0))),
+    (3, (4, 6, 7), 20, 21, ((0, 0), (0, 0))),
     (5, (1, 1, 1), 1, 3, ((2, 2), (2, 2))),
     (5, (3, 5, 7), 3, 1, ((2, 2), (2, 2))),
     (5, (6, 12, 12), 24, 48, ((0, 0), (0, 0))),
@@ -205,6 +207,57 @@ def test_other_convolutions_are_left_alone(always, change):
     found = cpu_run.compile(program).run({"x0": x, "x1": w}, {}, 1)["y"][0]
     assert bool(kinds(build(program))) == ("pairs" in change)
     assert error(found, exact) < 4e-5
+
+
+def test_a_gradient_with_more_tiles_is_the_adjoint(always):
+    """12×12 pixels have 36 tiles, the 8×8 outputs that they give only 16."""
+    small, attrs = pass_of("conv_transpose", 5, (6, 12, 12), (24, 48), ((0, 0),) * 2)
+    plan = build(program_of(OPS["conv_transpose"], small, attrs))
+    assert "WinogradSpread" in kinds(plan)
+    same, attrs = pass_of("conv_transpose", 5, (6, 12, 12), (24, 48), ((2, 2),) * 2)
+    plan = build(program_of(OPS["conv_transpose"], same, attrs))
+    assert "WinogradConv" in kinds(plan)
+
+
+def test_many_channels_are_cut_into_groups(always):
+    """Few slices, since each has its own sums, still give eight threads work."""
+    arrays, attrs = pass_of("conv_kernel", 3, (64, 8, 8), (64, 128), ((1, 1),) * 2)
+    plan = build(program_of(OPS["conv_kernel"], arrays, attrs))
+    (kernel,) = (k for k in plan.kernels if isinstance(k, winograd.WinogradGrads))
+    assert kernel.groups > 1
+    assert kernel.parallel >= 8
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_where_it_is_worth_it(name):
+    """Tiles that are mostly empty, few channels or few tiles are added up plainly."""
+
+    def worth(images, size, ends, taps=3):
+        shapes = [(images, size, size, channels) for channels in ends]
+        return winograd.worth(name, taps, *shapes)
+
+    assert worth(128, 32, (32, 32))
+    assert worth(128, 8, (128, 128))
+    assert worth(128, 8, (24, 48), taps=5)
+    assert not worth(128, 32, (3, 32))
+    assert not worth(128, 1, (64, 64))
+    assert not worth(128, 5, (64, 64))
+    assert not worth(1, 8, (64, 64))
+
+
+def test_precise_is_part_of_what_a_step_is_known_by(choices):
+    from ganglion import recipes
+    from ganglion.data import Table
+    from ganglion.runner import batch_of
+
+    recipe = recipes.get("mnist-mlp")
+    table = Table(np.zeros((4, *recipe.input_shape), "uint8"), np.zeros(4, "int32"))
+    runner = recipes.build(recipe)._runner
+    signature = table.signature(4, 4, False)
+    _, first = runner.step("predict", batch_of(table), signature)
+    config.set_precise(not config.precise())
+    _, second = runner.step("predict", batch_of(table), signature)
+    assert first is not second
 
 
 def test_float64_is_never_transformed(always):

@@ -72,14 +72,21 @@ def usable_cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def crowded(threads: int) -> bool:
+    """Tell whether threads will wait for cores: too many of them, or of others."""
+    cores = len(usable_cores()) or os.cpu_count() or 1
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return threads > cores or busy >= 2 * cores
+
+
 def pins(threads: int) -> bool:
     """Tell whether threads are to stay on a core each.
 
-    Not beside many other busy programs, where a thread that may not move waits for
-    its core while another one is free.
+    Not on a crowded machine, where a thread that may not move would wait for its core
+    while another one is free.
     """
-    cores = len(usable_cores())
-    return config.pin_threads() and threads <= cores and os.getloadavg()[0] < 2 * cores
+    known = hasattr(os, "sched_setaffinity")
+    return known and config.pin_threads() and not crowded(threads)
 
 
 class Pool:
@@ -87,10 +94,8 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        cores = usable_cores()
-        crowded = threads > (len(cores) or os.cpu_count() or 1)
-        self.spins = SPINS_CROWDED if crowded else SPINS
-        self.cores = cores if pins(threads) else []
+        self.spins = SPINS_CROWDED if crowded(threads) else SPINS
+        self.cores = usable_cores() if pins(threads) else []
         self._memory = aligned(POOL_BYTES)
         self._address = int(self._memory.ctypes.data)
         self.barrier = self._address + BARRIER_AT
@@ -159,7 +164,10 @@ def shared(threads: int) -> Iterator[Pool | None]:
 
 
 def _outdated(pool: Pool, threads: int) -> bool:
-    return pool.threads != threads or bool(pool.cores) != pins(threads)
+    spins = SPINS_CROWDED if crowded(threads) else SPINS
+    return (pool.threads, pool.spins) != (threads, spins) or (
+        bool(pool.cores) != pins(threads)
+    )
 
 
 @atexit.register

@@ -17,6 +17,7 @@ from ganglion.plan.kernel import (
     Uniform,
     View,
 )
+from ganglion.plan.winograd import Tiled
 
 
 def show(plan: Plan) -> str:
@@ -50,7 +51,8 @@ def _kernel(kernel: Kernel) -> str:
         return f"{kernel.name} {text}{out!r} = {left!r} · {right!r}"
     reads = ", ".join(repr(one) for one in kernel.reads())
     writes = ", ".join(repr(one) for one in kernel.writes())
-    return f"{kernel.name}: {writes} from {reads}"
+    cut = f" for {kernel.tiling}" if isinstance(kernel, Tiled) else ""
+    return f"{kernel.name}{cut}: {writes} from {reads}"
 
 
 def _view(view: View) -> str:

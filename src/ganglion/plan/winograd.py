@@ -96,6 +96,10 @@ class Tiling:
         """The number of blocks of tiles."""
         return -(-self.tiles // self.block)
 
+    def __str__(self) -> str:
+        size = f"{self.step}×{self.step}"
+        return f"{self.tiles} tiles of {size} in blocks of {self.block}"
+
     def stride(self, channels: int) -> int:
         """Return the elements between two places of a transformed block."""
         # A line more than needed, so that the 36 places do not fall on one another
@@ -129,8 +133,8 @@ class WinogradWeights(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
-class WinogradConv(Kernel):
-    """Convolve images with transformed weights.
+class Tiled(Kernel):
+    """A kernel that runs over tiles of images.
 
     Each run of pieces that a thread is given works in the part of `scratch` that
     belongs to its first piece.
@@ -138,6 +142,12 @@ class WinogradConv(Kernel):
 
     tiling: Tiling
     images: View
+
+
+@dataclass(frozen=True, eq=False)
+class WinogradConv(Tiled):
+    """Convolve images with transformed weights."""
+
     weights: Buffer
     zeros: Buffer
     target: Buffer
@@ -167,14 +177,12 @@ class WinogradSpread(WinogradConv):
 
 
 @dataclass(frozen=True, eq=False)
-class WinogradGrads(Kernel):
+class WinogradGrads(Tiled):
     """Sum the transformed gradient of the weights: [slice][36][in][out].
 
     A piece is a slice of the tiles and one of `groups` of output channels.
     """
 
-    tiling: Tiling
-    images: View
     grads: View
     zeros: Buffer
     sums: Buffer

@@ -16,6 +16,7 @@ from test_plan import step_of
 
 from ganglion import config, layers, models, utils
 from ganglion.backends import cpu_cache, cpu_run, cpu_threads, reference
+from ganglion.backends.cpu_arena import Arenas
 from ganglion.plan import schedule
 from ganglion.plan.build import build
 from ganglion.plan.check import PlanError, verify
@@ -325,6 +326,27 @@ def test_a_thousand_fits_do_not_grow_memory():
         model.fit(x, y, verbose=0)
     # A batch kept from each would be 100 MB.
     assert resident() - before < 10e6
+
+
+def test_programs_share_the_memory_of_a_step():
+    class Owner:
+        pass
+
+    arenas, large, small_one = Arenas(), Owner(), Owner()
+    arenas.announce(large, 5000)
+    arenas.announce(small_one, 1000)
+    with arenas.lent(5000) as first:
+        assert len(first) >= 5000
+        assert first.ctypes.data % 64 == 0
+        with arenas.lent(1000) as other:  # both at once: not the same memory
+            assert not np.shares_memory(first, other)
+    with arenas.lent(1000) as again:
+        assert again is first
+    del large
+    with arenas.lent(1000) as after:
+        assert len(after) == 1000
+    with arenas.lent(2000) as grown:
+        assert len(grown) == 2000
 
 
 def test_many_rows_are_predicted_in_chunks(monkeypatch):

@@ -41,7 +41,6 @@ class Layout:
         plan: Plan,
         calls: Sequence[Record],
         library: Addresses,
-        arena: np.ndarray,
         threads: int,
     ) -> None:
         self._threads = threads
@@ -52,14 +51,16 @@ class Layout:
         self._pointers = np.zeros((threads, width), np.int64)
         self._slots: dict[str, list[int]] = {}
         self._bound: dict[str, int] = {}
-        start = int(arena.ctypes.data)
+        in_arena = []
         for column, one in enumerate(slots):
             if one.kind == "arena":
-                self._pointers[:, column] = start + plan.offsets[one]
+                in_arena.append((column, plan.offsets[one]))
             elif one.kind == "constant":
                 self._pointers[:, column] = self._constant(one)
             else:
                 self._slots.setdefault(one.name, []).append(column)
+        self._in_arena, self._offsets = np.array(in_arena, np.int64).reshape(-1, 2).T
+        self._arena = 0
         functions = [library.address(call.function) for call in calls]
         self._tapes = [self._tape(plan.marks, functions, t) for t in range(threads)]
         self._moving = [self._movers(slots, t) for t in range(threads)]
@@ -112,8 +113,12 @@ class Layout:
         words[1] = self._threads
         return np.array(words, np.int64)
 
-    def bind(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def bind(self, arrays: Mapping[str, np.ndarray], arena: np.ndarray) -> None:
         """Point at these arrays; only what has changed is written."""
+        start = arena.__array_interface__["data"][0]
+        if start != self._arena:
+            self._arena = start
+            self._pointers[:, self._in_arena] = self._offsets + start
         bound = self._bound
         for name, columns in self._columns.items():
             address = arrays[name].__array_interface__["data"][0]

@@ -11,6 +11,7 @@ import numpy as np
 from ganglion import config
 from ganglion.backends import cpu_cache, cpu_emit, cpu_machine, cpu_threads
 from ganglion.backends.base import Program
+from ganglion.backends.cpu_arena import ARENAS
 from ganglion.backends.cpu_emit import Record
 from ganglion.backends.cpu_layout import Layout
 from ganglion.plan.build import build
@@ -83,10 +84,10 @@ class CompiledProgram:
         self.plan = plan
         code, self._calls = code_of(plan)
         self._library = cpu_machine.Library(code)
-        self._arena = cpu_threads.aligned(plan.arena)
+        ARENAS.announce(self, plan.arena)
         self._layouts: dict[int, Layout] = {}
         self._estimates: dict[int, float] = {}
-        self._busy = threading.Lock()  # one arena: one run at a time
+        self._busy = threading.Lock()  # one table of pointers: one run at a time
         # For tests: a number of threads even where it does not pay, and an arena full
         # of NaN before each step, so that reading what is not there shows.
         self.forced_threads: int | None = None
@@ -111,8 +112,8 @@ class CompiledProgram:
         }
         arrays.update((name, copy) for name, (_, copy) in copied.items())
         if self._calls and steps > 0:
-            with self._busy:
-                self._run(arrays, results, steps)
+            with self._busy, ARENAS.lent(self.plan.arena) as arena:
+                self._run(arrays, results, steps, arena)
         for name, (array, copy) in copied.items():
             if name in state:
                 array[...] = copy
@@ -123,26 +124,29 @@ class CompiledProgram:
         arrays: dict[str, np.ndarray],
         results: dict[str, np.ndarray],
         steps: int,
+        arena: np.ndarray,
     ) -> None:
         if not self.poisons:
-            self._advance(arrays | results, steps)
+            self._advance(arrays | results, steps, arena)
             return
         for step in range(steps):
-            self._arena[:] = 0xFF
+            arena[:] = 0xFF
             one = {name: array[step : step + 1] for name, array in results.items()}
-            self._advance(arrays | one, 1)
+            self._advance(arrays | one, 1, arena)
 
-    def _advance(self, arrays: Mapping[str, np.ndarray], steps: int) -> None:
+    def _advance(
+        self, arrays: Mapping[str, np.ndarray], steps: int, arena: np.ndarray
+    ) -> None:
         threads = self._threads(steps)
         if threads > 1:
             with cpu_threads.shared(threads) as pool:
                 if pool is not None:
                     layout = self._layout(threads)
-                    layout.bind(arrays)
+                    layout.bind(arrays, arena)
                     pool.run(layout.job(steps, pool.barrier, pool.spins))
                     return
         layout = self._layout(1)
-        layout.bind(arrays)
+        layout.bind(arrays, arena)
         cpu_threads.native().alone(layout.job(steps))
 
     def _threads(self, steps: int) -> int:
@@ -164,6 +168,6 @@ class CompiledProgram:
     def _layout(self, threads: int) -> Layout:
         if threads not in self._layouts:
             self._layouts[threads] = Layout(
-                self.plan, self._calls, self._library, self._arena, threads
+                self.plan, self._calls, self._library, threads
             )
         return self._layouts[threads]

@@ -12,21 +12,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from ganglion import config
 from ganglion.backends import cpu_cache, cpu_machine
+from ganglion.backends.cpu_arena import aligned
 from ganglion.backends.cpu_executor import BARRIER_AT, POOL_BYTES, executor
 
 SPINS = 2000  # about 50 µs: longer than most waits, short enough to waste
 SPINS_CROWDED = 50  # more threads than cores: who waits keeps others from working
-
-
-def aligned(nbytes: int) -> np.ndarray:
-    """Return bytes, all zero, that begin at a cache line."""
-    raw = np.zeros(nbytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + nbytes]
 
 
 class Executor:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cpu_checks import compiled
 from test_plan import program_of, step_of
 
 from ganglion import config
@@ -93,9 +94,7 @@ def test_passes_against_float64(always, name, case):
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     plan = build(program)
     assert kinds(plan)
-    compiled = cpu_run.compile(program)
-    compiled.poisons = True
-    found = compiled.run(data, {}, 2)["y"]
+    found = compiled(program, 2).run(data, {}, 2)["y"]
     # A digit and a half of float32 go to the transforms' large and small factors.
     assert error(found[1], exact) < 4e-5
     meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
@@ -105,15 +104,12 @@ def test_passes_against_float64(always, name, case):
 
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("taps", [3, 5])
-def test_any_number_of_threads(always, choices, name, taps):
+def test_any_number_of_threads(always, name, taps):
     pairs = ((1, 1), (2, 1))
     arrays, attrs = pass_of(name, taps, (61, 13, 14), (24, 40), pairs)
     program = program_of(OPS[name], arrays, attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
-    results = []
-    for threads in (1, 2, 3):
-        config.set_threads(threads)
-        results.append(cpu_run.compile(program).run(data, {}, 2)["y"])
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
     for one in results:
         np.testing.assert_array_equal(one, results[0][:1].repeat(2, 0))
 

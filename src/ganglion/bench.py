@@ -83,10 +83,17 @@ class Result:
         return [one for one in self.entries if one.milliseconds]
 
     @property
+    def ours(self) -> Entry | None:
+        """Return Ganglion, if it was timed."""
+        return next((one for one in self.timed if one.engine == "ganglion"), None)
+
+    @property
     def best_rival(self) -> Entry | None:
-        """Return the fastest engine that is not ours."""
-        others = [one for one in self.timed if one.engine != "ganglion"]
-        return min(others, key=lambda one: one.median, default=None)
+        """Return the rival that is hardest on Ganglion, else the fastest one."""
+        ours = self.ours
+        others = [one for one in self.timed if one is not ours]
+        key = (lambda one: self.ratio(one, ours)) if ours else (lambda one: one.median)
+        return min(others, key=key, default=None)
 
     def ratio(self, entry: Entry, to: Entry) -> float:
         """Return how often `to` fits into `entry`: the median of round by round."""
@@ -122,12 +129,13 @@ def run(
             result.operations, result.remark = _lay_out(recipe, size, folder)
             yard = Process("", "peak", threads, folder / "peak.log")
             stack.callback(yard.end)
-            result.peak = _peak(yard, threads, {})
             bench = Bench(stack, given, folder, threads, say)
             running = bench.prepare(engines, entries)
             running = _agreeing(running, recipe.parameters)
-            bench.take_turns(running, rounds)
-            result.peak = _peak(yard, threads, result.peak)
+            for number in range(rounds):
+                say(f"round {number + 1} of {rounds}")
+                result.peak = _peak(yard, threads, result.peak)
+                running = bench.take_turns(running, number)
         except KeyboardInterrupt:
             result.interrupted = True
     return result
@@ -239,7 +247,8 @@ class Bench:
     def _fastest(self, engine: Engine, entry: Entry) -> Running | None:
         """Try the forms of an engine in turns, and keep the fastest."""
         forms = [one for one in self._forms(engine, entry) if one is not None]
-        forms = self.take_turns(forms, TRIALS, quiet=True)
+        for number in range(TRIALS):
+            forms = self.take_turns(forms, number)
         for one in forms:
             entry.tried[one.entry.form] = f"{shown(min(one.entry.milliseconds))} ms"
         if not forms:
@@ -294,23 +303,18 @@ class Bench:
         entry.start_seconds = time.perf_counter() - started
         return int(ready["parameters"])
 
-    def take_turns(
-        self, running: list[Running], rounds: int, *, quiet: bool = False
-    ) -> list[Running]:
-        """Run the rounds, who goes first moves on; return those that lasted."""
-        going = list(running)
-        for number in range(rounds):
-            if not quiet:
-                self._say(f"round {number + 1} of {rounds}")
-            first = number % max(len(going), 1)
-            for one in going[first:] + going[:first]:
-                time.sleep(PAUSE)
-                try:
-                    self._turn(one)
-                except EngineError as error:
-                    one.entry.problem = one.entry.tried[one.entry.form] = str(error)
-                    going.remove(one)
-        return going
+    def take_turns(self, running: list[Running], number: int) -> list[Running]:
+        """Run a round, each time with another one first; return those that lasted."""
+        lasting = list(running)
+        first = number % max(len(running), 1)
+        for one in running[first:] + running[:first]:
+            time.sleep(PAUSE)
+            try:
+                self._turn(one)
+            except EngineError as error:
+                one.entry.problem = one.entry.tried[one.entry.form] = str(error)
+                lasting.remove(one)
+        return lasting
 
     def _turn(self, one: Running) -> None:
         entry = one.entry

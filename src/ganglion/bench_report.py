@@ -15,9 +15,9 @@ from ganglion.rivals import engine
 
 COLUMNS = (
     "engine",
-    "ms a step",
+    "ms/step",
     "quartiles",
-    "× Ganglion",
+    "ratio",
     "of peak",
     "memory",
     "start",
@@ -62,9 +62,8 @@ def measure(
 
 def rows(result: Result) -> list[tuple[str, ...]]:
     """Return the cells of a table, fastest engine first, then those without times."""
-    ours = next((one for one in result.timed if one.engine == "ganglion"), None)
     timed = sorted(result.timed, key=lambda one: one.median)
-    return [_row(result, one, ours) for one in timed]
+    return [_row(result, one, result.ours) for one in timed]
 
 
 def _row(result: Result, entry: Entry, ours: Entry | None) -> tuple[str, ...]:
@@ -90,8 +89,7 @@ def title(result: Result) -> str:
 
 def verdict(result: Result) -> str:
     """Return how Ganglion stands to the best rival, in one line."""
-    ours = next((one for one in result.timed if one.engine == "ganglion"), None)
-    best = result.best_rival
+    ours, best = result.ours, result.best_rival
     if ours is None or best is None:
         return "Nothing to compare."
     ratio = result.ratio(best, ours)
@@ -140,11 +138,11 @@ def notes(result: Result) -> list[str]:
 def print_table(result: Result) -> None:
     """Print a result for people."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(*COLUMNS)
-    for cells in rows(result):
-        table.add_row(*cells)
+    table = Table(Column(COLUMNS[0], no_wrap=True), *COLUMNS[1:])
+    for name, *cells in rows(result):
+        table.add_row(name.replace(": ", "\n"), *cells)
     console = Console(highlight=False)
     console.print(f"\n{title(result)}", markup=False)
     if result.timed:
@@ -163,8 +161,7 @@ def as_json(results: list[Result]) -> str:
             if entry.milliseconds:
                 cells["median_milliseconds"] = entry.median
                 cells["share_of_peak"] = result.share_of_peak(entry)
-        ours = next((e for e in result.timed if e.engine == "ganglion"), None)
-        best = result.best_rival
+        ours, best = result.ours, result.best_rival
         one["best_rival"] = best.engine if best else None
         one["ratio_to_best_rival"] = result.ratio(best, ours) if ours and best else None
         found.append(one)
@@ -189,7 +186,8 @@ memory. Every engine has a process of its own with the same number of threads, s
 from the same weights and sees the same batches; the loss of the first batch, before and
 after a step, must agree before a clock starts. Engines take turns in rounds of about
 half a second, the order rotates, warm-up and compiling come before ("start"). Shown are
-medians over the rounds; "× Ganglion" is the median of the ratios round by round.
+medians over the rounds; "ratio" is the time in units of Ganglion's, as the median of
+the ratios round by round.
 
 Rivals are in their fastest form on the CPU that we know, in files of their own in
 `src/ganglion/rivals`: their pixels are scaled to floats before the clock starts, and

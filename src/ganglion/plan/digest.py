@@ -66,5 +66,5 @@ class _Reader:
             self.read((one.shape, one.dtype, one.array))
             return
         self.words.append(type(one).__name__)
-        for value in vars(one).values():
-            self.read(value)
+        for field in dataclasses.fields(one):
+            self.read(getattr(one, field.name))

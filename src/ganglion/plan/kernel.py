@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,11 @@ class Loop(Kernel):
 
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
+        return list(self._read)
+
+    @cached_property
+    def _read(self) -> tuple[Buffer, ...]:
+        # Every pass asks, and expressions are long: found once.
         found = []
         for one in walk(*(expr for expr, _ in self.stored)):
             if isinstance(one, Load):
@@ -249,7 +255,7 @@ class Loop(Kernel):
                 found.append(one.state)
         if self.adds:
             found.append(self.target.buffer)
-        return found
+        return tuple(found)
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""

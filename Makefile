@@ -16,6 +16,7 @@ EPOCHS ?= 5
 race: $(VENV)/core.done
 	@echo "The race against the other frameworks is not built yet:"
 	@echo "this trains its main recipe, mnist-mlp, in Ganglion alone."
+	@echo "(ganglion bench compares the time of a step with installed rivals.)"
 	$(BIN)/ganglion train mnist-mlp --epochs $(EPOCHS) --log steps
 
 test: check

@@ -68,7 +68,7 @@ def crowded(threads: int) -> bool:
     """Tell whether threads will wait for cores: too many of them, or of others."""
     cores = len(usable_cores()) or os.cpu_count() or 1
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    # Threads of our own count too: on an idle machine the load stays below the cores.
+    # Our own threads count too: alone, they make a load of one a core at most.
     return threads > cores or busy >= 1.5 * cores
 
 

@@ -91,7 +91,9 @@ class Random:
             larger = m.compare("icmp ugt", x, partner)
             pair = m.select(larger, x, partner)
             counter = [m.splat(number, width), pair, m.splat(epoch, width), zero]
-            bit = m.binary("and", self.philox(counter, (seed, 1))[0], self.word(1, width))
+            bit = m.binary(
+                "and", self.philox(counter, (seed, 1))[0], self.word(1, width)
+            )
             swaps = m.compare("icmp ne", bit, zero)
             return [m.select(swaps, partner, x).name]
 

@@ -118,7 +118,9 @@ class Text:
             return str(int(a) * factor)
         return self.let(f"mul nsw i64 {a}, {factor}")
 
-    def affine(self, indices: Sequence[str], strides: Sequence[int], offset: int) -> str:
+    def affine(
+        self, indices: Sequence[str], strides: Sequence[int], offset: int
+    ) -> str:
         """Return offset + sum(index * stride)."""
         total = "0"
         for index, stride in zip(indices, strides, strict=True):

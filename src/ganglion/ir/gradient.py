@@ -48,9 +48,9 @@ def _moved_inside(total: Value) -> Value:
         return total
     if total.op is reshape:
         return reshape(_moved_inside(total.inputs[0]), shape=total.shape)
-    if total.op is not sum_ or not isinstance(total.inputs[0], Node):
+    x, axes = total.inputs[0], total.attrs.get("axes", ())
+    if total.op is not sum_ or not isinstance(x, Node):
         return total
-    (x,), axes = total.inputs, total.attrs["axes"]
     if x.op is negative:
         return negative(_moved_inside(sum_(x.inputs[0], axes=axes)))
     if x.op is multiply:

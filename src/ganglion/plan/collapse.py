@@ -47,10 +47,12 @@ def collapse(kernel: Kernel) -> Kernel:
 
 
 def _collapse_contract(kernel: Contract) -> Contract:
-    merged = {
-        name: _merged(getattr(kernel, name)) for name in ("batch", "rows", "inner")
-    }
-    return replace(kernel, **merged)
+    return replace(
+        kernel,
+        batch=_merged(kernel.batch),
+        rows=_merged(kernel.rows),
+        inner=_merged(kernel.inner),
+    )
 
 
 def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -5,6 +5,7 @@ They differ in nothing but their axes and strides, so all become a `Contract`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ganglion.ir.graph import Node, Value
@@ -93,7 +94,7 @@ def _emit_conv(
     kernel_shape: Shape,
     target: Buffer,
     out_shape: Shape,
-    attrs: dict[str, Any],
+    attrs: Mapping[str, Any],
 ) -> None:
     groups, out = attrs["groups"], row_major(out_shape)
     per_in, channels = kernel_shape[-2], kernel_shape[-1]
@@ -111,7 +112,7 @@ def _emit_conv(
         )
         for i in spatial
     )
-    batch = (Axis(out_shape[0], images.strides[0], 0, out[0]),)
+    batch: tuple[Axis, ...] = (Axis(out_shape[0], images.strides[0], 0, out[0]),)
     if per_in == 1 and groups > 1:
         _emit_depthwise(low, name, images, kernel, batch, rows, taps, target, per_out)
         return
@@ -259,7 +260,9 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
         for i in spatial
     )
     each = x.shape[0] // parts
-    batch = (Axis(parts, images.strides[0] * each, grads.strides[0] * each, node.size),)
+    batch: tuple[Axis, ...] = (
+        Axis(parts, images.strides[0] * each, grads.strides[0] * each, node.size),
+    )
     if groups > 1:
         batch += (Axis(groups, per_in, per_out, per_out),)
     inner = (Axis(each, images.strides[0], grads.strides[0]), *pixels)

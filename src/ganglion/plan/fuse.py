@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from ganglion.plan.kernel import Buffer, Expr, Kernel, Load, Loop, View, walk
 
@@ -144,7 +145,7 @@ def _handed(expr: Expr, stored: dict[Buffer, Expr], aliases: Aliases) -> Expr:
             root = aliases.get(one.view.buffer, one.view.buffer)
             made[id(one)] = stored.get(root, one)
             continue
-        changes = {}
+        changes: dict[str, Any] = {}
         for name, value in vars(one).items():
             if isinstance(value, Expr):
                 changes[name] = made[id(value)]

@@ -123,7 +123,7 @@ class PlanInterpreter:
             value = np.max(value, axis=axes)
         elif kernel.how == "sum":
             wide = np.float64 if value.dtype.kind == "f" else value.dtype
-            value = np.sum(value, axis=axes, dtype=wide)
+            value = np.asarray(np.sum(value, axis=axes, dtype=wide))
         target = self._see(view, kernel.outer, memory)
         if not kernel.adds:
             target[...] = value

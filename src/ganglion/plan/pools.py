@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from ganglion.plan.lower import Lowering
 from ganglion.plan.parts import Pairs, copy_into
 
 
-def _windows(x_view: View, shape: Shape, attrs: dict[str, Any]) -> tuple[Shape, Shape]:
+def _windows(
+    x_view: View, shape: Shape, attrs: Mapping[str, Any]
+) -> tuple[Shape, Shape]:
     """Return the shape of (places, window) and the strides of x in it."""
     rank = len(shape) - 2
     steps = tuple(x_view.strides[i + 1] * attrs["strides"][i] for i in range(rank))

@@ -1,0 +1,211 @@
+"""`report.html`: a race, or several, as one page that needs no network.
+
+Everything is inside: the tables as plain HTML, the curves as data for a script that
+draws them with uPlot (page/vendor). A content security policy allows just these
+scripts and styles, by their hashes: a log that holds a script is shown, never run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template, ascii_uppercase
+from typing import Any
+
+from ganglion.race import figures, report_charts, report_tables
+from ganglion.race.markup import Html, element, escaped, joined
+from ganglion.race.results import Race, write_whole
+
+FILE = "report.html"
+
+
+def write(races: Sequence[Race], path: str | Path) -> Path:
+    """Write a page on one race, or on several beside each other; return its path.
+
+    >>> import tempfile
+    >>> race = Race("mnist-mlp", "784 → 10", 1, 128, 1, 2, "cpu", 0, ("torch",))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(write([race], f"{folder}/report.html").name)
+    report.html
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_whole(path, page(races).encode("utf-8", "replace"))
+
+
+def page(races: Sequence[Race]) -> str:
+    """Return the page as text."""
+    if not races:
+        raise ValueError("There is no race to report on; give at least one.")
+    charts: list[dict[str, Any]] = []
+    if len(races) == 1:
+        body = _single(races[0], charts)
+    else:
+        body = _several(sorted(races, key=lambda race: race.started), charts)
+    library, script = _library(), _file("page.js")
+    style = _file("vendor/uPlot.min.css") + "\n" + _file("page.css")
+    return Template(_file("page.html")).substitute(
+        policy=_policy([library, script], [style]),
+        title=escaped(_title(races)),
+        style=style,
+        body=body,
+        data=report_charts.chart_data(charts),
+        library=library,
+        script=script,
+    )
+
+
+def _file(name: str) -> str:
+    folder = resources.files("ganglion.race") / "page"
+    return folder.joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def _library() -> str:
+    """Return uPlot with its licence, which every copy has to carry."""
+    return f"/*\n{_file('vendor/uPlot.LICENSE')}*/\n{_file('vendor/uPlot.iife.min.js')}"
+
+
+def _policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
+    def sources(texts: Iterable[str]) -> str:
+        hashes = (hashlib.sha256(text.encode()).digest() for text in texts)
+        return " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
+
+    return (
+        f"default-src 'none'; script-src {sources(scripts)}; "
+        f"style-src {sources(styles)}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _title(races: Sequence[Race]) -> str:
+    names = ", ".join(dict.fromkeys(race.recipe for race in races))
+    if len(races) == 1:
+        return f"{names}: the same training, side by side"
+    return f"{names}: {len(races)} races"
+
+
+def _single(race: Race, charts: list[dict[str, Any]]) -> Html:
+    top = element(
+        "header",
+        element("h1", _title([race])),
+        element("p", race.title, class_="subtitle"),
+        _settings(race),
+    )
+    first, rest = _parts(race)
+    curves = _section("Accuracy", _curves([race], [""], charts), 2)
+    results = _section("Summary", first, 2, id_="results")
+    sections = [_section(title, content, 2) for title, content in rest]
+    return joined([top, element("main", results, curves, *sections), _footer()])
+
+
+def _several(races: Sequence[Race], charts: list[dict[str, Any]]) -> Html:
+    top = element(
+        "header",
+        element("h1", _title(races)),
+        element("p", "Oldest first.", class_="subtitle"),
+    )
+    letters = _letters(len(races))
+    sections = []
+    for recipe in dict.fromkeys(race.recipe for race in races):
+        held = [i for i, race in enumerate(races) if race.recipe == recipe]
+        sections.append(
+            _recipe([races[i] for i in held], [letters[i] for i in held], charts)
+        )
+    return joined([top, element("main", *sections, id="results"), _footer()])
+
+
+def _recipe(
+    races: Sequence[Race], letters: Sequence[str], charts: list[dict[str, Any]]
+) -> Html:
+    parts = []
+    if len(races) > 1:
+        beside = report_tables.comparison(races, letters)
+        parts.append(_section("Beside each other", beside, 3))
+    parts.append(_section("Accuracy", _curves(races, letters, charts), 3))
+    for race, letter in zip(races, letters, strict=True):
+        first, rest = _parts(race)
+        content = [_settings(race), _section("Summary", first, 4)]
+        content += [_section(title, one, 4) for title, one in rest]
+        title = f"{letter}: {figures.label(race)}"
+        parts.append(_section(title, joined(content), 3))
+    return _section(f"{races[0].recipe}: {races[0].title}", joined(parts), 2)
+
+
+def _letters(count: int) -> list[str]:
+    return [
+        ascii_uppercase[i] if i < len(ascii_uppercase) else str(i + 1)
+        for i in range(count)
+    ]
+
+
+def _parts(race: Race) -> tuple[Html, list[tuple[str, Html | None]]]:
+    """Return the summary of a race, and its other parts with their titles."""
+    return report_tables.summary(race), [
+        ("Start-up, memory, size", report_charts.bars(race)),
+        ("Run by run", report_tables.run_by_run(race)),
+        ("What did not run", report_tables.problems(race)),
+        ("First steps", report_tables.first_steps(race)),
+        ("Published results", report_tables.published(race)),
+        ("Versions and machine", report_tables.facts(race)),
+        ("How to repeat it", report_tables.repeat(race)),
+    ]
+
+
+def _curves(
+    races: Sequence[Race], letters: Sequence[str], charts: list[dict[str, Any]]
+) -> Html:
+    curves: list[dict[str, Any]] = []
+    for i, race in enumerate(races):
+        prefix = f"{letters[i]}: " if letters[i] else ""
+        seen: dict[str, int] = {}
+        for group in figures.groups(race):
+            # The newest race is drawn in full lines, a sweep's first setting too.
+            dash = len(races) - 1 - i + seen.get(group.engine, 0)
+            seen[group.engine] = seen.get(group.engine, 0) + 1
+            curves.append(report_charts.curve(group, i, dash, prefix))
+    name = str(len(charts))
+    charts.append({"name": name, "curves": curves})
+    labels = [
+        f"{letter}: {figures.label(race)}"
+        for letter, race in zip(letters, races, strict=True)
+    ]
+    return report_charts.curves_section(name, curves, labels)
+
+
+def _section(
+    title: str, content: str | None, level: int, id_: str | None = None
+) -> Html:
+    if not content:
+        return Html()
+    return element("section", element(f"h{level}", title), content, id=id_)
+
+
+def _settings(race: Race) -> Html:
+    given = {
+        "epochs": race.epochs,
+        "batch": race.batch_size,
+        "runs an engine": race.runs,
+        "threads": race.threads,
+        "device": race.device,
+        "machine": race.machine.get("gpu" if race.device == "cuda" else "cpu"),
+        "started": figures.when(race.started),
+    }
+    pairs = [
+        element("div", element("dt", name), element("dd", str(value)))
+        for name, value in given.items()
+        if value not in ("", None)
+    ]
+    told = figures.progress(race)
+    warning = element("p", told, class_="bad", role="note") if told else None
+    return joined([element("dl", *pairs, class_="settings"), warning])
+
+
+def _footer() -> Html:
+    return element(
+        "footer",
+        "Made by ganglion race; curves drawn with uPlot (MIT licence). This page is "
+        "whole: it asks no network for anything.",
+    )

@@ -4,20 +4,28 @@ Each file has one function::
 
     prepare(task: Task, form: str) -> Trainer
 
-and each trainer three methods: `run` trains, `loss` and `weights` say what came out.
-Every engine is meant to run in a process of its own (see `worker`).
+A trainer serves two masters: `ganglion bench` times single steps (`run`), `ganglion
+race` whole trainings (`epoch` and `test`). Every engine is meant to run in a process of
+its own (see `worker`), which also holds the clock. What the layers of a recipe are in
+an engine's own words stands beside it, in `*_layers.py`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from ganglion.config import closest
 from ganglion.recipes import LayerSpec, Recipe
+
+TEST_BATCH = 1000  # rows at a time when testing, the same in every engine
+
+
+class Unavailable(RuntimeError):  # noqa: N818 (nobody made an error: it is not here)
+    """An engine that is installed, but cannot work on the device asked for."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,14 @@ class Task:
     y: np.ndarray
     batch_size: int
     threads: int
+    device: str = "cpu"
+    x_test: np.ndarray | None = None
+    y_test: np.ndarray | None = None
+    order_seed: int = 0  # of the shuffle: Ganglion makes the order that others get
 
     @property
     def batches(self) -> int:
-        """How many batches the rows are; there is no smaller last one."""
+        """How many whole batches the rows are; `bench` has no smaller last one."""
         return len(self.x) // self.batch_size
 
 
@@ -55,6 +67,62 @@ class Trainer(Protocol):
         """Return the weights as they are now, in the order of the task's."""
         ...
 
+    def warm_up(self, order: np.ndarray) -> None:
+        """Compile all that `epoch` and `test` need, and leave everything as it was."""
+        ...
+
+    def steps(self, order: np.ndarray, count: int) -> list[float]:
+        """Train on the first batches of an order; return the loss of each."""
+        ...
+
+    def epoch(self, order: np.ndarray) -> tuple[float, float]:
+        """Train on these rows in this order, the last batch may be smaller.
+
+        Returns loss and accuracy as Keras does: the mean over the rows, taken while
+        the weights are learning.
+        """
+        ...
+
+    def test(self) -> tuple[float, float]:
+        """Return loss and accuracy on the test set."""
+        ...
+
+    def reset(self) -> None:
+        """Go back to the weights of the task and to a fresh optimizer."""
+        ...
+
+
+class Rival:
+    """What trainers of the race share when their `epoch` takes any order."""
+
+    batch_size: int
+
+    def epoch(self, order: np.ndarray) -> tuple[float, float]:
+        """Train on these rows in this order."""
+        raise NotImplementedError
+
+    def test(self) -> tuple[float, float]:
+        """Return loss and accuracy on the test set."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Go back to where the training began."""
+        raise NotImplementedError
+
+    def steps(self, order: np.ndarray, count: int) -> list[float]:
+        """Train on the first batches of an order; return the loss of each."""
+        size = self.batch_size
+        parts = [order[at * size : (at + 1) * size] for at in range(count)]
+        return [self.epoch(part)[0] for part in parts if len(part)]
+
+    def warm_up(self, order: np.ndarray) -> None:
+        """Take whole batches, the smaller last one, and the test set once each."""
+        self.epoch(order[: 2 * self.batch_size])
+        if rest := len(order) % self.batch_size:
+            self.epoch(order[-rest:])
+        self.test()
+        self.reset()
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -69,6 +137,8 @@ class Engine:
     packages: tuple[str, ...]
     forms: tuple[str, ...]
     install: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()  # what a user's script imports; the packages if none
 
     def missing(self) -> str | None:
         """Say why this engine cannot run here and how to get it, None if it can."""
@@ -79,16 +149,43 @@ class Engine:
 
 
 _ROOM = "ganglion.rivals"
+_OURS = ("ganglion", "ganglion.layers", "ganglion.models")
+_LLVM = "pip install llvmlite"
+_KERAS = f"{_ROOM}.keras"
 ENGINES: dict[str, Engine] = {
     one.name: one
     for one in (
-        Engine("ganglion", f"{_ROOM}.ganglion", ("llvmlite",), ("fit",)),
+        Engine(
+            "ganglion",
+            f"{_ROOM}.ganglion",
+            ("llvmlite",),
+            ("fit",),
+            _LLVM,
+            imports=(*_OURS, "llvmlite.binding"),
+        ),
+        Engine("ganglion-numpy", f"{_ROOM}.ganglion", (), ("numpy",), imports=_OURS),
         Engine(
             "keras",
-            f"{_ROOM}.keras",
+            _KERAS,
             ("keras", "tensorflow"),
             ("graph", "XLA"),
             "pip install keras tensorflow-cpu",
+        ),
+        Engine(
+            "keras-jax",
+            _KERAS,
+            ("keras", "jax"),
+            ("jitted",),
+            "pip install keras jax",
+            {"KERAS_BACKEND": "jax"},
+        ),
+        Engine(
+            "keras-torch",
+            _KERAS,
+            ("keras", "torch"),
+            ("eager",),
+            "pip install keras torch",
+            {"KERAS_BACKEND": "torch"},
         ),
         Engine(
             "tensorflow",
@@ -110,7 +207,7 @@ ENGINES: dict[str, Engine] = {
         ),
     )
 }
-RIVALS = tuple(name for name in ENGINES if name != "ganglion")
+RIVALS = ("keras", "tensorflow", "torch", "torch-optimized", "jax")
 
 
 def engine(name: str) -> Engine:
@@ -129,12 +226,31 @@ def scaled(task: Task) -> tuple[tuple[LayerSpec, ...], np.ndarray]:
 
     Rivals get their pixels ready as floats before the clock starts; Ganglion does not.
     """
-    layers, x = task.recipe.layers, task.x.astype("float32")
-    if layers[0][0] == "Rescaling":
-        given = layers[0][1]
-        x = x * np.float32(given["scale"]) + np.float32(given.get("offset", 0.0))
-        layers = layers[1:]
-    return layers, x
+    layers = task.recipe.layers
+    return layers[_scales(task) :], pixels(task, task.x)
+
+
+def pixels(task: Task, x: np.ndarray) -> np.ndarray:
+    """Return images as a recipe's network takes them after its scaling."""
+    made = x.astype("float32")
+    if _scales(task):  # in place: memory is compared, too
+        given = task.recipe.layers[0][1]
+        made *= np.float32(given["scale"])
+        made += np.float32(given.get("offset", 0.0))
+    return made
+
+
+def _scales(task: Task) -> bool:
+    return task.recipe.layers[0][0] == "Rescaling"
+
+
+def test_set(task: Task) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the test set in batches, scaled; none if there is no test set."""
+    if task.x_test is None or task.y_test is None:
+        return []
+    x, y = pixels(task, task.x_test), task.y_test
+    starts = range(0, len(x), TEST_BATCH)
+    return [(x[at : at + TEST_BATCH], y[at : at + TEST_BATCH]) for at in starts]
 
 
 def up_to_logits(

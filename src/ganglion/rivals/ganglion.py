@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
 from ganglion import config, recipes
-from ganglion.rivals import Task
+from ganglion.rivals import TEST_BATCH, Task, Unavailable
 
 
 def prepare(task: Task, form: str) -> GanglionTrainer:
-    """Build the recipe's model with the weights given."""
+    """Build the recipe's model; the form "numpy" takes the reference backend."""
+    backend = "numpy" if form == "numpy" else task.device
+    if backend not in config.BACKENDS:
+        raise Unavailable(f"Ganglion has no backend for {backend} here")
+    config.set_backend(backend)
+    config.set_threads(task.threads)
     return GanglionTrainer(task)
 
 
@@ -19,26 +25,18 @@ class GanglionTrainer:
     """`model.fit`, all of it inside the clock: callbacks, metrics, scaled pixels."""
 
     def __init__(self, task: Task) -> None:
-        config.set_backend("cpu")
-        config.set_threads(task.threads)
         self._task = task
         self._model = recipes.build(task.recipe)
         self._model.set_weights(task.weights)
+        self._optimizer: list[np.ndarray] | None = None
         self._loss = float("nan")
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took."""
         started = time.perf_counter()
-        history = self._model.fit(
-            self._task.x,
-            self._task.y,
-            batch_size=self._task.batch_size,
-            steps_per_epoch=steps,
-            shuffle=False,
-            verbose=0,
-        )
+        history = self._fit(steps_per_epoch=steps, shuffle=False)
         seconds = time.perf_counter() - started
-        self._loss = history.history["loss"][-1]
+        self._loss = history["loss"][-1]
         return seconds
 
     def loss(self) -> float:
@@ -48,3 +46,59 @@ class GanglionTrainer:
     def weights(self) -> list[np.ndarray]:
         """Return the weights as they are now."""
         return [np.array(one) for one in self._model.get_weights()]
+
+    def _fit(self, **given: Any) -> dict[str, list[float]]:
+        task = self._task
+        given = {"shuffle": task.recipe.shuffle, "verbose": 0} | given
+        history = self._model.fit(task.x, task.y, batch_size=task.batch_size, **given)
+        return history.history
+
+    # The race. Ganglion shuffles by itself, inside its compiled step: it is the others
+    # who are given its order as an array.
+
+    def warm_up(self, order: np.ndarray) -> None:
+        """Compile the step for whole batches and the last one, and the test."""
+        optimizer, state = self._model.optimizer, self._model.training_state
+        optimizer.build(self._model.trainable_variables)
+        self._optimizer = [np.array(one) for one in optimizer.variables]
+        self.reset()
+        self._fit(steps_per_epoch=1)
+        if rest := len(order) % self._task.batch_size:
+            self.reset()
+            state.position.array[...] = len(order) - rest
+            state.was_loaded = True  # the place to go on from
+            self._fit(steps_per_epoch=1)
+        self.test()
+        self.reset()
+
+    def steps(self, order: np.ndarray, count: int) -> list[float]:
+        """Train on the first batches; return the loss of each: epochs of one step."""
+        return [
+            float(one) for one in self._fit(steps_per_epoch=1, epochs=count)["loss"]
+        ]
+
+    def epoch(self, order: np.ndarray) -> tuple[float, float]:
+        """Train on as many rows as are in the order, which is the model's own."""
+        size = self._task.batch_size
+        count = None if len(order) == len(self._task.x) else len(order) // size
+        found = self._fit(steps_per_epoch=count)
+        return found["loss"][-1], found["accuracy"][-1]
+
+    def test(self) -> tuple[float, float]:
+        """Return loss and accuracy on the test set, with `evaluate`."""
+        task = self._task
+        loss, accuracy = self._model.evaluate(
+            task.x_test, task.y_test, batch_size=TEST_BATCH, verbose=0
+        )
+        return loss, accuracy
+
+    def reset(self) -> None:
+        """Go back to the first weights, a fresh optimizer and the first order."""
+        assert self._optimizer is not None, "warm_up first"
+        self._model.set_weights(self._task.weights)
+        variables = self._model.optimizer.variables
+        for variable, value in zip(variables, self._optimizer, strict=True):
+            variable.assign(value)
+        state = self._model.training_state
+        state.order.array[...] = self._task.order_seed, 0
+        state.position.array[...] = state.epoch.array[...] = 0

@@ -19,23 +19,40 @@ LIMIT = 600.0  # seconds for an answer; compiling can take minutes on a busy mac
 LOG_LINES = 12
 
 
+WORKER = Path(__file__).with_name("worker.py")
+_NO_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory",
+              "RESOURCE_EXHAUSTED", "can't allocate memory")  # fmt: skip
+
+
 class EngineError(RuntimeError):
     """An engine that crashed, hung or said something else than an answer."""
+
+    def __init__(self, reason: str, log_end: str = "") -> None:
+        super().__init__(f"{reason}\n{log_end}" if log_end else reason)
+        self.reason, self.log_end = reason, log_end
 
 
 class Process:
     """A worker with one engine in one of its forms."""
 
-    def __init__(self, module: str, form: str, threads: int, log: Path) -> None:
+    def __init__(
+        self,
+        module: str,
+        form: str,
+        threads: int,
+        log: Path,
+        variables: dict[str, str] | None = None,
+        device: str = "cpu",
+    ) -> None:
         self._log = log
         with log.open("w") as target:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ganglion.rivals.worker", module, form],
+                [sys.executable, "-P", str(WORKER), module, form],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=target,
                 text=True,
-                env=environment(threads),
+                env=environment(threads, device) | (variables or {}),
                 start_new_session=True,  # Ctrl-C is for us, who then end it
             )
         self._answers: queue.Queue[str] = queue.Queue()
@@ -57,17 +74,23 @@ class Process:
             line = self._answers.get(timeout=limit)
         except queue.Empty:
             self.end()
-            raise EngineError(f"no answer within {limit:.3g} s") from None
+            raise EngineError(
+                f"no answer within {limit:.3g} s", self.log_end()
+            ) from None
         except BrokenPipeError:
             line = ""
         if not line:
-            code = self._process.wait()
-            raise EngineError(f"ended with {ending(code)}\n{self.log_end()}")
+            reason = f"ended with {ending(self._process.wait())}"
+            if any(sign in self.log_end() for sign in _NO_MEMORY):
+                reason = f"ran out of memory, {reason}"
+            raise EngineError(reason, self.log_end())
         try:
-            answer: dict[str, Any] = json.loads(line)
+            answer = json.loads(line)
         except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
             self.end()
-            raise EngineError(f"answered {line.strip()[:200]!r}") from None
+            raise EngineError(f"answered {line.strip()[:200]!r}", self.log_end())
         return answer
 
     def log_end(self) -> str:
@@ -99,7 +122,7 @@ def ending(code: int) -> str:
     return f"signal {signal.Signals(-code).name}"
 
 
-def environment(threads: int) -> dict[str, str]:
+def environment(threads: int, device: str = "cpu") -> dict[str, str]:
     """Return the environment of a worker: the same number of threads for everyone."""
     count = str(threads)
     given = {
@@ -107,19 +130,23 @@ def environment(threads: int) -> dict[str, str]:
         "MKL_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
         "GANGLION_THREADS": count,
-        "GANGLION_BACKEND": "cpu",
         "TF_NUM_INTRAOP_THREADS": count,
         "TF_NUM_INTEROP_THREADS": count,
-        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}",
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "JAX_PLATFORMS": "cpu",
         "KERAS_BACKEND": "tensorflow",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
+    if device == "cpu":
+        several = str(threads > 1).lower()
+        given |= {
+            "GANGLION_BACKEND": "cpu",
+            "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={several}",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "JAX_PLATFORMS": "cpu",
+        }
     return os.environ | given
 
 
 def start(engine: Engine, form: str, threads: int, folder: Path) -> Process:
     """Start a worker for an engine in one of its forms, its log in a folder."""
     log = folder / f"{engine.name}-{form.replace(' ', '-')}.log"
-    return Process(engine.module, form, threads, log)
+    return Process(engine.module, form, threads, log, engine.environment)

@@ -1,48 +1,72 @@
-"""PyTorch as a tutorial writes it: an eager loop over batches cut beforehand."""
+"""PyTorch as a tutorial writes it: an eager loop over a `DataLoader`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from ganglion.recipes import LayerSpec
-from ganglion.rivals import Task, scaled, untranslated, up_to_logits
+from ganglion.rivals import Rival, Task, Unavailable, scaled, test_set, up_to_logits
+from ganglion.rivals.torch_layers import (
+    correct,
+    criterion,
+    network,
+    optimizer,
+    put_back,
+    read_back,
+    tensors,
+)
 
 
 def prepare(task: Task, form: str) -> TorchTrainer:
     """Build the recipe's network with the weights given."""
-    import torch
-
-    torch.set_num_threads(task.threads)
+    set_up(task)
     return TorchTrainer(task)
 
 
-class TorchTrainer:
+def set_up(task: Task) -> None:
+    """Choose threads; refuse a device that PyTorch does not see."""
+    import torch
+
+    torch.set_num_threads(task.threads)
+    if task.device == "cuda" and not torch.cuda.is_available():
+        raise Unavailable(
+            f"PyTorch {torch.__version__} sees no CUDA device; "
+            "install a build of PyTorch for CUDA"
+        )
+
+
+class TorchTrainer(Rival):
     """Forward, loss, backward, step."""
 
     def __init__(self, task: Task) -> None:
         import torch
 
         layers, x = scaled(task)
-        self._network = network(task, up_to_logits(task.recipe, layers))
+        self.batch_size, self._device = task.batch_size, task.device
+        self._start, self._one_hot = task.weights, task.recipe.one_hot
+        layers = up_to_logits(task.recipe, layers)
+        self._network = network(task, layers).to(task.device)
         self._optimizer = optimizer(task, self._network)
         self._criterion = criterion(task.recipe.loss)
-        images, labels = tensors(task, x)
-        size = task.batch_size
-        self._batches = list(zip(images.split(size), labels.split(size), strict=True))
+        self._data = torch.utils.data.TensorDataset(*tensors(task, x, task.y))
+        self._test = [tensors(task, *one) for one in test_set(task)]
         self._loss = torch.zeros(())
 
     def run(self, steps: int) -> float:
-        """Train for some steps; return how many seconds they took."""
+        """Train for some steps; return how many seconds they took.
+
+        Here the batches are cut beforehand: this is the time of a step alone.
+        """
         import torch
 
+        size = self.batch_size
+        cut = (one.split(size) for one in self._data.tensors)
+        batches = list(zip(*cut, strict=True))
         started = time.perf_counter()
         total = torch.zeros(())
         for step in range(steps):
-            images, labels = self._batches[step % len(self._batches)]
+            images, labels = batches[step % len(batches)]
             self._optimizer.zero_grad()
             loss = self._criterion(self._network(images), labels)
             loss.backward()
@@ -59,157 +83,45 @@ class TorchTrainer:
         """Return the weights as they are now."""
         return read_back(self._network)
 
+    def epoch(self, order: np.ndarray) -> tuple[float, float]:
+        """Train on these rows in this order, batch by batch from a `DataLoader`."""
+        import torch
 
-# What follows is the recipe in PyTorch's words; the optimised engine uses it, too.
+        sampler = torch.utils.data.BatchSampler(order.tolist(), self.batch_size, False)
+        pin = self._device == "cuda"
+        loader = torch.utils.data.DataLoader(
+            self._data, batch_sampler=sampler, pin_memory=pin
+        )
+        self._network.train()
+        total, hits = torch.zeros(2, device=self._device)
+        for images, labels in loader:
+            images, labels = images.to(self._device), labels.to(self._device)
+            self._optimizer.zero_grad()
+            outputs = self._network(images)
+            loss = self._criterion(outputs, labels)
+            loss.backward()
+            self._optimizer.step()
+            total += loss.detach() * len(images)
+            hits += correct(outputs.detach(), labels, self._one_hot)
+        return float(total) / len(order), float(hits) / len(order)
 
+    def test(self) -> tuple[float, float]:
+        """Return loss and accuracy on the test set."""
+        import torch
 
-def tensors(task: Task, x: np.ndarray) -> tuple[Any, Any]:
-    """Return images, channels first, and labels."""
-    import torch
+        self._network.eval()
+        total, hits = torch.zeros(2, device=self._device)
+        rows = 0
+        with torch.no_grad():
+            for images, labels in self._test:
+                images, labels = images.to(self._device), labels.to(self._device)
+                outputs = self._network(images)
+                total += self._criterion(outputs, labels) * len(images)
+                hits += correct(outputs, labels, self._one_hot)
+                rows += len(images)
+        return float(total) / rows, float(hits) / rows
 
-    images = torch.from_numpy(x)
-    if images.ndim == 4:
-        images = images.permute(0, 3, 1, 2).contiguous()
-    labels = torch.from_numpy(task.y)
-    return images, labels if task.recipe.one_hot else labels.long()
-
-
-def criterion(name: str) -> Any:
-    """Return the loss by its name in Keras."""
-    import torch
-
-    known = {
-        "mean_squared_error": torch.nn.MSELoss,
-        "sparse_categorical_crossentropy": torch.nn.CrossEntropyLoss,
-    }
-    if name not in known:
-        raise untranslated("the loss", name)
-    return known[name]()
-
-
-def optimizer(task: Task, net: Any, **more: Any) -> Any:
-    """Return the optimizer of a recipe."""
-    import torch
-
-    kind, given = task.recipe.optimizer
-    if kind != "SGD":
-        raise untranslated("the optimizer", kind)
-    return torch.optim.SGD(
-        net.parameters(),
-        lr=given["learning_rate"],
-        momentum=given.get("momentum", 0.0),
-        nesterov=given.get("nesterov", False),
-        **more,
-    )
-
-
-def network(task: Task, layers: tuple[LayerSpec, ...]) -> Any:
-    """Return the layers as a `Sequential` with the weights of the task."""
-    import torch
-
-    weights = iter([torch.from_numpy(one.copy()) for one in task.weights])
-    stack: list[Any] = []
-    shape = task.recipe.input_shape
-    for kind, given in layers:
-        if kind not in _LAYERS:
-            raise untranslated("the layer", kind)
-        stack += _LAYERS[kind](shape, given, weights)
-        if given.get("activation"):
-            stack.append(_activation(given["activation"]))
-        shape = (0,) * (1 if kind in _FLATTENING else len(shape))
-    return torch.nn.Sequential(*stack)
-
-
-def _activation(name: str) -> Any:
-    import torch
-
-    known = {"relu": torch.nn.ReLU, "sigmoid": torch.nn.Sigmoid}
-    if name not in known:
-        raise untranslated("the activation", name)
-    return known[name]()
-
-
-def _dense(shape: tuple[int, ...], given: Any, weights: Iterator[Any]) -> list[Any]:
-    import torch
-
-    kernel, bias = next(weights), next(weights)
-    made = torch.nn.Linear(*kernel.shape)
-    made.weight.data.copy_(kernel.T)
-    made.bias.data.copy_(bias)
-    return [made]
-
-
-def _conv(shape: tuple[int, ...], given: Any, weights: Iterator[Any]) -> list[Any]:
-    import torch
-
-    kernel, bias = next(weights), next(weights)
-    height, width, taken, made_here = kernel.shape
-    made = torch.nn.Conv2d(
-        taken, made_here, (height, width), padding=given.get("padding", "valid")
-    )
-    made.weight.data.copy_(kernel.permute(3, 2, 0, 1))
-    made.get_parameter("bias").data.copy_(bias)
-    return [made]
-
-
-def _norm(shape: tuple[int, ...], given: Any, weights: Iterator[Any]) -> list[Any]:
-    import torch
-
-    kind = torch.nn.BatchNorm2d if len(shape) == 3 else torch.nn.BatchNorm1d
-    values = [next(weights) for _ in range(4)]
-    made = kind(len(values[0]), eps=1e-3, momentum=0.01)  # Keras' own numbers
-    for name, value in zip(_NORM_PARTS, values, strict=True):
-        getattr(made, name).data.copy_(value)
-    return [made]
-
-
-def _flatten(shape: tuple[int, ...], given: Any, weights: Iterator[Any]) -> list[Any]:
-    """Flatten in Keras' order, channels last, so that dense weights are the same."""
-    import torch
-
-    class ChannelsLast(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.permute(0, 2, 3, 1)
-
-    return [*([ChannelsLast()] if len(shape) == 3 else []), torch.nn.Flatten()]
-
-
-def _pool(shape: tuple[int, ...], given: Any, weights: Iterator[Any]) -> list[Any]:
-    import torch
-
-    return [torch.nn.MaxPool2d(given["pool_size"])]
-
-
-def _average(shape: tuple[int, ...], given: Any, weights: Iterator[Any]) -> list[Any]:
-    import torch
-
-    return [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
-
-
-_NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
-_FLATTENING = ("Flatten", "GlobalAveragePooling2D")
-_LAYERS: dict[str, Any] = {
-    "Dense": _dense,
-    "Conv2D": _conv,
-    "BatchNormalization": _norm,
-    "Flatten": _flatten,
-    "MaxPooling2D": _pool,
-    "GlobalAveragePooling2D": _average,
-    "Activation": lambda shape, given, weights: [],
-}
-
-
-def read_back(net: Any) -> list[np.ndarray]:
-    """Return a network's weights in Keras' shapes and order."""
-    found = []
-    for module in net:
-        for name in _NORM_PARTS:
-            value = getattr(module, name, None)
-            if value is None:
-                continue
-            value = value.detach()
-            if value.ndim == 4:
-                value = value.permute(2, 3, 1, 0)
-            value = value.T if value.ndim == 2 else value
-            found.append(value.numpy().copy())
-    return found
+    def reset(self) -> None:
+        """Go back to the first weights and a fresh optimizer."""
+        put_back(self._network, self._start)
+        self._optimizer.state.clear()

@@ -1,15 +1,25 @@
 """One engine in a process of its own; it speaks JSON lines over its pipes.
 
-Run as ``python -m ganglion.rivals.worker MODULE FORM``. Requests and answers::
+Run as ``python -P worker.py MODULE FORM``. Requests and answers::
 
+    {"do": "load", "modules": [...]}  -> {"seconds": ...}
     {"do": "prepare", "recipe": ..., "folder": ..., "batch_size": ..., "threads": ...}
-        -> {"seconds": ..., "parameters": ...}
-    {"do": "run", "steps": 100}  -> {"seconds": ..., "loss": ...}
-    {"do": "peak", "threads": 2} -> {"NumPy": ..., "Ganglion": ...}
+        -> {"seconds": ..., "parameters": ...}, or {"unavailable": why}
     {"do": "memory"}             -> {"bytes": ...}
 
-The folder holds x.npy, y.npy and weights.npz. An error ends the process, with its
-stack trace in the log; the end of the input ends it, too.
+    {"do": "run", "steps": 100}  -> {"seconds": ..., "loss": ...}       (bench)
+    {"do": "peak", "threads": 2} -> {"NumPy": ..., "Ganglion": ...}
+
+    {"do": "first", "steps": 20} -> {"losses": [...]}                   (race)
+    {"do": "try_out", "steps": 8} -> {"seconds": ...}
+    {"do": "epoch", "number": 1} -> {"train_loss": ..., "test_seconds": ..., ...}
+
+The folder holds x.npy, y.npy and weights.npz; for a race, also x_test.npy, y_test.npy
+and, in the folder `start`, weights.npz and orders.npy (an epoch a row). An error ends
+the process, with its stack trace in the log; the end of the input ends it, too.
+
+Nothing but Python's own library is imported before an engine is: what importing it
+takes is measured, ours as well. (For the same reason this file is run by its path.)
 """
 
 from __future__ import annotations
@@ -21,12 +31,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from ganglion import recipes
-from ganglion.rivals import Task, Trainer, peak
+    from ganglion.rivals import Task, Trainer
 
 
 def main() -> None:
@@ -56,38 +66,136 @@ class Handler:
     def __init__(self, module: str, form: str) -> None:
         self._module, self._form = module, form
         self._trainer: Trainer | None = None
+        self._orders: np.ndarray | None = None
+
+    def load(self, modules: list[str], memory: int | None = None) -> dict[str, float]:
+        """Import an engine's packages, with a limit on memory (bytes) if one is set."""
+        if memory is not None:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        started = time.perf_counter()
+        for name in modules:
+            importlib.import_module(name)
+        return {"seconds": time.perf_counter() - started}
 
     def prepare(
-        self, recipe: str, folder: str, batch_size: int, threads: int
+        self,
+        recipe: str,
+        folder: str,
+        batch_size: int,
+        threads: int,
+        device: str = "cpu",
+        start: str | None = None,
+        order_seed: int = 0,
     ) -> dict[str, Any]:
-        """Import the engine and build its model."""
+        """Build the engine's model; for a race (`start` is given), warm it up, too."""
+        from ganglion import recipes
+        from ganglion.rivals import Task, Unavailable
+
         limit_cores(threads)
+        given, there = Path(folder), Path(start or folder)
+        arrays = {"x": read(given / "x.npy"), "y": read(given / "y.npy")}
+        if start is not None:
+            arrays |= {f"{n}_test": read(given / f"{n}_test.npy") for n in "xy"}
+            self._orders = read(there / "orders.npy")
+        task = Task(
+            recipes.get(recipe),
+            read_weights(there),
+            batch_size=batch_size,
+            threads=threads,
+            device=device,
+            order_seed=order_seed,
+            **arrays,
+        )
+        try:
+            return self._build(task)
+        except Unavailable as reason:
+            return {"unavailable": str(reason)}
+
+    def _build(self, task: Task) -> dict[str, Any]:
         started = time.perf_counter()
-        given = Path(folder)
-        with np.load(given / "weights.npz") as kept:
-            weights = [kept[f"w{i}"] for i in range(len(kept.files))]
-        x, y = (np.load(given / f"{name}.npy") for name in "xy")
-        task = Task(recipes.get(recipe), weights, x, y, batch_size, threads)
         engine = importlib.import_module(self._module)
-        self._trainer = engine.prepare(task, self._form)
+        trainer: Trainer = engine.prepare(task, self._form)
+        if self._orders is not None:
+            trainer.warm_up(self._orders[0])
         seconds = time.perf_counter() - started
-        count = sum(one.size for one in self._trainer.weights())
-        return {"seconds": seconds, "parameters": count}
+        self._trainer = trainer
+        count = sum(one.size for one in trainer.weights())
+        return {"seconds": seconds, "parameters": int(count)}
 
     def run(self, steps: int) -> dict[str, float]:
         """Train for some steps."""
+        trainer = self._ready()
+        seconds = trainer.run(steps)
+        return {"seconds": seconds, "loss": trainer.loss()}
+
+    def first(self, steps: int) -> dict[str, list[float]]:
+        """Return the losses of the first steps; then everything is as before."""
+        trainer, orders = self._ready(), self._order(1)
+        losses = [float(one) for one in trainer.steps(orders, steps)]
+        trainer.reset()
+        return {"losses": losses}
+
+    def try_out(self, steps: int, batch_size: int) -> dict[str, float]:
+        """Return what some steps of an epoch take; then everything is as before."""
+        trainer, order = self._ready(), self._order(1)[: steps * batch_size]
+        started = time.perf_counter()
+        trainer.epoch(order)
+        seconds = time.perf_counter() - started
+        trainer.reset()
+        return {"seconds": seconds}
+
+    def epoch(self, number: int) -> dict[str, float]:
+        """Train for an epoch and test, each with its own clock."""
+        trainer, order = self._ready(), self._order(number)
+        began = time.perf_counter()
+        loss, accuracy = trainer.epoch(order)
+        trained = time.perf_counter()
+        test_loss, test_accuracy = trainer.test()
+        tested = time.perf_counter()
+        return {
+            "train_loss": float(loss),
+            "train_accuracy": float(accuracy),
+            "test_loss": float(test_loss),
+            "test_accuracy": float(test_accuracy),
+            "train_seconds": trained - began,
+            "test_seconds": tested - trained,
+        }
+
+    def _ready(self) -> Trainer:
         assert self._trainer is not None, "prepare first"
-        seconds = self._trainer.run(steps)
-        return {"seconds": seconds, "loss": self._trainer.loss()}
+        return self._trainer
+
+    def _order(self, number: int) -> np.ndarray:
+        assert self._orders is not None, "prepare with `start` first"
+        return self._orders[number - 1]
 
     def peak(self, threads: int) -> dict[str, float]:
         """Measure what the machine can do."""
+        from ganglion.rivals import peak
+
         limit_cores(threads)
         return peak.measure(threads)
 
     def memory(self) -> dict[str, int]:
         """Return the most memory this process has had."""
         return {"bytes": most_memory()}
+
+
+def read(path: Path) -> np.ndarray:
+    """Return an array from a file."""
+    import numpy as np
+
+    return np.load(path)
+
+
+def read_weights(folder: Path) -> list[np.ndarray]:
+    """Return the weights to start from."""
+    import numpy as np
+
+    with np.load(folder / "weights.npz") as kept:
+        return [kept[f"w{i}"] for i in range(len(kept.files))]
 
 
 def limit_cores(threads: int) -> None:

@@ -42,7 +42,7 @@ def epoch(number: int, seconds: float, chance: random.Random) -> Epoch:
 
 
 def run(engine: str, number: int, epochs: int, **more: Any) -> Run:
-    chance = random.Random(f"{engine} {number} {sorted(more)}")
+    chance = random.Random(f"{engine} {number} {more.pop('salt', '')}")
     seconds, imports, prepares, memory, _ = SPEEDS[engine]
     seconds *= more.pop("slower", 1.0)
     done = tuple(epoch(one + 1, seconds, chance) for one in range(epochs))
@@ -68,7 +68,7 @@ def run(engine: str, number: int, epochs: int, **more: Any) -> Run:
 
 
 def race(runs: int = 4, epochs: int = 10, **more: Any) -> Race:
-    slower = more.pop("slower", 1.0)
+    slower, salt = more.pop("slower", 1.0), more.pop("salt", "")
     engines = tuple(SPEEDS)
     given: dict[str, Any] = {
         "recipe": "mnist-mlp",
@@ -107,7 +107,13 @@ def race(runs: int = 4, epochs: int = 10, **more: Any) -> Race:
             Skipped("keras-jax", "keras is not installed: pip install keras jax"),
         ),
         "finished": tuple(
-            run(name, number + 1, epochs, slower=slower if name == "ganglion" else 1.0)
+            run(
+                name,
+                number + 1,
+                epochs,
+                slower=slower if name == "ganglion" else 1.0,
+                salt=salt,
+            )
             for number in range(runs)
             for name in engines
         ),

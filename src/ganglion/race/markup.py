@@ -86,7 +86,9 @@ def table(
 
 
 def heading(text: str, number: bool = True, **attributes: Attribute) -> Html:
-    """Return the head of a column."""
+    """Return the head of a column; its unit stays on the line of its name."""
+    if not isinstance(text, Html):
+        text = text.replace(", ", ",\u00a0").replace("× ", "×\u00a0")
     given = {"scope": "col", "class_": "n" if number else None} | attributes
     return element("th", text, **given)
 

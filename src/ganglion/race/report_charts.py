@@ -40,6 +40,8 @@ SHAPES = (
     "M-1-1L1 1V-1L-1 1Z",
     "M0-1.1L.3-.3H1.1L.45 .2L.7 1L0 .5L-.7 1L-.45 .2L-1.1-.3H-.3Z",
 )
+# Dashes tell races apart; the newest one has full lines.
+DASHES = ((), (8, 4), (2, 3), (10, 3, 2, 3), (4, 2), (14, 4))
 
 
 def place(engine: str) -> int:
@@ -133,7 +135,9 @@ def _mean(values: list[float | None]) -> float | None:
 def chart_data(charts: Sequence[dict[str, Any]]) -> Html:
     """Return the data for the script as JSON that cannot end its own element."""
     text = json.dumps(
-        {"shapes": SHAPES, "charts": charts}, separators=(",", ":"), allow_nan=False
+        {"shapes": SHAPES, "dashes": DASHES, "charts": charts},
+        separators=(",", ":"),
+        allow_nan=False,
     )
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -149,7 +153,7 @@ def curves_section(
     controls = element(
         "div",
         _switches("Engines", "engine", _engine_names(curves)),
-        _switches("Races", "race", dict(enumerate(races))) if len(races) > 1 else None,
+        _switches("Races", "race", _race_names(races)) if len(races) > 1 else None,
         class_="controls",
     )
     return element(
@@ -169,6 +173,20 @@ def _engine_names(curves: Sequence[dict[str, Any]]) -> dict[str, Html]:
         for one in curves
         if one["average"]["accuracy"]
     }
+
+
+def _race_names(races: Sequence[str]) -> dict[int, Html]:
+    names = {}
+    for i, label in enumerate(races):
+        dash = DASHES[(len(races) - 1 - i) % len(DASHES)]
+        line = element(
+            "line", x2=32, y1=5, y2=5, stroke_dasharray=" ".join(map(str, dash)) or None
+        )
+        drawn = element(
+            "svg", line, class_="dash", viewBox="0 0 32 10", aria_hidden="true"
+        )
+        names[i] = Html(drawn + element("span", label))
+    return names
 
 
 def _switches(legend: str, kind: str, choices: dict[Any, Any]) -> Html:

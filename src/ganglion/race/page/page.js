@@ -3,7 +3,8 @@
 (() => {
   const source = JSON.parse(document.getElementById("curves").textContent);
   const shapes = source.shapes.map((outline) => new Path2D(outline));
-  const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 2], [14, 4]];
+  const DASHES = source.dashes;
+  const MOST_NAMES = 14; // more would cover the chart; the switches have them, too
   const NARROW = 640; // pixels; below there is no room for names beside the curves
   const MARKS = 15; // a curve of more points has a mark at some of them
 
@@ -80,11 +81,18 @@
     ctx.restore();
   }
 
-  // The last point of every curve that is in sight, with its place on the canvas.
+  // The curves that get their name: those of the newest race; dashes tell the others.
+  function withNames(made) {
+    const shown = made.filter((line) => line.main && line.shown);
+    const newest = Math.max(...shown.map((line) => line.curve.race));
+    const held = shown.filter((line) => line.curve.race === newest);
+    return held.length > MOST_NAMES ? [] : held;
+  }
+
+  // The last point of every such curve in sight, with its place on the canvas.
   function ends(plot, made) {
     const { left, top, width, height } = plot.bbox;
-    return made
-      .filter((line) => line.main && line.shown)
+    return withNames(made)
       .map((line) => {
         const last = line.points[line.points.length - 1];
         const x = plot.valToPos(last.x, "x", true);
@@ -105,8 +113,15 @@
     ctx.lineTo(x, y);
     ctx.stroke();
     ctx.globalAlpha = 1;
+    const size = 4 * uPlot.pxRatio;
+    ctx.save();
     ctx.fillStyle = colour;
-    ctx.fillText(name.line.curve.label, x + 3 * uPlot.pxRatio, y);
+    ctx.translate(x + 1.8 * size, y);
+    ctx.scale(size, size);
+    ctx.fill(shapes[name.line.curve.place]);
+    ctx.restore();
+    ctx.fillStyle = colourOf("--ink"); // small text in a pale colour is hard to read
+    ctx.fillText(name.line.curve.label, x + 3.4 * size, y);
   }
 
   // All curves end at the same epoch: their names stand in a column beside the chart.
@@ -136,7 +151,7 @@
     const px = uPlot.pxRatio;
     const names = ends(plot, made).sort((a, b) => b.x - a.x);
     names.forEach((one, i) => {
-      const width = ctx.measureText(one.line.curve.label).width + 10 * px;
+      const width = ctx.measureText(one.line.curve.label).width + 22 * px;
       const under = names.slice(0, i).filter((other) => other.x <= one.x + width);
       one.step = Math.max(-1, ...under.map((other) => other.step)) + 1;
     });
@@ -172,6 +187,12 @@
   const plain = (plot, ticks) => ticks.map((tick) => (tick === null ? "" : `${+tick.toFixed(6)}`));
   const whole = (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? `${tick}` : ""));
 
+  // On a logarithmic axis 1, 2 and 5 of each power of ten get their number.
+  const round = (plot, ticks) => ticks.map((tick) => {
+    const lead = tick / 10 ** Math.floor(Math.log10(tick) + 1e-9);
+    return [1, 2, 5].includes(Number(lead.toPrecision(3))) ? tick : null;
+  });
+
   function widest(made) {
     const ctx = document.createElement("canvas").getContext("2d");
     ctx.font = "12px system-ui, sans-serif";
@@ -182,9 +203,9 @@
   function optionsOf(view, made, width) {
     const isTime = view.kind === "time";
     const wide = width >= NARROW;
-    const count = made.filter((line) => line.main && line.shown).length;
-    const beside = wide ? Math.min(widest(made), width / 3) + 28 : 12;
-    const above = wide && isTime ? 16 + 15 * Math.min(count, 8) : 12;
+    const count = withNames(made).length;
+    const beside = wide ? Math.min(widest(made), width / 3) + 40 : 12;
+    const above = wide && isTime ? 16 + 15 * Math.min(count, MOST_NAMES) : 12;
     const marks = (plot) => {
       drawMarks(plot, made);
       if (wide) drawNames(plot, made, view.kind);
@@ -211,7 +232,11 @@
       },
       series: [{}, ...made.map(seriesOf)],
       axes: [
-        { ...axis(isTime ? "seconds" : "epoch", isTime ? plain : whole), space: 60 },
+        {
+          ...axis(isTime ? "seconds" : "epoch", isTime ? plain : whole),
+          size: 34,
+          ...(view.log ? { filter: round } : { space: 60 }),
+        },
         { ...axis("test accuracy", plain), size: 58 },
       ],
       hooks: {

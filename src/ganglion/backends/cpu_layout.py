@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from ganglion.backends.cpu_emit import Record
 from ganglion.backends.cpu_executor import JOB_WORDS, RECORD_WORDS, THREAD_WORDS
-from ganglion.plan.kernel import Buffer, Mark, Plan
+from ganglion.plan.kernel import Buffer, Plan
 
 _LINE = 8  # words of a cache line
 
@@ -33,6 +33,17 @@ def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, in
     return min(first * grain, parallel), min(last * grain, parallel)
 
 
+def _joined(records: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Let a barrier be a part of the record before it."""
+    made: list[tuple[int, ...]] = []
+    for one in records:
+        if made and not one[0] and made[-1][0] and not made[-1][-1]:
+            made[-1] = (*made[-1][:-1], one[-1])
+        else:
+            made.append(one)
+    return made or [(0,) * RECORD_WORDS]
+
+
 class Layout:
     """A program laid out for a number of threads."""
 
@@ -46,23 +57,25 @@ class Layout:
         self._threads = threads
         self._calls = calls
         self._constants: list[np.ndarray] = []  # kept alive
+        self._plan = plan
         slots = [one for call in calls for one in call.buffers]
         width = -(-max(len(slots), 1) // _LINE) * _LINE + _LINE
         self._pointers = np.zeros((threads, width), np.int64)
         self._slots: dict[str, list[int]] = {}
         self._bound: dict[str, int] = {}
-        in_arena = []
+        counts = [len(call.buffers) for call in calls]
+        self._first_slot = [sum(counts[:n]) for n in range(len(calls))]
+        self._slices = [band.slices if band else 1 for band in plan.band_of()]
         for column, one in enumerate(slots):
-            if one.kind == "arena":
-                in_arena.append((column, plan.offsets[one]))
-            elif one.kind == "constant":
+            if one.kind == "constant":
                 self._pointers[:, column] = self._constant(one)
-            else:
+            elif one.kind != "arena":
                 self._slots.setdefault(one.name, []).append(column)
-        self._in_arena, self._offsets = np.array(in_arena, np.int64).reshape(-1, 2).T
+        self._in_arena = [n for n, one in enumerate(slots) if one.kind == "arena"]
+        self._offsets = np.array([self._places(t) for t in range(threads)], np.int64)
         self._arena = 0
         functions = [library.address(call.function) for call in calls]
-        self._tapes = [self._tape(plan.marks, functions, t) for t in range(threads)]
+        self._tapes = [self._tape(functions, t) for t in range(threads)]
         self._moving = [self._movers(slots, t) for t in range(threads)]
         self._columns = {n: np.array(c) for n, c in self._slots.items()}
         self._moved = [n for n in self._slots if n in plan.results]
@@ -74,26 +87,58 @@ class Layout:
         self._constants.append(array)
         return int(array.ctypes.data)
 
-    def _tape(
-        self, marks: Sequence[Mark], functions: Sequence[int], thread: int
-    ) -> np.ndarray:
+    def _places(self, thread: int) -> list[int]:
+        """Return where in the arena a thread finds the buffers of the calls."""
+        found = []
+        for number, call in enumerate(self._calls):
+            private = self._plan.kernels[number].private()
+            low, _ = self._share(number, thread)
+            for one in call.buffers:
+                if one.kind == "arena":
+                    own = low * one.nbytes // call.parallel if one in private else 0
+                    found.append(self._plan.offsets[one] + own)
+        return found
+
+    def _tape(self, functions: Sequence[int], thread: int) -> np.ndarray:
         """Return the records of one thread: what it has no share in is left out."""
-        arguments = int(self._pointers[thread].ctypes.data)
         records: list[tuple[int, ...]] = []
-        for call, mark, function in zip(self._calls, marks, functions, strict=True):
-            if mark.alone or self._threads == 1:
-                low, high = 0, call.parallel if thread == 0 else 0
-            else:
-                low, high = share(call.parallel, call.grain, thread, self._threads)
-            barrier = int(mark.barrier and self._threads > 1)
+        for run in self._plan.runs():
+            for number, low, high in self._shares(run, thread):
+                arguments = self._arguments(number, thread)
+                records.append((functions[number], arguments, high, low, 0))
+            if self._plan.marks[run.stop - 1].barrier and self._threads > 1:
+                records.append((0, 0, 0, 0, 1))
+        return np.array(_joined(records), np.int64)
+
+    def _shares(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
+        """Yield what a thread runs of a band, slice by slice, or of a kernel."""
+        slices = self._slices[run.start]
+        if slices == 1:
+            low, high = self._share(run.start, thread)
             if low < high:
-                records.append((function, arguments, high, low, barrier))
-            elif barrier:
-                records.append((0, 0, 0, 0, barrier))
-            arguments += 8 * len(call.buffers)
-        if not records:
-            records.append((0,) * RECORD_WORDS)
-        return np.array(records, np.int64)
+                yield run.start, low, high
+            return
+        for one in range(*share(slices, 1, thread, self._threads)):
+            for number in run:
+                each = self._calls[number].parallel // slices
+                yield number, one * each, (one + 1) * each
+
+    def _share(self, number: int, thread: int) -> tuple[int, int]:
+        """Return what a thread runs of a kernel."""
+        call, slices = self._calls[number], self._slices[number]
+        if self._threads == 1:
+            return 0, call.parallel
+        if self._plan.marks[number].alone:
+            return 0, call.parallel if thread == 0 else 0
+        if slices == 1:
+            return share(call.parallel, call.grain, thread, self._threads)
+        each = call.parallel // slices
+        low, high = share(slices, 1, thread, self._threads)
+        return low * each, high * each
+
+    def _arguments(self, number: int, thread: int) -> int:
+        """Return where a call's pointers are."""
+        return int(self._pointers[thread, self._first_slot[number] :].ctypes.data)
 
     def _movers(self, slots: Sequence[Buffer], thread: int) -> np.ndarray:
         """Return the pointers that move on after each step, and by how much."""

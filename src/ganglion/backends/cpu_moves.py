@@ -138,15 +138,17 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
     def window(at: list[str]) -> None:
         def channels(index: str, width: int) -> None:
             here = [*at, index]
-            y = emitter.load_view(kernel.y, here, axis, width)
             dy = emitter.load_view(kernel.dy, here, axis, width)
+            elements = emitter.expressions(list(kernel.elements), here, axis, width)
+            largest = elements[0]
+            for x in elements[1:]:
+                largest = maths.extreme(largest, x, True)
             zero = maths.constant(0, dy.dtype, width)
             waiting = maths.constant(1, BOOL, width)
-            for tap in kernel.taps:
-                x_view = View(kernel.x.buffer, kernel.x.strides, kernel.x.offset + tap)
+            for tap, x in zip(kernel.taps, elements, strict=True):
                 to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
-                x = emitter.load_view(x_view, here, axis, width)
-                wins = maths.binary("and", waiting, maths.compare("fcmp oeq", x, y))
+                same = maths.compare("fcmp oeq", x, largest)
+                wins = maths.binary("and", waiting, same)
                 new = maths.select(wins, dy, zero)
                 if not kernel.covers:
                     old = emitter.load_view(to, here, axis, width)

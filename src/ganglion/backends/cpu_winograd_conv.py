@@ -39,27 +39,26 @@ class Conv(Blocks):
 
     def emit(self) -> Emitted:
         """Emit the convolution."""
-        kernel, text = self.kernel, self.text
-        scratch = self.emitter.base(kernel.scratch)
-        self.v = self.at(scratch, text.times("%lo", kernel.scratch.shape[1]))
+        kernel = self.kernel
+        self.v = self.emitter.base(kernel.scratch)
         self.m = self.at(self.v, PLACES * self.stride)
         self.nowhere = self.at(self.m, PLACES * self.wide_stride)
 
-        def block(_: str, index: str, count: str) -> None:
+        def block(_: str, start: str, count: str) -> None:
             if self.spreads:
-                self._clear(index, count)
-            self._inputs(index, count)
-            self._panels(index, count)
+                self._clear(start, count)
+            self._inputs(start, count)
+            self._panels(start, count)
 
         self.pieces(block)
         return self.emitter.emitted(self.tiling.pieces)
 
-    def _clear(self, index: str, count: str) -> None:
+    def _clear(self, tile: str, count: str) -> None:
         """Fill the images of a block with zeros, to be added to."""
-        text, tiling = self.text, self.tiling
-        each = math.prod(tiling.across)
+        text = self.text
+        each = math.prod(self.tiling.across)
         size = math.prod(self.made[1:])
-        start = text.times(index, tiling.block // each * size)
+        start = text.times(text.let(f"udiv i64 {tile}, {each}"), size)
         images = text.let(f"udiv i64 {count}, {each}")
         base = self.emitter.base(self.kernel.target)
 
@@ -69,7 +68,7 @@ class Conv(Blocks):
 
         self.emitter.lanes_of(start, text.add(start, text.times(images, size)), clear)
 
-    def _inputs(self, index: str, count: str) -> None:
+    def _inputs(self, start: str, count: str) -> None:
         """Transform the inputs of a block."""
         tiling, text = self.tiling, self.text
         transform: Transform = self.inputs
@@ -90,9 +89,9 @@ class Conv(Blocks):
                 ),
             )
 
-        self.tiles(index, count, tile)
+        self.tiles(start, count, tile)
 
-    def _panels(self, index: str, count: str) -> None:
+    def _panels(self, block: str, count: str) -> None:
         """Run over the panels, those of equal shape in one loop."""
         cut, at = panels(self.out), 0
         while at < len(cut):
@@ -109,7 +108,7 @@ class Conv(Blocks):
                 n: int = live,
             ) -> list[str]:
                 self._products(first, widths)
-                self._outputs(first, n, sum(widths), index, count)
+                self._outputs(first, n, sum(widths), block, count)
                 return []
 
             self.text.loop(str(start), str(start + many * wide), wide, panel)
@@ -142,7 +141,7 @@ class Conv(Blocks):
         self.emitter.nest([("0", str(PLACES))], place)
 
     def _outputs(
-        self, first: str, live: int, wide: int, index: str, count: str
+        self, first: str, live: int, wide: int, block: str, count: str
     ) -> None:
         """Transform the products of a block back, and store them or add them."""
         text, tiling = self.text, self.tiling
@@ -157,7 +156,7 @@ class Conv(Blocks):
             source = self.at(self.m, text.times(number, wide))
             self.pixels(window, where, lambda found: self._store(source, found, live))
 
-        self.tiles(index, count, tile)
+        self.tiles(block, count, tile)
 
     def _store(self, source: str, pixels: list[list[str]], live: int) -> None:
         """Transform one tile back."""

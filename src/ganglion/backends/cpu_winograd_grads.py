@@ -32,8 +32,7 @@ class Grads(Blocks):
         """Emit the sums; a piece is a slice of tiles and a group of channels."""
         kernel, text, tiling = self.kernel, self.text, self.tiling
         stride, group_stride = tiling.stride(self.channels), tiling.stride(self.group)
-        scratch = self.emitter.base(kernel.scratch)
-        v = self.at(scratch, text.times("%lo", kernel.scratch.shape[1]))
+        v = self.emitter.base(kernel.scratch)
         z = self.at(v, PLACES * stride)
         each = PLACES * self.channels * self.wide
 
@@ -46,9 +45,9 @@ class Grads(Blocks):
             sums = self.at(self.emitter.base(kernel.sums), text.times(part, each))
             sums = self.at(sums, channel)
 
-            def block(first: str, index: str, count: str) -> None:
-                self._transforms(index, count, channel, (v, stride), (z, group_stride))
-                starts = text.let(f"icmp eq i64 {index}, {first}")
+            def block(first: str, start: str, count: str) -> None:
+                self._transforms(start, count, channel, (v, stride), (z, group_stride))
+                starts = text.let(f"icmp eq i64 {start}, {first}")
                 self._sums((v, stride), (z, group_stride), sums, starts, count)
 
             self.blocks_of(part, block)
@@ -58,7 +57,7 @@ class Grads(Blocks):
 
     def _transforms(
         self,
-        index: str,
+        start: str,
         count: str,
         channel: str,
         v: tuple[str, int],
@@ -87,7 +86,7 @@ class Grads(Blocks):
             )
             self.pixels(grads, where, into(self.spread(), self.live, self.group, z))
 
-        self.tiles(index, count, tile)
+        self.tiles(start, count, tile)
 
     def _sums(
         self,
@@ -100,7 +99,7 @@ class Grads(Blocks):
         """Add a block's products to the sums of the 36 places."""
         text, tiling = self.text, self.tiling
         channels, wide, group = tiling.inputs[3], self.wide, self.group
-        single = tiling.blocks <= tiling.pieces
+        single = tiling.piece <= tiling.block
 
         def place(at: list[str]) -> None:
             left = self.at(v[0], text.times(at[0], v[1]))

@@ -189,37 +189,33 @@ class Blocks(Transforms):
         self.tiling = tiling
 
     def pieces(self, body: Callable[[str, str, str], None]) -> None:
-        """Run over the blocks of each piece: its number, a block, tiles of that."""
+        """Run over the blocks of each piece: its first tile, a block's, their count."""
 
         def piece(number: list[str]) -> None:
-            self.blocks_of(number[0], lambda _, *of: body(number[0], *of))
+            self.blocks_of(number[0], body)
 
         self.emitter.nest([("%lo", "%hi")], piece)
 
     def blocks_of(self, piece: str, body: Callable[[str, str, str], None]) -> None:
-        """Run over the blocks of a piece: its first block, a block, tiles of that."""
+        """Run over the blocks of a piece: its first tile, a block's, their count."""
         text, tiling = self.text, self.tiling
+        first = text.times(piece, tiling.piece)
+        last = self._least(text.add(first, str(tiling.piece)), tiling.tiles)
 
-        def cut(number: str) -> str:
-            whole = text.times(number, tiling.blocks)
-            return text.let(f"sdiv i64 {whole}, {tiling.pieces}")
-
-        first, last = cut(piece), cut(text.add(piece, "1"))
-
-        def block(index: str, _: list[str]) -> list[str]:
-            start = text.times(index, tiling.block)
-            left = text.let(f"sub i64 {tiling.tiles}, {start}")
-            full = text.let(f"icmp slt i64 {tiling.block}, {left}")
-            count = text.let(f"select i1 {full}, i64 {tiling.block}, i64 {left}")
-            body(first, index, count)
+        def block(start: str, _: list[str]) -> list[str]:
+            left = text.let(f"sub i64 {last}, {start}")
+            body(first, start, self._least(left, tiling.block))
             return []
 
-        text.loop(first, last, 1, block)
+        text.loop(first, last, tiling.block, block)
 
-    def tiles(self, block: str, count: str, body: Callable[[str, Where], None]) -> None:
+    def _least(self, value: str, most: int) -> str:
+        below = self.text.let(f"icmp slt i64 {value}, {most}")
+        return self.text.let(f"select i1 {below}, i64 {value}, i64 {most}")
+
+    def tiles(self, start: str, count: str, body: Callable[[str, Where], None]) -> None:
         """Run over the tiles of a block: the number in it, and where it is."""
         text, (down, right) = self.text, self.tiling.across
-        start = text.times(block, self.tiling.block)
 
         def tile(number: str, _: list[str]) -> list[str]:
             whole = text.add(start, number)

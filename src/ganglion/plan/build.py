@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ganglion.ir.graph import Node, Value
 from ganglion.ir.program import Program
+from ganglion.plan.bands import arrange
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
 from ganglion.plan.fuse import fuse
@@ -21,13 +22,15 @@ def build(program: Program) -> Plan:
     results = _results(low, program.results)
     _write_state(low, program)
     kernels = fuse([collapse(one) for one in low.kernels], low.aliases)
+    ordered, bands = arrange(kernels, low.aliases)
     inputs = {one.name: low.buffers[one] for one in program.graph.inputs}
     plan = Plan(
         program.graph.name,
-        tuple(kernels),
+        tuple(ordered),
         {name: inputs[name] for name in program.data},
         {name: inputs[name] for name in program.state},
         results,
+        bands=bands,
     )
     plan = schedule(place(plan, low.aliases), low.aliases)
     return verify(plan, low.aliases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ganglion.plan.bands import quarrel
 from ganglion.plan.kernel import Buffer, Load, Loop, Plan, View, walk
 from ganglion.plan.memory import lifetimes
 from ganglion.plan.schedule import unguarded
@@ -26,6 +27,11 @@ def verify(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
         if isinstance(kernel, Loop):
             _verify_loop(plan, number, kernel)
     _verify_memory(plan, aliases)
+    pair = quarrel(plan.kernels, plan.bands, aliases)
+    if pair is not None:
+        raise PlanError(
+            f"{plan.name}: kernels {pair[0]} and {pair[1]} cannot share a band"
+        )
     pair = unguarded(plan, aliases)
     if pair is not None:
         raise PlanError(

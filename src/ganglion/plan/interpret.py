@@ -209,13 +209,13 @@ class PlanInterpreter:
         self._see(target, kept_sizes, memory)[...] = product.reshape(ones)
 
     def _pool_back(self, kernel: PoolBack, memory: Mapping[str, np.ndarray]) -> None:
-        y = self._see(kernel.y, kernel.shape, memory)
         dy = self._see(kernel.dy, kernel.shape, memory)
+        elements = self._evaluate(list(kernel.elements), kernel.shape, memory)
+        largest = np.max(elements, axis=0)
         waiting = np.ones(kernel.shape, bool)
-        for tap in kernel.taps:
-            x_view = View(kernel.x.buffer, kernel.x.strides, kernel.x.offset + tap)
+        for tap, x in zip(kernel.taps, elements, strict=True):
             to_view = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
-            wins = waiting & (self._see(x_view, kernel.shape, memory) == y)
+            wins = waiting & (x == largest)
             target = self._see(to_view, kernel.shape, memory)
             if kernel.covers:
                 target[...] = 0

@@ -164,6 +164,19 @@ def walk(*exprs: Expr) -> Iterator[Expr]:
             stack.extend((child, False) for child in children(one))
 
 
+def sources(*exprs: Expr) -> list[Buffer]:
+    """Return the buffers that expressions read."""
+    found = []
+    for one in walk(*exprs):
+        if isinstance(one, Load):
+            found.append(one.view.buffer)
+        elif isinstance(one, Indirect):
+            found.append(one.table)
+        elif isinstance(one, (Uniform, Shuffled)):
+            found.append(one.state)
+    return found
+
+
 def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
     """Return an expression with every list of strides changed."""
     made: dict[int, Expr] = {}
@@ -176,6 +189,34 @@ def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
                 changes[name] = View(value.buffer, strides(value.strides), value.offset)
             elif name in ("strides", "within"):
                 changes[name] = strides(value)
+            elif name == "args":
+                changes[name] = tuple(made[id(arg)] for arg in value)
+        made[id(one)] = replace(one, **changes)
+    return made[id(expr)]
+
+
+def fixed(expr: Expr, places: Shape) -> Expr:
+    """Return an expression with its loop's last axes fixed at some places."""
+    if not places:
+        return expr
+    made: dict[int, Expr] = {}
+
+    def cut(strides: Shape) -> tuple[Shape, int]:
+        last = strides[len(strides) - len(places) :]
+        moved = sum(s * p for s, p in zip(last, places, strict=True))
+        return strides[: len(strides) - len(places)], moved
+
+    for one in walk(expr):
+        changes: dict[str, Any] = {}
+        for name, value in vars(one).items():
+            if isinstance(value, Expr):
+                changes[name] = made[id(value)]
+            elif isinstance(value, View):
+                strides, moved = cut(value.strides)
+                changes[name] = View(value.buffer, strides, value.offset + moved)
+            elif name in ("strides", "within"):
+                strides, moved = cut(value)
+                changes |= {name: strides, "offset": vars(one)["offset"] + moved}
             elif name == "args":
                 changes[name] = tuple(made[id(arg)] for arg in value)
         made[id(one)] = replace(one, **changes)
@@ -203,6 +244,10 @@ class Kernel:
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
         raise NotImplementedError
+
+    def private(self) -> list[Buffer]:
+        """Return the buffers of which a thread uses the part of its first piece."""
+        return []
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,17 +290,8 @@ class Loop(Kernel):
     @cached_property
     def _read(self) -> tuple[Buffer, ...]:
         # Every pass asks, and expressions are long: found once.
-        found = []
-        for one in walk(*(expr for expr, _ in self.stored)):
-            if isinstance(one, Load):
-                found.append(one.view.buffer)
-            elif isinstance(one, Indirect):
-                found.append(one.table)
-            elif isinstance(one, (Uniform, Shuffled)):
-                found.append(one.state)
-        if self.adds:
-            found.append(self.target.buffer)
-        return tuple(found)
+        found = sources(*(expr for expr, _ in self.stored))
+        return (*found, self.target.buffer) if self.adds else tuple(found)
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
@@ -357,13 +393,12 @@ class Scatter(Kernel):
 class PoolBack(Kernel):
     """Give each window's gradient to the first of its largest elements.
 
-    `shape` is (images, *windows, channels); `taps` are the offsets of a window's
-    elements in x and dx, which have the same layout.
+    `shape` is (images, *windows, channels); `elements` are those of a window, in order,
+    and `taps` their offsets in dx.
     """
 
     shape: Shape
-    x: View
-    y: View
+    elements: tuple[Expr, ...]
     dy: View
     dx: View
     taps: Shape
@@ -377,7 +412,7 @@ class PoolBack(Kernel):
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         old = [] if self.covers else [self.dx.buffer]
-        return [self.x.buffer, self.y.buffer, self.dy.buffer, *old]
+        return [*sources(*self.elements), self.dy.buffer, *old]
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
@@ -393,6 +428,15 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Band:
+    """Kernels from `first` to before `last` that each thread runs slice by slice."""
+
+    first: int
+    last: int
+    slices: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Kernels in order, and the buffers they work on."""
 
@@ -404,10 +448,28 @@ class Plan:
     offsets: dict[Buffer, int] = field(default_factory=dict)
     arena: int = 0
     marks: tuple[Mark, ...] = ()  # one a kernel
+    bands: tuple[Band, ...] = ()  # in order
 
     def with_memory(self, offsets: dict[Buffer, int], arena: int) -> Plan:
         """Return the plan with a place in the arena for each temporary buffer."""
         return replace(self, offsets=offsets, arena=arena)
+
+    def band_of(self) -> list[Band | None]:
+        """Return the band of each kernel."""
+        found: list[Band | None] = [None] * len(self.kernels)
+        for band in self.bands:
+            found[band.first : band.last] = [band] * (band.last - band.first)
+        return found
+
+    def runs(self) -> Iterator[range]:
+        """Yield the numbers of kernels that run together: a band, or a single one."""
+        at = 0
+        for band in (*self.bands, Band(len(self.kernels), len(self.kernels), 1)):
+            for number in range(at, band.first):
+                yield range(number, number + 1)
+            if band.first < band.last:
+                yield range(band.first, band.last)
+            at = band.last
 
     def __str__(self) -> str:
         from ganglion.plan.show import show

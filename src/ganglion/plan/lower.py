@@ -40,7 +40,7 @@ _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 
 CHEAP = 6  # recomputing this much costs less than storing and loading
 _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota")
 LONGEST, DEAREST = 40, 200  # depth and cost at which a chain is cut
-SLICES = 16  # long sums are cut into this many parts, whatever the number of threads
+SLICES = 32  # parts of a batch, and of a long sum, whatever the number of threads
 LONG_SUM = 4096
 
 

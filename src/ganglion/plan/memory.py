@@ -9,14 +9,15 @@ Lives = dict[Buffer, tuple[int, int]]
 
 
 def lifetimes(plan: Plan, aliases: dict[Buffer, Buffer]) -> Lives:
-    """Return the first and the last kernel that touches each temporary buffer."""
+    """Return the first and the last run that touches each temporary buffer."""
     lives: Lives = {}
-    for number, kernel in enumerate(plan.kernels):
-        for one in (*kernel.reads(), *kernel.writes()):
-            root = aliases.get(one, one)
-            if root.kind == "arena":
-                first, _ = lives.get(root, (number, number))
-                lives[root] = (first, number)
+    for number, run in enumerate(plan.runs()):
+        for kernel in plan.kernels[run.start : run.stop]:
+            for one in (*kernel.reads(), *kernel.writes()):
+                root = aliases.get(one, one)
+                if root.kind == "arena":
+                    first, _ = lives.get(root, (number, number))
+                    lives[root] = (first, number)
     return lives
 
 

@@ -9,9 +9,13 @@ from ganglion.plan.lower import SLICES, Lowering, identity
 Pairs = tuple[tuple[int, int], ...]
 
 
-def parts_of(size: int) -> int:
-    """Return into how many equal parts an axis is cut, at most `SLICES`."""
-    return max(n for n in range(1, SLICES + 1) if size % n == 0)
+def parts_of(size: int, most: int = SLICES) -> int:
+    """Return into how many equal parts an axis is cut.
+
+    >>> parts_of(128), parts_of(100), parts_of(97)
+    (32, 25, 1)
+    """
+    return max(n for n in range(1, most + 1) if size % n == 0)
 
 
 def copy_into(

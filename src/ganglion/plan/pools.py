@@ -10,14 +10,16 @@ import numpy as np
 
 from ganglion.ir.graph import Node, Value
 from ganglion.plan.kernel import (
+    Expr,
     Literal,
     Load,
     Loop,
     PoolBack,
     Shape,
     View,
+    fixed,
 )
-from ganglion.plan.lower import Lowering
+from ganglion.plan.lower import Lowering, Place
 from ganglion.plan.parts import Pairs, copy_into
 
 
@@ -30,6 +32,30 @@ def _windows(
     taps = tuple(x_view.strides[i + 1] for i in range(rank))
     strides = (x_view.strides[0], *steps, x_view.strides[-1], *taps)
     return (*shape, *attrs["window"]), strides
+
+
+def _element(
+    low: Lowering, x: Value, shape: Shape, attrs: Mapping[str, Any], lowest: float
+) -> Expr:
+    """Return an element of a window in a loop over (places, window).
+
+    What is cheap is computed here, where each element is in one window at most.
+    """
+    window, strides = attrs["window"], attrs["strides"]
+    padded = any(lo or hi for lo, hi in attrs["pairs"])
+    if padded or any(w > s for w, s in zip(window, strides, strict=True)):
+        view = _surrounded(low, x, attrs["pairs"], lowest)
+        _, found = _windows(view, shape, attrs)
+        return Load(x.dtype, View(view.buffer, found, view.offset))
+    rank = len(shape) + len(window)
+
+    def along(*steps: tuple[int, int]) -> Place:
+        made = dict(steps)
+        return tuple(made.get(axis, 0) for axis in range(rank)), 0
+
+    first = len(shape)  # axis of the window
+    spatial = [along((i + 1, strides[i]), (first + i, 1)) for i in range(len(window))]
+    return low.at(x, (along((0, 1)), *spatial, along((first - 1, 1))))
 
 
 def _surrounded(low: Lowering, x: Value, pairs: Pairs, value: float) -> View:
@@ -49,11 +75,10 @@ def lower_pool(low: Lowering, node: Node) -> None:
     is_max = node.op.name == "max_pool"
     (x,) = node.inputs
     lowest = -math.inf if is_max else 0.0
-    view = _surrounded(low, x, node.attrs["pairs"], lowest)
-    shape, strides = _windows(view, node.shape, node.attrs)
+    expr = _element(low, x, node.shape, node.attrs, lowest)
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    expr = Load(x.dtype, View(view.buffer, strides, view.offset))
+    shape = (*node.shape, *node.attrs["window"])
     how, reduced = "max" if is_max else "sum", len(node.attrs["window"])
     low.emit(Loop(node.op.name, shape, expr, View.whole(target), reduced, how))
 
@@ -113,23 +138,18 @@ def _taps_before_channels(rank: int, taps: int) -> list[int]:
 def lower_max_pool_back(low: Lowering, node: Node) -> None:
     """Give each window's gradient to its first largest element."""
     x, y, dy = node.inputs
-    images = _surrounded(low, x, node.attrs["pairs"], -math.inf)
+    element = _element(low, x, y.shape, node.attrs, -math.inf)
     covers = _covers(node, y.shape)
     whole = (
         View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
     )
-    rank = len(node.attrs["window"])
-    _, strides = _windows(images, y.shape, node.attrs)
-    places = View(images.buffer, strides[: rank + 2], images.offset)
-    back = View(whole.buffer, strides[: rank + 2])
-    taps = tuple(
-        sum(t * s for t, s in zip(tap, strides[rank + 2 :], strict=True))
-        for tap in np.ndindex(*node.attrs["window"])
-    )
-    best, grads = View.whole(low.store(y)), View.whole(low.store(dy))
-    low.emit(
-        PoolBack("max_pool_back", y.shape, places, best, grads, back, taps, covers)
-    )
+    _, strides = _windows(whole, y.shape, node.attrs)
+    places, steps = strides[: y.ndim], strides[y.ndim :]
+    window = list(np.ndindex(*node.attrs["window"]))
+    elements = tuple(fixed(element, tap) for tap in window)
+    taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
+    grads, back = View.whole(low.store(dy)), View(whole.buffer, places)
+    low.emit(PoolBack("max_pool_back", y.shape, elements, grads, back, taps, covers))
     _cut_out(low, node, whole)
 
 

@@ -25,12 +25,22 @@ def show(plan: Plan) -> str:
     lines = [
         f"plan {plan.name}  {len(plan.kernels)} kernels, arena {plan.arena:,} bytes"
     ]
+    sides = _sides(plan)
     for number, kernel in enumerate(plan.kernels):
-        lines.append(f"  {number:3} {_kernel(kernel)}")
+        lines.append(f"  {number:3} {sides[number]}{_kernel(kernel)}")
         if plan.marks:
             mark = plan.marks[number]
             lines[-1] += "  [one thread]" * mark.alone + "  | all wait" * mark.barrier
     return "\n".join(lines)
+
+
+def _sides(plan: Plan) -> list[str]:
+    """Return the line that joins the kernels of a band."""
+    sides = [""] * len(plan.kernels)
+    for band in plan.bands:
+        count = band.last - band.first
+        sides[band.first : band.last] = ["┌ ", *["│ "] * (count - 2), "└ "]
+    return sides
 
 
 def _kernel(kernel: Kernel) -> str:

@@ -16,6 +16,7 @@ from ganglion import config
 from ganglion.ir.graph import Node, Value
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Shape, View
 from ganglion.plan.lower import SLICES, Lowering
+from ganglion.plan.parts import parts_of
 
 SPAN = 6  # a tile's inputs along an axis
 PLACES = SPAN * SPAN
@@ -23,8 +24,8 @@ LANES, NARROW = 16, 8  # channels are padded to the narrow vector, cut into wide
 FLOAT = np.dtype("float32")
 CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
 FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
-PIECES = 32  # of a convolution, whatever the number of threads
 SUMS = 1_500_000  # elements that all slices of a weight gradient may have
+MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
 TRANSFORMS = 1.6  # what a tile costs, in products of its 36 places
 FEWEST = 8  # pieces that a kernel should have, for threads to share
 
@@ -67,14 +68,18 @@ def panels(channels: int) -> list[tuple[int, tuple[int, ...]]]:
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a convolution is cut: tiles of outputs, blocks of tiles, pieces of blocks."""
+    """How a convolution is cut: pieces into blocks, blocks into tiles of outputs.
+
+    A piece is what one thread does at a time, of whole images where that is possible;
+    a block is what stays in its cache.
+    """
 
     inputs: Shape  # images, height, width, channels
     outputs: Shape
     taps: int
     before: tuple[int, int]  # zeros above and to the left of an image
-    block: int
-    pieces: int
+    block: int = 1  # tiles
+    piece: int = 1  # tiles
 
     @property
     def step(self) -> int:
@@ -92,9 +97,15 @@ class Tiling:
         return self.outputs[0] * math.prod(self.across)
 
     @property
-    def blocks(self) -> int:
-        """The number of blocks of tiles."""
-        return -(-self.tiles // self.block)
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return -(-self.tiles // self.piece)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the pieces are equal, and each is some whole images."""
+        whole = self.piece % math.prod(self.across) == 0
+        return whole and self.tiles % self.piece == 0
 
     def __str__(self) -> str:
         size = f"{self.step}×{self.step}"
@@ -134,14 +145,15 @@ class WinogradWeights(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Tiled(Kernel):
-    """A kernel that runs over tiles of images.
-
-    Each run of pieces that a thread is given works in the part of `scratch` that
-    belongs to its first piece.
-    """
+    """A kernel that runs over tiles of images, with some scratch for each thread."""
 
     tiling: Tiling
     images: View
+    scratch: Buffer
+
+    def private(self) -> list[Buffer]:
+        """Return the buffers of which a thread uses the part of its first piece."""
+        return [self.scratch]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +163,11 @@ class WinogradConv(Tiled):
     weights: Buffer
     zeros: Buffer
     target: Buffer
-    scratch: Buffer
+
+    @property
+    def source(self) -> Shape:
+        """The shape of the images."""
+        return self.tiling.inputs
 
     @property
     def parallel(self) -> int:
@@ -175,6 +191,11 @@ class WinogradSpread(WinogradConv):
     is of its inputs. Blocks are whole images: their tiles overlap.
     """
 
+    @property
+    def source(self) -> Shape:
+        """The shape of the images."""
+        return self.tiling.outputs
+
 
 @dataclass(frozen=True, eq=False)
 class WinogradGrads(Tiled):
@@ -186,7 +207,6 @@ class WinogradGrads(Tiled):
     grads: View
     zeros: Buffer
     sums: Buffer
-    scratch: Buffer
     groups: int
 
     @property
@@ -255,9 +275,9 @@ def worth(op: str, taps: int, inputs: Shape, outputs: Shape) -> bool:
     With eight channels or more it took 0.2 to 0.8 of the time in all sizes tried,
     unless most of a tile lay outside of the image. Few tiles keep few threads busy.
     """
-    tiles = Tiling(inputs, outputs, taps, (0, 0), 1, 1).tiles
+    tiles = Tiling(inputs, outputs, taps, (0, 0)).tiles
     if op == "conv_transpose":
-        tiles = min(tiles, Tiling(outputs, inputs, taps, (0, 0), 1, 1).tiles)
+        tiles = min(tiles, Tiling(outputs, inputs, taps, (0, 0)).tiles)
     channels = inputs[3], outputs[3]
     plain = math.prod(outputs[:3]) * taps**2
     return (
@@ -278,15 +298,14 @@ def _zeros(channels: int) -> Buffer:
     return Buffer(f"zeros{channels}", array.shape, FLOAT, "constant", array)
 
 
-def _cut(tiles: int, most: int, at_once: int) -> tuple[int, int]:
-    """Cut tiles into blocks; return tiles of a block, and pieces of the kernel."""
-    most = max(FEWEST_TILES, min(most, -(-tiles // FEWEST)))
-    blocks = -(-tiles // most)
-    # Powers of two, or whole rounds, so that threads get equal shares.
-    even = 1 << (blocks - 1).bit_length()
-    blocks = even if even <= at_once else -(-blocks // at_once) * at_once
-    block = -(-tiles // blocks)
-    return block, min(at_once, -(-tiles // block))
+def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
+    """Cut tiles into at most `at_once` pieces, of blocks of about `most` tiles."""
+    images, tiles = tiling.outputs[0], tiling.tiles
+    pieces = min(at_once, -(-tiles // FEWEST_TILES))
+    whole = parts_of(images, pieces)
+    piece = tiles // whole if 2 * whole >= pieces else -(-tiles // pieces)
+    blocks = -(-piece // max(FEWEST_TILES, most))
+    return replace(tiling, piece=piece, block=-(-piece // blocks))
 
 
 def lower_conv(
@@ -294,10 +313,8 @@ def lower_conv(
 ) -> None:
     """Emit a convolution of x with a kernel of this shape."""
     before = (pairs[0][0], pairs[1][0])
-    whole = Tiling(x.shape, node.shape, shape[0], before, 1, 1)
     most = CACHE // (PLACES * (shape[2] + _widest(shape[3])))
-    block, pieces = _cut(whole.tiles, most, PIECES)
-    tiling = replace(whole, block=block, pieces=pieces)
+    tiling = _cut(Tiling(x.shape, node.shape, shape[0], before), most, SLICES)
     _emit_conv(low, node, x, kernel, shape, tiling, WinogradConv)
 
 
@@ -310,8 +327,8 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     dy, w = node.inputs
     taps, own = w.shape[0], node.attrs["pairs"]
     before = (own[0][0], own[1][0])
-    whole = Tiling(node.shape, dy.shape, taps, before, 1, 1)
-    other = Tiling(dy.shape, node.shape, taps, before, 1, 1)
+    whole = Tiling(node.shape, dy.shape, taps, before)
+    other = Tiling(dy.shape, node.shape, taps, before)
     spreads = whole.tiles * 5 <= other.tiles * 4
     kernel, shape = _exchanged(low, w, turned=not spreads)
     if not spreads:
@@ -319,9 +336,9 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
         return
     each = math.prod(whole.across)
     most = CACHE // (PLACES * each * (shape[2] + _widest(shape[3])))
-    images = max(1, min(most, -(-dy.shape[0] // PIECES)))
-    blocks = -(-dy.shape[0] // images)
-    tiling = replace(whole, block=images * each, pieces=min(PIECES, blocks))
+    images = -(-dy.shape[0] // SLICES)
+    block = max(1, min(most, images))
+    tiling = replace(whole, piece=images * each, block=block * each)
     _emit_conv(low, node, dy, kernel, shape, tiling, WinogradSpread)
 
 
@@ -362,7 +379,7 @@ def _emit_conv(
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     name, zeros = f"winograd_{node.op.name}", _zeros(shape[2])
-    low.emit(kind(name, tiling, images, weights, zeros, target, scratch))
+    low.emit(kind(name, tiling, images, scratch, weights, zeros, target))
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
@@ -371,8 +388,8 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     images, grads = _view(low, x), _view(low, dy)
     pairs, channels, wide = node.attrs["pairs"], x.shape[3], padded(dy.shape[3])
     before = (pairs[0][0], pairs[1][0])
-    whole = Tiling(x.shape, dy.shape, node.shape[0], before, 1, 1)
-    fit = max(1, min(SLICES, SUMS // (PLACES * channels * wide)))
+    whole = Tiling(x.shape, dy.shape, node.shape[0], before)
+    fit = max(1, min(MOST_SUMS, SUMS // (PLACES * channels * wide)))
     slices = 1 << (fit.bit_length() - 1)
     groups = 1
     while groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
@@ -380,13 +397,13 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     own = padded(dy.shape[3] // groups)
     # Each block adds to the sums in memory: it should not be small.
     most = max(CACHE // (PLACES * (channels + own)), 2 * LANES)
-    block, pieces = _cut(whole.tiles, most, slices)
-    tiling = replace(whole, block=block, pieces=pieces)
+    tiling = _cut(whole, most, slices)
+    pieces = tiling.pieces
     sums = low.new((pieces, PLACES, channels, wide), FLOAT, "sums")
     region = PLACES * (tiling.stride(channels) + tiling.stride(own))
     scratch = low.new((pieces * groups, region), FLOAT, "scratch")
     zeros, name = _zeros(max(channels, dy.shape[3])), "winograd_grads"
-    low.emit(WinogradGrads(name, tiling, images, grads, zeros, sums, scratch, groups))
+    low.emit(WinogradGrads(name, tiling, images, scratch, grads, zeros, sums, groups))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     low.emit(WinogradKernel("winograd_kernel", node.shape, pieces, sums, target))

@@ -1,0 +1,254 @@
+"""Bands: kernels that walk through a batch side by side, a slice at a time.
+
+Where a kernel reads of another's results only those of the same slice, a thread can run
+both on one slice before it takes the next: what passes between them stays in its cache,
+and no thread waits for another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ganglion.plan.cost import TINY, work
+from ganglion.plan.kernel import (
+    Axis,
+    Band,
+    Buffer,
+    Contract,
+    Expr,
+    Indirect,
+    Kernel,
+    Load,
+    Loop,
+    PoolBack,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+    walk,
+)
+from ganglion.plan.lower import SLICES
+from ganglion.plan.parts import parts_of
+from ganglion.plan.winograd import WinogradConv
+
+FEWEST = SLICES // 2  # slices, for several threads to get about equal shares
+FARTHEST = 60  # kernels to look ahead over
+
+Aliases = dict[Buffer, Buffer]
+
+
+# ---- how a kernel can be cut -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A kernel as equal units, and the buffers of which each has a part of its own.
+
+    Unit u of n touches nothing of such a buffer but its u-th of n parts.
+    """
+
+    units: int
+    own: frozenset[Buffer]
+
+
+def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
+    """Return how a kernel can be cut along its first axis, None if it cannot."""
+    if isinstance(kernel, Loop):
+        if not kernel.outer or (kernel.adds and len(kernel.shape) == 1):
+            return None
+        return _cut(kernel.shape[0], _loop_views(kernel), aliases)
+    if isinstance(kernel, Contract):
+        if not kernel.batch:
+            return None
+        return _cut(kernel.batch[0].size, _contract_views(kernel), aliases)
+    if isinstance(kernel, PoolBack):
+        return _cut(kernel.shape[0], _pool_views(kernel), aliases)
+    if isinstance(kernel, WinogradConv) and kernel.tiling.aligned:
+        whole = View.whole(kernel.target)
+        views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
+        made = _cut(kernel.source[0], views, aliases)
+        return Cut(kernel.parallel, made.own | {kernel.scratch})
+    return None
+
+
+def _cut(
+    units: int, views: Iterable[tuple[View, Shape] | Buffer], aliases: Aliases
+) -> Cut:
+    own, shared = set(), set()
+    for one in views:
+        buffer = one if isinstance(one, Buffer) else one[0].buffer
+        root = aliases.get(buffer, buffer)
+        if not isinstance(one, Buffer) and _is_own(*one):
+            own.add(root)
+        else:
+            shared.add(root)
+    return Cut(units, frozenset(own - shared))
+
+
+def _is_own(view: View, shape: Shape) -> bool:
+    """Tell whether each place of the first axis has an equal part of the buffer."""
+    step, *strides = view.strides
+    if step * shape[0] != view.buffer.size:
+        return False
+    spans = [s * (n - 1) for s, n in zip(strides, shape[1:], strict=True)]
+    lowest = view.offset + sum(min(span, 0) for span in spans)
+    highest = view.offset + sum(max(span, 0) for span in spans)
+    return lowest >= 0 and highest < step
+
+
+def _loop_views(kernel: Loop) -> Iterator[tuple[View, Shape] | Buffer]:
+    for _, view in kernel.stored:
+        yield view, kernel.outer
+    yield from _views([expr for expr, _ in kernel.stored], kernel.shape)
+
+
+def _views(
+    exprs: Sequence[Expr], shape: Shape
+) -> Iterator[tuple[View, Shape] | Buffer]:
+    for one in walk(*exprs):
+        if isinstance(one, Load):
+            yield one.view, shape
+        elif isinstance(one, Indirect):
+            yield one.table
+        elif isinstance(one, (Uniform, Shuffled)):
+            yield one.state
+
+
+def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
+    outer = (*kernel.batch, *kernel.rows, *kernel.columns)
+    every = (*outer, *kernel.inner)
+
+    def seen(view: View, axes: tuple[Axis, ...], name: str) -> tuple[View, Shape]:
+        strides = tuple(getattr(axis, name) for axis in axes)
+        sizes = tuple(axis.size for axis in axes)
+        return View(view.buffer, strides, view.offset), sizes
+
+    return [
+        seen(kernel.left, every, "left"),
+        seen(kernel.right, every, "right"),
+        seen(kernel.out, outer, "out"),
+    ]
+
+
+def _pool_views(kernel: PoolBack) -> Iterator[tuple[View, Shape] | Buffer]:
+    yield from _views(kernel.elements, kernel.shape)
+    yield kernel.dy, kernel.shape
+    for tap in kernel.taps:
+        back = kernel.dx
+        yield View(back.buffer, back.strides, back.offset + tap), kernel.shape
+
+
+# ---- which kernels go together -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A kernel with what it touches, for comparing."""
+
+    kernel: Kernel
+    cut: Cut | None
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
+
+    @property
+    def touched(self) -> frozenset[Buffer]:
+        return self.reads | self.writes
+
+    def disputed(self, other: _Member) -> frozenset[Buffer]:
+        """Return the buffers that make the order of two kernels matter."""
+        return (self.writes & other.touched) | (self.reads & other.writes)
+
+
+def _member(kernel: Kernel, aliases: Aliases) -> _Member:
+    def roots(buffers: list[Buffer]) -> frozenset[Buffer]:
+        return frozenset(aliases.get(one, one) for one in buffers)
+
+    small = work(kernel) < TINY
+    made = None if small else cut(kernel, aliases)
+    return _Member(kernel, made, roots(kernel.reads()), roots(kernel.writes()))
+
+
+def goes_with(one: _Member, other: _Member) -> bool:
+    """Tell whether two kernels may run side by side."""
+    if one.cut is None or other.cut is None:
+        return False
+    return one.disputed(other) <= one.cut.own & other.cut.own
+
+
+def arrange(
+    kernels: Sequence[Kernel], aliases: Aliases
+) -> tuple[list[Kernel], tuple[Band, ...]]:
+    """Return the kernels in an order that has long bands, and the bands."""
+    left = [_member(one, aliases) for one in kernels]
+    made: list[Kernel] = []
+    bands: list[Band] = []
+    while left:
+        first, members, slices = _longest(left)
+        made += [left[i].kernel for i in first]
+        if len(members) > 1:
+            bands.append(Band(len(made), len(made) + len(members), slices))
+        made += [left[i].kernel for i in members]
+        taken = {*first, *members}
+        left = [one for i, one in enumerate(left) if i not in taken]
+    return made, tuple(bands)
+
+
+def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
+    """Return the band that the first kernel begins, and what must run before it."""
+    head = left[0]
+    members = [0]
+    before: list[int] = []
+    skipped: list[int] = []
+    units = head.cut.units if head.cut else 0
+    if parts_of(units) < FEWEST:
+        return [], members, 1
+    for number in range(1, min(len(left), FARTHEST)):
+        one = left[number]
+        needed = _needed(left, number, skipped)
+        free = not any(left[i].disputed(left[m]) for i in needed for m in members)
+        if free and _joins(one, [left[i] for i in members], units):
+            assert one.cut is not None
+            units = math.gcd(units, one.cut.units)
+            members.append(number)
+            before += needed
+            skipped = [i for i in skipped if i not in needed]
+        else:
+            skipped.append(number)
+    return sorted(before), members, parts_of(units)
+
+
+def _joins(one: _Member, members: Sequence[_Member], units: int) -> bool:
+    """Tell whether a kernel may and should run beside the members of a band."""
+    if one.cut is None or parts_of(math.gcd(units, one.cut.units)) < FEWEST:
+        return False
+    shares = any(
+        other.cut and one.touched & other.touched & one.cut.own & other.cut.own
+        for other in members
+    )
+    return shares and all(goes_with(one, other) for other in members)
+
+
+def _needed(left: Sequence[_Member], number: int, skipped: Sequence[int]) -> list[int]:
+    """Return the skipped kernels that must have run before one."""
+    needed = [number]
+    for i in reversed(skipped):
+        if any(left[i].disputed(left[j]) for j in needed):
+            needed.append(i)
+    return needed[1:]
+
+
+def quarrel(
+    kernels: Sequence[Kernel], bands: Sequence[Band], aliases: Aliases
+) -> tuple[int, int] | None:
+    """Return two kernels of a band that may not run side by side, None if all may."""
+    for band in bands:
+        members = [_member(one, aliases) for one in kernels[band.first : band.last]]
+        for i, one in enumerate(members):
+            if one.cut is None or one.cut.units % band.slices:
+                return band.first + i, band.first + i
+            for j in range(i):
+                if not goes_with(one, members[j]):
+                    return band.first + j, band.first + i
+    return None

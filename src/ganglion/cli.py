@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ganglion import cli_report
 from ganglion import recipes as recipe_book
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
@@ -384,6 +385,8 @@ def info() -> None:
     for name, value in machine.facts().items():
         print(f"{name:<12} {value}")
 
+
+cli_report.register(app)
 
 if __name__ == "__main__":
     main()

@@ -12,6 +12,7 @@ from typing import Any
 
 from ganglion.race import figures
 from ganglion.race.figures import NOTHING, Group
+from ganglion.race.markup import clean
 from ganglion.race.results import Race, write_whole
 
 FILE = "results.md"
@@ -46,8 +47,8 @@ def text(race: Race) -> str:
 
 def _what(race: Race) -> str:
     lines = [
-        f"{_safe(race.title)}. {race.epochs} epochs, batch {race.batch_size}, "
-        f"{race.runs} runs an engine, threads: {race.threads}, device: "
+        f"{_safe(race.title)}. Epochs: {race.epochs}, batch {race.batch_size}, runs an "
+        f"engine: {race.runs}, threads: {race.threads}, device: "
         f"{_safe(race.device)}, seed {race.seed}; started "
         f"{_safe(figures.when(race.started))}.",
         figures.progress(race),
@@ -215,13 +216,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") 
 
 def _safe(value: Any) -> str:
     """Return any text as one line that Markdown takes literally."""
-    line = " ".join(str(value).split())
+    line = " ".join(clean(str(value)).split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*\[\]|#]|(?<!\w)_|_(?!\w))", r"\\\1", line)
 
 
 def _fenced(content: str, indent: str = "") -> str:
     """Return a block of code, fenced longer than any fence inside of it."""
+    content = clean(content)
     longest = max((len(one) for one in re.findall(r"`+", content)), default=0)
     fence = "`" * max(3, longest + 1)
     lines = [fence, *content.rstrip().splitlines(), fence]

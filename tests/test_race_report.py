@@ -1,0 +1,433 @@
+"""The page on a race: whole, offline, safe, and drawn, as a real browser sees it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import browser
+import pytest
+import race_made_up
+from typer.testing import CliRunner
+
+from ganglion.race import report, report_charts, results
+
+PAGE = Path(report.__file__).parent / "page"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;]]>$x"
+
+
+class Elements(HTMLParser):
+    """The elements of a page, as a parser that knows nothing of us sees them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.seen if name == tag]
+
+
+def test_the_page_is_small_and_names_no_address() -> None:
+    page = report.page([race_made_up.race()])
+    assert len(page.encode()) < 400_000
+    elements = Elements(page)
+    assert not [one for _, one in elements.seen if "src" in one]
+    assert [one["href"] for one in elements.all("link")] == ["data:,"]
+    assert all(str(one["href"]).startswith("#") for one in elements.all("a"))
+    assert not re.search(r"url\(|@import", page)
+
+
+def test_the_policy_allows_just_our_own_scripts() -> None:
+    page = report.page([race_made_up.race()])
+    policy = next(
+        one["content"] or ""
+        for one in Elements(page).all("meta")
+        if one.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+def test_every_value_of_hostile_results_is_only_text() -> None:
+    race = race_made_up.race(2, 2)
+    run = replace(
+        race.finished[0], engine=HOSTILE, form=HOSTILE, settings={HOSTILE: HOSTILE}
+    )
+    failed = replace(
+        run, status="failed", reason=HOSTILE, log_end=HOSTILE + "\0\x1b[1m"
+    )
+    race = replace(
+        race,
+        recipe=HOSTILE,
+        title=HOSTILE,
+        engines=(HOSTILE, "torch"),
+        machine={HOSTILE: HOSTILE, "cpu": HOSTILE},
+        versions={HOSTILE: HOSTILE, "ganglion": HOSTILE},
+        commit=HOSTILE,
+        command=HOSTILE,
+        install_sizes={HOSTILE: 3},
+        published=[{"system": HOSTILE, "accuracy": math.nan, "time": HOSTILE}],
+        skipped=(results.Skipped(HOSTILE, HOSTILE),),
+        finished=(run, failed, *race.finished),
+        started=HOSTILE,
+    )
+    for races in ([race], [race, replace(race, seed=1)]):
+        elements = Elements(report.page(races))
+        assert len(elements.all("script")) == 3
+        assert not elements.all("img")
+        assert not [a for _, one in elements.seen for a in one if a.startswith("on")]
+        assert sum(HOSTILE in text for text in elements.texts) > 10
+
+
+def test_the_data_of_the_charts_is_what_was_measured() -> None:
+    race = race_made_up.race(3, 4)
+    held = json.loads(re.search(r'id="curves">(.*?)</script>', report.page([race]))[1])
+    curves = {one["engine"]: one for one in held["charts"][0]["curves"]}
+    assert list(curves) == list(race.engines)
+    runs = [one for one in race.finished if one.engine == "jax"]
+    average = curves["jax"]["average"]
+    last = sum(one.accuracy or 0 for one in runs) / 3
+    assert average["accuracy"][-1] == pytest.approx(last, abs=2e-6)
+    for clock, total in (
+        ("run", lambda one: one.seconds),
+        ("train", lambda one: one.train_seconds),
+        ("all", lambda one: one.total_seconds),
+    ):
+        mean = sum(map(total, runs)) / 3
+        assert average[clock][-1] == pytest.approx(mean, abs=1e-5)
+    assert [len(one["accuracy"]) for one in curves["jax"]["runs"]] == [4, 4, 4]
+
+
+def test_an_engine_keeps_its_sign_whoever_else_takes_part() -> None:
+    places = [report_charts.place(name) for name in report_charts.PLACES]
+    assert len(set(places)) == len(places) < len(report_charts.SHAPES)
+    new = report_charts.place("somebody-else")
+    assert new == report_charts.place("somebody-else")
+    assert new >= report_charts.PLACES.index("ganglion-numpy")
+
+
+def test_every_table_has_a_caption_and_every_heading_its_scope() -> None:
+    elements = Elements(report.page([race_made_up.race(), race_made_up.race(salt="b")]))
+    tables = elements.all("table")
+    assert len(tables) == len(elements.all("caption")) > 20
+    assert all(one.get("scope") in ("row", "col") for one in elements.all("th"))
+    assert all(one.get("aria-label") for one in elements.all("div") if "role" in one)
+    levels = [int(tag[1]) for tag, _ in elements.seen if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+def rows_of(page: str, caption: str) -> dict[str, str]:
+    """Return the rows of a table as text, by their head."""
+    table = page.split(f">{caption}</caption>")[1].split("</table>")[0]
+    body = table.split("<tbody>")[1]
+    texts = ["".join(Elements(row).texts) for row in body.split("</tr>")[:-1]]
+    return {re.split(r"ours|\d", text)[0].strip(): text for text in texts}
+
+
+def test_several_races_show_a_regression_against_the_oldest() -> None:
+    old = race_made_up.race()
+    new = race_made_up.race(
+        slower=1.2, salt="b", started="2026-12-01T00:00:00+00:00", commit="fedcba9876"
+    )
+    page = report.page([new, old])  # the order is by date, not as given
+    rows = rows_of(page, "Run time, s")
+    assert re.search(r"\+(19|20)\.\d% slower", rows["ganglion"])
+    assert "noise" in rows["jax"]
+    assert "noise" in rows_of(page, "Accuracy")["ganglion"]
+    assert "A: </strong>Ganglion 0.1.0 (169ce72), AMD EPYC 9B14, 2026-11-15" in page
+    assert "B: </strong>Ganglion 0.1.0 (fedcba9), AMD EPYC 9B14, 2026-12-01" in page
+    better = report.page([old, replace(race_made_up.race(slower=0.5), started="2027")])
+    assert re.search(r"-\d+\.\d% faster", rows_of(better, "Run time, s")["ganglion"])
+
+
+def test_races_that_are_not_alike_are_said_to_be() -> None:
+    page = report.page([race_made_up.race(1, 2), race_made_up.race(1, 3, threads=8)])
+    assert "The races are not alike: epochs (2, 3), threads (2, 8)." in page
+
+
+def test_engines_that_only_one_race_has_stay_in_the_table() -> None:
+    old = race_made_up.race(1, 2)
+    kept = tuple(one for one in old.finished if one.engine != "jax")
+    new = replace(old, started="2027", finished=kept)
+    assert rows_of(report.page([old, new]), "Run time, s")["jax"].count("–") == 2
+
+
+def test_races_of_several_recipes_are_not_compared() -> None:
+    page = report.page([race_made_up.race(1, 1), race_made_up.race(1, 1, recipe="x")])
+    assert page.count("<h2>") == 2
+    assert "noise" not in "".join(Elements(page).texts[:-10])
+
+
+def test_a_failed_engine_and_an_incomplete_race_are_told() -> None:
+    race = race_made_up.race(2, 2, complete=False)
+    race = race_made_up.with_a_failure(race, log_end="the very end")
+    page = report.page([race])
+    assert "This race is not complete: 12 runs are in." in page
+    assert "tensorflow</strong>, run 2 failed: killed by the time limit" in page
+    assert "the very end</pre>" in page
+    assert "0 of 2" in page
+    nothing = report.page([replace(race, finished=())])
+    assert "No run is finished yet." in nothing
+    assert "No run has come to its end yet." in nothing
+
+
+def test_diverged_runs_and_runs_of_no_time_are_shown() -> None:
+    run = race_made_up.run("torch", 1, 2)
+    epochs = tuple(replace(one, test_accuracy=math.nan) for one in run.epochs)
+    lost = replace(run, epochs=epochs, first_losses=(math.nan, math.inf))
+    page = report.page([race_made_up.race(1, 2, finished=(lost,))])
+    assert ">nan</td>" in page
+    quick = replace(run, train_seconds=0.0, test_seconds=0.0, import_seconds=0.0)
+    quick = replace(quick, prepare_seconds=0.0, epochs=())
+    assert report.page([race_made_up.race(1, 2, finished=(quick,))])
+
+
+def test_no_race_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        report.page([])
+
+
+def test_the_vendored_library_is_the_one_its_note_tells() -> None:
+    folder = PAGE / "vendor"
+    note = (folder / "README.md").read_text()
+    sums = dict(re.findall(r"\| (\S+) \| ([0-9a-f]{64}) \|", note))
+    assert set(sums) == {"uPlot.iife.min.js", "uPlot.min.css"}
+    for name, expected in sums.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == expected
+    version = re.search(r"uPlot\) ([\d.]+), MIT", note)[1]
+    assert f"(v{version})" in (folder / "uPlot.iife.min.js").read_text()[:100]
+    for text in (PAGE / "page.js", folder / "uPlot.iife.min.js"):
+        assert "</script" not in text.read_text().lower()
+
+
+# Machado, Oliveira and Fernandes 2009: how the colour-blind see, on linear light.
+SIGHTS = {
+    "most": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "no green": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "no red": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "no blue": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+
+
+def light(colour: str) -> list[float]:
+    values = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
+
+
+def luminance(colour: str) -> float:
+    red, green, blue = light(colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def seen(colour: str, sight: Any) -> tuple[float, float, float]:
+    """Return a colour in CIELAB, where distances are as people see them."""
+    rgb = [sum(a * b for a, b in zip(row, light(colour), strict=True)) for row in sight]
+    r, g, b = (min(1.0, max(0.0, one)) for one in rgb)
+    x = (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505
+    y = 0.2126 * r + 0.7152 * g + 0.0722 * b
+    z = (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089
+    x, y, z = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 4 / 29 for t in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_colours_are_told_apart_by_everybody(theme: int) -> None:
+    css = (PAGE / "page.css").read_text().split("prefers-color-scheme: dark")[theme]
+    colours = [re.search(rf"--e{i}: (#\w{{6}})", css)[1] for i in range(10)]
+    paper = luminance(re.search(r"--paper: (#\w{6})", css)[1])
+    for one in colours:
+        pair = sorted([luminance(one), paper])
+        assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3
+    for sight in SIGHTS.values():
+        for (i, one), (j, other) in itertools.combinations(enumerate(colours), 2):
+            least = 30 if i < 6 and j < 6 else 18
+            assert math.dist(seen(one, sight), seen(other, sight)) > least, (i, j)
+
+
+def test_the_command_makes_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ganglion import cli
+
+    monkeypatch.chdir(tmp_path)
+    results.save(race_made_up.race(1, 1), "one")
+    results.save(race_made_up.race(1, 1, started="2027"), "two")
+    runner = CliRunner()
+    done = runner.invoke(cli.app, ["report", "one"])
+    assert done.exit_code == 0
+    assert done.stdout.split() == ["one/results.md", "one/report.html"]
+    assert runner.invoke(cli.app, ["report", "one/results.json"]).exit_code == 0
+    done = runner.invoke(cli.app, ["report", "one", "two"])
+    assert done.stdout.split() == ["race-report.html"]
+    assert "2 races</h1>" in Path("race-report.html").read_text()
+    done = runner.invoke(cli.app, ["report", "two", "--out", "new/page.html"])
+    assert Path("new/page.html").is_file()
+    done = runner.invoke(cli.app, ["report", "three"])
+    assert done.exit_code
+    assert "three does not exist; give a folder" in str(done.exception)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[browser.Browser]:
+    program = browser.find()
+    if program is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    with browser.Browser(program) as opened:
+        yield opened
+
+
+def written(path: Path, *races: results.Race) -> Path:
+    return report.write(races, path / "report.html")
+
+
+# How many different colours are in the inner part of every chart's canvas.
+COLOURS = """[...document.querySelectorAll('.plot canvas')].map(canvas => {
+  const {width, height} = canvas;
+  const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+  const seen = new Set();
+  for (let i = 0; i < data.length; i += 4)
+    if (data[i + 3] === 255) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+  return [...seen];
+})"""
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def engine_colours(page: browser.Browser) -> list[int]:
+    names = page.evaluate(
+        "Array.from({length: 6}, (_, i) => getComputedStyle(document.documentElement)"
+        ".getPropertyValue('--e' + i).trim())"
+    )
+    return [int(name[1:], 16) for name in names]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360], ids=["desktop", "phone"])
+def test_a_browser_draws_the_page_and_asks_nobody(
+    chromium: browser.Browser, tmp_path: Path, width: int, dark: bool
+) -> None:
+    path = written(tmp_path, race_made_up.race())
+    chromium.open(path, width=width, height=800, dark=dark)
+    assert chromium.requests() == [path.resolve().as_uri()]
+    assert chromium.complaints() == []
+    assert chromium.evaluate("document.documentElement.dataset.charts") == "2"
+    counts = "[...document.querySelectorAll('.plot')].map(one => one.dataset.curves)"
+    assert chromium.evaluate(counts) == ["6", "6"]
+    over_time, over_epochs = map(set, chromium.evaluate(COLOURS))
+    assert over_time >= set(engine_colours(chromium))  # each curve is in its colour
+    assert len(over_epochs) > 5
+    assert chromium.evaluate(OVERFLOW) == 0
+    bars = "[...document.querySelectorAll('.bar rect')].map(one => one.getBBox().width)"
+    assert max(chromium.evaluate(bars)) == pytest.approx(100)
+
+
+def test_engines_are_switched_on_and_off(
+    chromium: browser.Browser, tmp_path: Path
+) -> None:
+    chromium.open(written(tmp_path, race_made_up.race()))
+    torch = engine_colours(chromium)[report_charts.place("torch")]
+    assert torch in chromium.evaluate(COLOURS)[0]
+    box = "document.querySelector('input[value=torch]').click()"
+    chromium.evaluate(box)
+    assert chromium.evaluate("document.querySelector('.plot').dataset.curves") == "5"
+    assert torch not in chromium.evaluate(COLOURS)[0]
+    chromium.evaluate(box)
+    chromium.evaluate("document.querySelector('[data-kind=log]').click()")
+    assert torch in chromium.evaluate(COLOURS)[0]
+    assert chromium.complaints() == []
+
+
+def test_values_are_read_by_mouse_and_by_keyboard(
+    chromium: browser.Browser, tmp_path: Path
+) -> None:
+    race = race_made_up.race()
+    chromium.open(written(tmp_path, race))
+    reading = "document.querySelector('.plot[data-kind={}] .reading').innerText"
+    chromium.evaluate("document.querySelector('.plot[data-kind=epochs]').focus()")
+    for _ in range(3):
+        chromium.key("ArrowRight")
+    text = chromium.evaluate(reading.format("epochs"))
+    assert text.startswith("epoch 3\n")
+    third = [
+        one.epochs[2].test_accuracy for one in race.finished if one.engine == "jax"
+    ]
+    assert f"jax\n{sum(third) / 4:.4f}" in text
+    chromium.key("Escape")
+    hidden = "document.querySelector('.plot[data-kind=epochs] .reading').hidden"
+    assert chromium.evaluate(hidden) is True
+    at = chromium.evaluate(
+        "(() => { const plot = document.querySelector('.plot[data-kind=time]');"
+        "plot.scrollIntoView({block: 'center'});"
+        "const box = plot.querySelector('.u-over').getBoundingClientRect();"
+        "return [box.x + box.width - 2, box.y + box.height / 2]; })()"
+    )
+    chromium.hover(*at)
+    chromium.evaluate("new Promise(done => requestAnimationFrame(() => done(1)))")
+    text = chromium.evaluate(reading.format("time"))
+    assert text.startswith("after ")
+    assert text.count("epoch 10") == 6
+    assert chromium.complaints() == []
+
+
+def test_scripts_inside_of_results_do_not_run(
+    chromium: browser.Browser, tmp_path: Path
+) -> None:
+    race = race_made_up.with_a_failure(race_made_up.race(1, 2), log_end=HOSTILE)
+    race = replace(race, title=HOSTILE, engines=(*race.engines, HOSTILE))
+    extra = replace(race.finished[0], engine=HOSTILE)
+    path = written(tmp_path, replace(race, finished=(*race.finished, extra)))
+    chromium.open(path)
+    assert chromium.requests() == [path.resolve().as_uri()]
+    assert chromium.complaints() == []
+    assert chromium.evaluate("document.documentElement.dataset.charts") == "2"
+    log = "document.querySelector('.problems pre').textContent"
+    assert chromium.evaluate(log) == HOSTILE
+
+
+@pytest.mark.parametrize("width", [1280, 360], ids=["desktop", "phone"])
+def test_several_races_in_a_browser(
+    chromium: browser.Browser, tmp_path: Path, width: int
+) -> None:
+    old = race_made_up.race(2, 3)
+    broken = race_made_up.with_a_failure(race_made_up.race(1, 2, salt="b"))
+    empty = race_made_up.race(1, 2, finished=(), complete=False)
+    odd = race_made_up.race(1, 2, recipe="a-recipe-of-a-very-long-name-" * 4)
+    races = [old, replace(broken, started="2027"), replace(empty, started="2028"), odd]
+    chromium.open(written(tmp_path, *races), width=width)
+    assert chromium.complaints() == []
+    assert chromium.evaluate("document.documentElement.dataset.charts") == "4"
+    curves = "document.querySelector('.plot').dataset.curves"
+    assert chromium.evaluate(curves) == "11"
+    chromium.evaluate("document.querySelector('[data-kind=race]').click()")
+    assert chromium.evaluate(curves) == "5"
+    assert chromium.evaluate(OVERFLOW) == 0

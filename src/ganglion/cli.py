@@ -1,4 +1,4 @@
-"""The command line: train, recipes, data, dump, cache, info."""
+"""The command line: train, bench, race, recipes, data, dump, cache, info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import cli_report
+from ganglion import cli_race, cli_report
 from ganglion import recipes as recipe_book
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
@@ -386,6 +386,7 @@ def info() -> None:
         print(f"{name:<12} {value}")
 
 
+cli_race.register(app)
 cli_report.register(app)
 
 if __name__ == "__main__":

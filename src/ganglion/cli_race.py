@@ -1,0 +1,156 @@
+"""`ganglion race`: the same training in every engine, side by side."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+EPILOG = (
+    "Examples:  ganglion race mnist-mlp --epochs 3  |  "
+    "ganglion race mnist-cnn --engines ganglion,torch,jax --runs 4 --out cnn  |  "
+    "ganglion race --resume cnn"
+)
+OUT = Path("race-results")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(epilog=EPILOG)(race)
+
+
+def race(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
+    ] = None,
+    engines: Annotated[
+        str | None,
+        typer.Option(
+            help="With commas between: ganglion, ganglion-numpy, keras, keras-jax, "
+            "keras-torch, tensorflow, torch, torch-optimized, jax; those without a "
+            "hyphenated variant, and torch-optimized, by default."
+        ),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs of each engine; 1 by default.", min=1)
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs; the recipe's own by default.", min=1)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="How many threads; all cores by default.", min=1)
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; cpu by default.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Of the first run; the others count up from it. 0.", min=0),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images a step; 128 by default.", min=1)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for results and report.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the race in this folder.")
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds a run may take; 10 times the expected by default."),
+    ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(help="GB of address space a run may take; no limit by default."),
+    ] = None,
+) -> None:
+    """Train a recipe in Ganglion and in its rivals; compare accuracy and time.
+
+    All start from the same weights and see the same batches. Results, tables and a
+    page with curves are kept in a folder; Ctrl-C loses nothing.
+    """
+    from ganglion.race import runner, settings, watch
+
+    limits = {"limit": limit, "memory": None if memory is None else int(memory * 1e9)}
+    given: dict[str, Any] = {
+        "runs": runs,
+        "epochs": epochs,
+        "threads": threads,
+        "device": device,
+        "seed": seed,
+        "batch_size": batch_size,
+    }
+    before, folder = None, out
+    if resume is not None:
+        if out is not None:
+            raise typer.BadParameter("--resume goes on in its own folder: no --out.")
+        from ganglion.race.results import load
+
+        before, folder = load(resume), resume
+        given |= {
+            "recipe": recipe,
+            "engines": None if engines is None else settings.named(engines),
+        }
+        chosen = settings.of_race(before, resume, given, **limits)
+    else:
+        if recipe is None:
+            raise typer.BadParameter("say which recipe; `ganglion recipes` lists them.")
+        chosen = settings.choose(recipe, engines=engines, **given, **limits)
+        folder = _free(out or _named(recipe))
+    assert folder is not None
+    racing = runner.Racing(
+        chosen,
+        settings.engines_of(chosen),
+        folder,
+        shown := watch.watch_for(chosen.engines, chosen.runs),
+        runner.command_line(chosen, folder),
+        before,
+    )
+    try:
+        with shown:
+            racing.run()
+    except KeyboardInterrupt:
+        _conclude(racing.race, folder)
+        _say(f"Stopped. Go on with: ganglion race --resume {folder}")
+        raise typer.Exit(INTERRUPTED) from None
+    _conclude(racing.race, folder)
+    if not any(run.done for run in racing.race.finished):
+        raise typer.Exit(1)
+
+
+def _named(recipe: str) -> Path:
+    return OUT / f"{recipe}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def _free(folder: Path) -> Path:
+    """Refuse to write over another race."""
+    from ganglion.race.results import FILE
+
+    if (folder / FILE).exists():
+        raise ValueError(
+            f"{folder} holds a race already: go on with it (--resume {folder}), or "
+            "name another folder."
+        )
+    return folder
+
+
+def _conclude(race: Any, folder: Path) -> None:
+    """Write the pages and print the tables of what was measured."""
+    from ganglion.race import markdown, report, tables
+
+    if not race.finished:
+        _say("Nothing was measured.")
+        return
+    tables.show(race)
+    markdown.write(race, folder)
+    page = report.write([race], folder / "report.html")
+    _say(f"Kept in {folder}: results.json, results.md and {page}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,146 @@
+"""What a race ran on: the machine, versions, the commit, and what engines weigh."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ganglion import machine
+from ganglion.rivals import Engine
+
+HERE = Path(__file__).parents[1]
+_ALWAYS = ("ganglion", "numpy")
+
+
+def about_machine(remark: str) -> dict[str, Any]:
+    """Return what to know of this machine, and of the data where there is a remark."""
+    found = {
+        "cpu": machine.processor(),
+        "cores": machine.cores(),
+        "vectors": machine.vector_width(),
+        "memory": _memory(),
+        "os": platform.platform(),
+        "python": platform.python_version(),
+        "gpu": _gpu(),
+        "load before": f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "",
+    }
+    return found | ({"data": remark} if remark else {})
+
+
+def _memory() -> str:
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return ""
+    return f"{size / 2**30:.0f} GiB"
+
+
+def _gpu() -> str:
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return _said(command).replace("\n", ", ")
+
+
+def commit() -> str:
+    """Return the git commit of Ganglion's own source, "" outside of a checkout."""
+    inside = ["git", "-C", str(HERE)]
+    if Path(_said([*inside, "rev-parse", "--show-toplevel"])) != HERE.parents[1]:
+        return ""
+    changed = "+" if _said([*inside, "status", "--porcelain", "--", str(HERE)]) else ""
+    return _said([*inside, "rev-parse", "HEAD"]) + changed
+
+
+def _said(command: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def versions(engines: Iterable[Engine]) -> dict[str, str]:
+    """Return the version of every engine's packages.
+
+    >>> versions([])["ganglion"] == machine.version("ganglion")
+    True
+    """
+    names = [*_ALWAYS]
+    for engine in engines:
+        names += [_owner(package) for package in engine.packages]
+        names += ["jaxlib"] if engine.name == "jax" else []
+    return {name: machine.version(name) for name in dict.fromkeys(names)}
+
+
+@cache
+def _owners() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+def _owner(package: str) -> str:
+    return _owners().get(package, [package])[0]
+
+
+def install_size(engine: Engine) -> int:
+    """Return the bytes that an engine's packages take on disk, with all they need.
+
+    A package of Python that the standard library brings counts as nothing; one that
+    several engines need counts for each of them.
+    """
+    if engine.name.startswith("ganglion"):
+        return _size_of_source() + _with_needs(_needs("ganglion"))
+    return _with_needs([_owner(one) for one in engine.packages])
+
+
+def _with_needs(names: Iterable[str]) -> int:
+    found: dict[str, int] = {}
+    left = list(names)
+    while left:
+        name = _plain(left.pop())
+        if name not in found:
+            found[name] = _size(name)
+            left += _needs(name)
+    return sum(found.values())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _needs(name: str) -> list[str]:
+    """Return what a package needs; extras, and what is not installed, left out."""
+    try:
+        wanted = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    names = [re.split(r"[^A-Za-z0-9_.-]", one, maxsplit=1)[0] for one in wanted]
+    pairs = zip(wanted, names, strict=True)
+    return [name for one, name in pairs if not re.search(r";.*\bextra\b", one)]
+
+
+def _size(name: str) -> int:
+    try:
+        files = importlib.metadata.files(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return 0
+    return sum(_bytes(Path(str(one.locate()))) for one in files)
+
+
+def _size_of_source() -> int:
+    """Return the size of Ganglion itself, wherever it is installed from."""
+    files = (one for one in HERE.rglob("*") if "__pycache__" not in one.parts)
+    return sum(map(_bytes, files))
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:
+        return 0

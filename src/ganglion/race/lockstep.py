@@ -1,0 +1,186 @@
+"""Before any clock counts: do all engines compute the same, and in which form best?
+
+Every engine is built in each of its forms, takes the first steps, and is tried out for
+a moment. Parameter counts and the loss of the first batch must agree; which form is
+fastest is kept for the race.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ganglion.race import session
+from ganglion.race.order import Start
+from ganglion.race.results import write_whole
+from ganglion.race.session import Place, Session
+from ganglion.race.settings import Settings
+from ganglion.rivals import Engine, Unavailable
+from ganglion.rivals.process import LIMIT, EngineError
+
+TOLERANCE = 1e-3  # of the first batch's loss, relative
+PATIENCE = 60.0  # seconds for a form to get ready when another one already is
+TRIALS = 3
+TRIAL_SECONDS = 1.0
+FEWEST_STEPS = 4
+FILE = "lockstep.json"
+
+Say = Callable[[str, str], None]
+
+
+@dataclass
+class Found:
+    """What was found about one engine before the race."""
+
+    engine: str
+    form: str = ""
+    parameters: int = 0
+    losses: tuple[float, ...] = ()
+    start_seconds: float = 0.0  # import and preparation
+    step_seconds: float = 0.0
+    problem: str = ""  # why it does not race
+    log_end: str = ""
+    unavailable: str = ""  # why it cannot be here at all
+    tried: dict[str, str] = field(default_factory=dict)  # what became of each form
+
+    @property
+    def races(self) -> bool:
+        """Whether the engine takes part."""
+        return not self.problem and not self.unavailable
+
+    def seconds(self, steps: int) -> float:
+        """Return about how long a run of some steps will take."""
+        return self.start_seconds + steps * self.step_seconds
+
+
+def examine(
+    engine: Engine, settings: Settings, place: Place, start: Start, say: Say
+) -> Found:
+    """Try an engine's forms; return what was found about the fastest one."""
+    best, tried = Found(engine.name), {}
+    limit = settings.limit or LIMIT
+    for form in engine.forms:
+        say(engine.name, f"lockstep: {form}")
+        one = _try(engine, form, settings, place, start, limit)
+        if one.unavailable:
+            return one
+        if one.problem:
+            tried[form] = one.problem.splitlines()[0]
+            best = best if best.form else one
+            continue
+        tried[form] = f"{1000 * one.step_seconds:.3g} ms a step"
+        limit = min(limit, max(PATIENCE, 2 * one.start_seconds))
+        if not best.form or best.problem or one.step_seconds < best.step_seconds:
+            best = one
+    best.tried = tried
+    return best
+
+
+def _try(
+    engine: Engine,
+    form: str,
+    settings: Settings,
+    place: Place,
+    start: Start,
+    limit: float,
+) -> Found:
+    found = Found(engine.name, form)
+    log = f"{engine.name}-lockstep-{form}"
+    try:
+        with session.opened(engine, form, settings, place, log, limit) as asked:
+            found.start_seconds = asked.load(engine)
+            made = asked.prepare(place, start)
+            found.start_seconds += made["seconds"]
+            found.parameters = int(made["parameters"])
+            found.losses = asked.first_losses()
+            found.step_seconds = _try_out(asked, settings)
+    except EngineError as error:
+        found.problem, found.log_end = error.reason, error.log_end
+    except Unavailable as reason:
+        found.unavailable = str(reason)
+    return found
+
+
+def _try_out(asked: Session, settings: Settings) -> float:
+    """Return the seconds of a step, the best of a few moments."""
+
+    def once(steps: int) -> float:
+        size = settings.batch_size
+        found = asked.ask("try_out", "seconds", steps=steps, batch_size=size)
+        return max(float(found), 1e-9) / steps
+
+    steps, step = FEWEST_STEPS, once(FEWEST_STEPS)
+    while steps < 400 and 2 * steps * step < TRIAL_SECONDS:
+        steps = min(400, max(2 * steps, int(TRIAL_SECONDS / step)))
+        step = once(steps)
+    return min(once(steps) for _ in range(TRIALS))
+
+
+def judge(all_found: Sequence[Found], parameters: int, ours: str) -> float:
+    """Mark those that compute something else; return the loss of the first batch.
+
+    What most engines agree on is right. Where as many say this as say that, Ganglion
+    is believed.
+    """
+    racing = [one for one in all_found if one.races]
+    for one in racing:
+        if one.parameters != parameters:
+            one.problem = refused_for_parameters(one.parameters, parameters)
+        elif not one.losses:
+            one.problem = "refused: it took no first step"
+    firsts = {one.engine: one.losses[0] for one in racing if one.races}
+    right = _most_shared(firsts, ours)
+    for one in racing:
+        if one.races and not agree(one.losses[0], right):
+            one.problem = refused_for_loss(one.losses[0], right)
+    return right
+
+
+def _most_shared(firsts: dict[str, float], ours: str) -> float:
+    def friends(name: str) -> tuple[int, bool]:
+        return sum(agree(firsts[name], one) for one in firsts.values()), name == ours
+
+    return firsts[max(firsts, key=friends)] if firsts else math.nan
+
+
+def agree(loss: float, other: float) -> bool:
+    """Say whether two losses are the same but for rounding.
+
+    >>> agree(2.3000, 2.3001), agree(2.3, 2.4)
+    (True, False)
+    """
+    return math.isclose(loss, other, rel_tol=TOLERANCE)
+
+
+def refused_for_parameters(found: int, wanted: int) -> str:
+    """Say why an engine with another number of parameters does not race."""
+    return f"refused before timing: {found:,} parameters, not {wanted:,}"
+
+
+def refused_for_loss(found: float, wanted: float) -> str:
+    """Say why an engine with another first loss does not race."""
+    return (
+        f"refused before timing: the loss of the first batch is {found:.6g}, "
+        f"not {wanted:.6g}"
+    )
+
+
+def keep(all_found: Iterable[Found], folder: Path) -> None:
+    """Write what was found beside the results, so that a resumed race has it."""
+    text = json.dumps([asdict(one) for one in all_found], indent=1)
+    write_whole(folder / FILE, text.encode())
+
+
+def kept(folder: Path) -> dict[str, Found]:
+    """Return what a race found before it was interrupted, by engine.
+
+    What cannot be read is found out anew.
+    """
+    try:
+        found = [Found(**one) for one in json.loads((folder / FILE).read_text())]
+    except (OSError, ValueError, TypeError):
+        return {}
+    return {one.engine: one for one in found if one.races and isinstance(one.form, str)}

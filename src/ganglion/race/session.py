@@ -1,0 +1,120 @@
+"""One engine's process during a race: what it is asked, and within which time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ganglion.race.order import Start
+from ganglion.race.settings import Settings
+from ganglion.rivals import Engine, Unavailable
+from ganglion.rivals.process import EngineError, Process
+
+FIRST_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a race finds and leaves things: data for the workers, and its results."""
+
+    data: Path
+    results: Path
+
+    def log(self, name: str) -> Path:
+        """Return the file of a log, its folder made."""
+        folder = self.results / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{name.replace(' ', '-')}.log"
+
+
+class Session:
+    """Asks one worker; all answers together have a limit of seconds."""
+
+    def __init__(self, process: Process, settings: Settings, limit: float) -> None:
+        self.process, self._settings = process, settings
+        self._end = time.monotonic() + limit
+        self._limit = limit
+
+    def ask(self, do: str, wanted: str, **given: Any) -> Any:
+        """Return one part of an answer; an answer without it is an error."""
+        left = self._end - time.monotonic()
+        try:
+            answer = self.process.ask(do, max(left, 0.1), **given)
+        except EngineError as error:
+            if "no answer within" not in error.reason:
+                raise
+            raise EngineError(
+                f"did not finish within {self._limit:.3g} s (while in {do!r})",
+                error.log_end,
+            ) from None
+        if "unavailable" in answer:
+            raise Unavailable(answer["unavailable"])
+        if wanted and wanted not in answer:
+            raise self.odd(do, answer)
+        return answer[wanted] if wanted else answer
+
+    def odd(self, do: str, answer: Any) -> EngineError:
+        """Return the error for an answer that makes no sense."""
+        return EngineError(
+            f"answered {do!r} with {str(answer)[:200]}", self.process.log_end()
+        )
+
+    def load(self, engine: Engine) -> float:
+        """Import the engine; return the seconds."""
+        memory = self._settings.memory
+        modules = list(engine.imports or engine.packages)
+        return float(self.ask("load", "seconds", modules=modules, memory=memory))
+
+    def prepare(self, place: Place, start: Start) -> dict[str, Any]:
+        """Build, compile and warm up; return seconds and parameters."""
+        settings = self._settings
+        return dict(
+            self.ask(
+                "prepare",
+                "",
+                recipe=settings.recipe,
+                folder=str(place.data),
+                batch_size=settings.batch_size,
+                threads=settings.threads,
+                device=settings.device,
+                start=str(start.folder),
+                order_seed=start.order_seed,
+            )
+        )
+
+    def first_losses(self, steps: int = FIRST_STEPS) -> tuple[float, ...]:
+        """Return the losses of the first steps."""
+        losses = self.ask("first", "losses", steps=steps)
+        try:
+            return tuple(float(one) for one in losses)
+        except (TypeError, ValueError):
+            raise self.odd("first", losses) from None
+
+
+@contextmanager
+def opened(
+    engine: Engine, form: str, settings: Settings, place: Place, log: str, limit: float
+) -> Iterator[Session]:
+    """Start a worker and end it at the end, whatever happens.
+
+    Ganglion keeps compiled programs on disk; here it is given an empty folder each
+    time, so that it compiles in front of everybody.
+    """
+    home = place.data / "homes" / log.replace(" ", "-")
+    variables = engine.environment | {"GANGLION_HOME": str(home)}
+    process = Process(
+        engine.module,
+        form,
+        settings.threads,
+        place.log(log),
+        variables,
+        settings.device,
+    )
+    try:
+        yield Session(process, settings, limit)
+    finally:
+        process.end()

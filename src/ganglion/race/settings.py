@@ -1,0 +1,113 @@
+"""What is raced: the choices of one race, filled in, checked, and read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ganglion import config, machine, recipes
+from ganglion.race.results import DEVICES, Race
+from ganglion.rivals import RIVALS, Engine, engine
+
+DEFAULT_ENGINES = ("ganglion", *RIVALS)
+_FIXED = ("recipe", "engines", "runs", "epochs", "batch_size", "threads", "device",
+          "seed")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One race: the same training for every engine.
+
+    >>> settings = choose("mnist-mlp", engines="ganglion,torch", epochs=3, threads=2)
+    >>> settings.engines, settings.batch_size, settings.runs
+    (('ganglion', 'torch'), 128, 1)
+    """
+
+    recipe: str
+    engines: tuple[str, ...]
+    runs: int
+    epochs: int
+    batch_size: int
+    threads: int
+    device: str
+    seed: int
+    limit: float | None = None  # seconds a run may take; by first measurements if None
+    memory: int | None = None  # bytes of address space a run may take
+
+    def seed_of(self, number: int) -> int:
+        """Return the seed of a run (from 1): equal for all engines."""
+        return self.seed + number - 1
+
+
+def choose(
+    recipe: str,
+    *,
+    engines: str | None = None,
+    runs: int | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    seed: int | None = None,
+    limit: float | None = None,
+    memory: int | None = None,
+) -> Settings:
+    """Return the settings of a new race: what is not given is the recipe's own."""
+    chosen = recipes.get(recipe)
+    names = DEFAULT_ENGINES if engines is None else named(engines)
+    for name in names:
+        engine(name)  # refuses what is unknown
+    device = device or "cpu"
+    if device not in DEVICES:
+        raise ValueError(f"Unknown device {device!r}: choose {' or '.join(DEVICES)}.")
+    threads = threads or config.threads()
+    if threads > machine.cores():
+        raise ValueError(
+            f"--threads {threads}: this machine has {machine.cores()} cores to use, "
+            "and more threads than cores would only measure their quarrel."
+        )
+    return Settings(
+        recipe=chosen.name,
+        engines=names,
+        runs=runs or 1,
+        epochs=epochs or chosen.epochs,
+        batch_size=batch_size or chosen.batch_size,
+        threads=threads,
+        device=device,
+        seed=seed or 0,
+        limit=limit,
+        memory=memory,
+    )
+
+
+def named(text: str) -> tuple[str, ...]:
+    """Return the names in a text with commas, each once.
+
+    >>> named("torch, jax,torch")
+    ('torch', 'jax')
+    """
+    found = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+    if not found:
+        raise ValueError("--engines names no engine.")
+    return found
+
+
+def of_race(race: Race, folder: Path, given: dict[str, Any], **limits: Any) -> Settings:
+    """Return the settings of a race that goes on; refuse options that contradict it."""
+    settings = Settings(**{name: getattr(race, name) for name in _FIXED}, **limits)
+    for name, value in given.items():
+        kept = getattr(settings, name)
+        if value is not None and value != kept:
+            option = "RECIPE" if name == "recipe" else f"--{name.replace('_', '-')}"
+            shown = ",".join(kept) if isinstance(kept, tuple) else kept
+            raise ValueError(
+                f"{folder} holds a race with {option} {shown}: leave {option} out, or "
+                "start another race with another --out."
+            )
+    return settings
+
+
+def engines_of(settings: Settings) -> list[Engine]:
+    """Return the records of the engines that race."""
+    return [engine(name) for name in settings.engines]

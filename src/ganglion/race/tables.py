@@ -1,0 +1,146 @@
+"""The end of a race in the terminal: a table an engine, the first steps, a summary."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ganglion.race import figures
+from ganglion.race.figures import NOTHING, Group, Spread
+from ganglion.race.results import Race
+
+WIDTH = 132  # where there is no terminal to ask
+SHOWN_STEPS = (1, 2, 3, 5, 10, 20)
+
+
+def show(race: Race) -> None:
+    """Print everything a race came to on standard output."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    for group in figures.groups(race):
+        if group.done:
+            console.print(engine_table(group))
+    for told in problems(race):
+        console.print(told, markup=False, highlight=False)
+    steps = first_steps(race)
+    if steps is not None:
+        console.print(steps)
+    console.print(summary(race))
+    console.print(figures.verdict(race), markup=False, highlight=False)
+    for note in notes(race):
+        console.print(note, markup=False, highlight=False)
+
+
+def engine_table(group: Group) -> Any:
+    """Return one engine's runs with their average, in the published form."""
+    from rich.table import Table
+
+    form = f" ({group.form})" if group.form else ""
+    table = Table("run", title=f"{group.label}{form}", title_justify="left")
+    for name in ("accuracy", "run time"):
+        table.add_column(name, justify="right")
+    for run in group.runs:
+        cells = (figures.accuracy_text(run.accuracy), f"{run.seconds:.2f} s")
+        table.add_row(str(run.number), *(cells if run.done else ("failed", NOTHING)))
+    table.add_section()
+    table.add_row(
+        "average",
+        figures.spread_text(group.accuracy, 4),
+        f"{figures.spread_text(group.time, 2)} s",
+    )
+    return table
+
+
+def summary(race: Race) -> Any:
+    """Return all engines side by side, fastest first."""
+    from rich.table import Table
+
+    title = f"{race.recipe}: {race.epochs} epochs, batch {race.batch_size}, "
+    title += f"{race.threads} threads, {race.device}"
+    table = Table("engine", title=title, title_justify="left")
+    heads = ("accuracy", "run time", "ratio", "import", "prepare", "train", "test")
+    for name in (*heads, "memory", "installed"):
+        table.add_column(name, justify="right")
+    ranked = figures.by_time(race)
+    for group in ranked:
+        table.add_row(*_summary_row(race, group, ranked))
+    return table
+
+
+def _summary_row(race: Race, group: Group, ranked: list[Group]) -> list[str]:
+    if not group.done:
+        return [group.label, "failed"]
+    times = figures.ratio(group, ranked)
+    parts = ("import_seconds", "prepare_seconds", "train_seconds", "test_seconds")
+    spreads = [
+        group.spread(lambda run, name=part: getattr(run, name)) for part in parts
+    ]
+    return [
+        f"{group.label}: {group.form}" if group.form else group.label,
+        figures.spread_text(group.accuracy, 4),
+        f"{figures.spread_text(group.time, 2)} s",
+        NOTHING if times is None else f"{times:.2f}",
+        *(_seconds(one) for one in spreads),
+        f"{figures.megabytes(group.memory)} MB",
+        f"{figures.megabytes(race.install_sizes.get(group.engine))} MB",
+    ]
+
+
+def _seconds(spread: Spread | None) -> str:
+    return NOTHING if spread is None else f"{spread.mean:.2f} s"
+
+
+def first_steps(race: Race) -> Any:
+    """Return the losses of the first steps side by side, None if there are none."""
+    from rich.table import Table
+
+    firsts = {
+        group.label: run.first_losses
+        for group in figures.groups(race)
+        for run in group.runs[:1]
+        if run.first_losses
+    }
+    if not firsts:
+        return None
+    far = figures.disagreement(race)
+    told = f"; at most {far:.1e} apart, relatively, in any step" if far else ""
+    table = Table("loss of step", title=f"lockstep{told}", title_justify="left")
+    most = max(map(len, firsts.values()))
+    shown = [step for step in SHOWN_STEPS if step <= most]
+    for step in shown:
+        table.add_column(str(step), justify="right")
+    for name, losses in firsts.items():
+        cells = [
+            f"{losses[step - 1]:.5f}" if step <= len(losses) else NOTHING
+            for step in shown
+        ]
+        table.add_row(name, *cells)
+    return table
+
+
+def problems(race: Race) -> list[str]:
+    """Return what did not run and why, with the end of its log."""
+    found = []
+    for run in race.finished:
+        if not run.done:
+            text = f"{run.engine}, run {run.number} failed: {run.reason}"
+            lines = run.log_end.splitlines()
+            found.append("\n".join([text, *(f"    | {line}" for line in lines)]))
+    found += [f"{one.engine} was left out: {one.reason}" for one in race.skipped]
+    return found
+
+
+def notes(race: Race) -> list[str]:
+    """Return what a reader must know to believe the tables."""
+    found = []
+    if "data" in race.machine:
+        found.append(str(race.machine["data"]))
+    if race.published:
+        each = (
+            f"{p['accuracy']:.4f} {p['system']}, {p['time']}" for p in race.published
+        )
+        found.append(f"Published, on other machines: {'; '.join(each)}.")
+    if not race.complete:
+        found.append(figures.progress(race))
+    return found

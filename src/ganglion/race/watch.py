@@ -1,0 +1,139 @@
+"""What is happening, while it happens: plain lines, or a live table in a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from ganglion.race.results import Epoch, Run
+
+REFRESHES = 2  # a second; drawing takes time from the engines
+
+
+class Watch:
+    """Tells everything in plain lines on standard error; the base of live watches."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def says(self, engine: str, text: str) -> None:
+        """Tell something about an engine, or about the race ("")."""
+        lead = f"{engine}: " if engine else ""
+        print(f"{lead}{text}", file=sys.stderr, flush=True)
+
+    def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
+        """Tell that an epoch begins."""
+
+    def tested(self, engine: str, run: int, epoch: Epoch) -> None:
+        """Tell what an epoch came to."""
+        self.says(
+            engine,
+            f"run {run}, epoch {epoch.number}: loss {epoch.train_loss:.4f}, test "
+            f"accuracy {epoch.test_accuracy:.4f}, {epoch.train_seconds:.2f} s + "
+            f"{epoch.test_seconds:.2f} s",
+        )
+
+    def finished(self, run: Run) -> None:
+        """Tell that a run is over."""
+        if run.done:
+            ending = f"{run.seconds:.2f} s, test accuracy {run.accuracy:.4f}"
+        else:
+            ending = f"failed: {run.reason}"
+        self.says(run.engine, f"run {run.number}: {ending}")
+
+
+class Quiet(Watch):
+    """Tells nothing."""
+
+    def says(self, engine: str, text: str) -> None:
+        """Say nothing."""
+
+
+class _Row:
+    """The line of an engine in the live table."""
+
+    def __init__(self) -> None:
+        self.state, self.began = "waits", 0.0
+        self.ended: list[str] = []
+
+    def text(self) -> str:
+        """Return the state, with the seconds that it lasts where it goes on."""
+        if not self.began:
+            return self.state
+        return f"{self.state} {time.monotonic() - self.began:.0f} s"
+
+
+class LiveWatch(Watch):
+    """A table with a line for each engine, drawn anew as things happen."""
+
+    def __init__(self, engines: tuple[str, ...], runs: int) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._rows = {name: _Row() for name in engines}
+        self._runs = runs
+        self._console = Console(stderr=True)
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=REFRESHES,
+            get_renderable=self._table,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._live.stop()
+
+    def _table(self) -> Any:
+        from rich.table import Table
+
+        table = Table("engine", "runs", "now", box=None, pad_edge=False)
+        for name, row in self._rows.items():
+            table.add_row(name, "  ".join(row.ended), row.text())
+        return table
+
+    def says(self, engine: str, text: str) -> None:
+        """Show what an engine does now."""
+        if engine not in self._rows:
+            self._console.print(f"{engine}: {text}" if engine else text, markup=False)
+            return
+        row = self._rows[engine]
+        row.state = text
+        is_over = text.startswith(("agrees", "left out"))
+        row.began = 0.0 if is_over else time.monotonic()
+
+    def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
+        """Show that an epoch begins."""
+        accuracy = self._rows[engine].state.partition("; ")[2] if epoch > 1 else ""
+        text = f"run {run} of {self._runs}, epoch {epoch} of {epochs}"
+        self.says(engine, f"{text}; {accuracy}" if accuracy else text)
+
+    def tested(self, engine: str, run: int, epoch: Epoch) -> None:
+        """Show what an epoch came to."""
+        row = self._rows[engine]
+        row.state = f"run {run}; test accuracy {epoch.test_accuracy:.4f}"
+
+    def finished(self, run: Run) -> None:
+        """Show a run that is over."""
+        row = self._rows[run.engine]
+        row.ended.append(f"{run.seconds:.2f} s" if run.done else "failed")
+        row.state, row.began = ("waits" if run.done else run.reason), 0.0
+        if run.number == self._runs and run.done:
+            row.state = f"done; test accuracy {run.accuracy:.4f}"
+
+
+def watch_for(engines: tuple[str, ...], runs: int) -> Watch:
+    """Return a live table where somebody can see it, else plain lines."""
+    return LiveWatch(engines, runs) if sys.stderr.isatty() else Watch()

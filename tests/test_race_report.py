@@ -201,6 +201,14 @@ def test_diverged_runs_and_runs_of_no_time_are_shown() -> None:
     assert report.page([race_made_up.race(1, 2, finished=(quick,))])
 
 
+def test_other_data_and_changed_sources_are_told() -> None:
+    race = race_made_up.race(1, 1, machine={"data": "drawn digits"}, commit="abc123+")
+    page = report.page([race])
+    assert '<p class="bad" role="note">drawn digits</p>' in page
+    assert "git checkout abc123\n" in page
+    assert "changes that were not committed" in page
+
+
 def test_no_race_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         report.page([])
@@ -364,6 +372,24 @@ def test_engines_are_switched_on_and_off(
     chromium.evaluate(box)
     chromium.evaluate("document.querySelector('[data-kind=log]').click()")
     assert torch in chromium.evaluate(COLOURS)[0]
+    assert chromium.complaints() == []
+
+
+def test_a_sweep_of_one_epoch_in_a_browser(
+    chromium: browser.Browser, tmp_path: Path
+) -> None:
+    runs = tuple(
+        race_made_up.run(name, number, 1, settings={"lr": rate})
+        for name in race_made_up.SPEEDS
+        for rate in (0.1, 0.5)
+        for number in (1, 2)
+    )
+    chromium.open(written(tmp_path, race_made_up.race(2, 1, finished=runs)))
+    curves = "document.querySelector('.plot').dataset.curves"
+    assert chromium.evaluate(curves) == "12"
+    assert set(engine_colours(chromium)) <= set(chromium.evaluate(COLOURS)[0])
+    chromium.evaluate("document.querySelector('[data-kind=settings]').click()")
+    assert chromium.evaluate(curves) == "6"
     assert chromium.complaints() == []
 
 

@@ -277,6 +277,23 @@ def test_settings_of_a_sweep_are_rows_of_their_own() -> None:
     assert "## torch (lr 0.5)" in markdown.text(race)
 
 
+def test_a_sweep_compares_engines_of_the_same_settings() -> None:
+    runs = [
+        race_made_up.run(name, 1, 1, settings={"lr": rate}, slower=rate)
+        for name in ("ganglion", "jax")
+        for rate in (1, 10)
+    ]
+    race = race_made_up.race(1, 1, finished=tuple(runs))
+    lines = figures.verdict(race).splitlines()
+    assert [line.split(",")[0] for line in lines] == ["lr 1: jax", "lr 10: jax"]
+    ranked = figures.by_time(race)
+    ratios = {one.label: figures.ratio(one, ranked) for one in ranked}
+    assert ratios["ganglion (lr 10)"] == ratios["ganglion (lr 1)"] == 1
+    assert 1 < (ratios["jax (lr 10)"] or 0) < 3
+    for line in lines:
+        assert f"\n\n{line}\n\n" in markdown.text(race)
+
+
 def test_markdown_has_the_published_form(tmp_path: Path) -> None:
     race = race_made_up.with_a_failure(race_made_up.race())
     text = markdown.write(race, tmp_path).read_text()
@@ -311,6 +328,11 @@ def test_markdown_takes_hostile_text_literally() -> None:
     for line in text.splitlines():
         if line.startswith("| cpu"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 3
+
+
+def test_a_remark_on_the_data_is_told() -> None:
+    race = race_made_up.race(1, 1, machine={"data": "drawn digits, not MNIST"})
+    assert "\n\ndrawn digits, not MNIST\n\n" in markdown.text(race)
 
 
 def test_markdown_of_a_race_that_has_just_begun() -> None:

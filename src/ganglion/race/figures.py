@@ -134,10 +134,11 @@ def by_time(race: Race) -> list[Group]:
 
 
 def ratio(group: Group, ranked: list[Group]) -> float | None:
-    """Return a group's run time as a multiple of the fastest one's."""
-    if group.time is None or ranked[0].time is None or not ranked[0].time.mean:
+    """Return a run time as a multiple of the fastest one with the same settings."""
+    best = next((one for one in ranked if one.settings == group.settings), None)
+    if best is None or best.time is None or group.time is None or not best.time.mean:
         return None
-    return group.time.mean / ranked[0].time.mean
+    return group.time.mean / best.time.mean
 
 
 def apart(one: Spread, other: Spread) -> bool:
@@ -151,8 +152,20 @@ def apart(one: Spread, other: Spread) -> bool:
 
 
 def verdict(race: Race) -> str:
-    """Return how Ganglion stands to the best rival, in one line, for good or ill."""
+    """Return how Ganglion stands to the best rival, for good or ill.
+
+    It is one line; in a sweep, one for each of its settings.
+    """
     ranked = [one for one in by_time(race) if one.time]
+    sweep = dict.fromkeys(one.settings for one in groups(race)) or [""]
+    lines = []
+    for settings in sweep:
+        alike = [one for one in ranked if one.settings == settings]
+        lines.append((f"{settings}: " if settings else "") + _verdict(alike))
+    return "\n".join(lines)
+
+
+def _verdict(ranked: list[Group]) -> str:
     ours = next((one for one in ranked if one.engine == OURS), None)
     best = next((one for one in ranked if not one.engine.startswith(OURS)), None)
     if ours is None or best is None or not (ours.time and best.time):
@@ -161,15 +174,17 @@ def verdict(race: Race) -> str:
         return "Nothing to compare: a run took no time."
     if not apart(ours.time, best.time):
         return (
-            f"{ours.label} and {best.label}, the fastest rival, take the same time, "
+            f"{ours.engine} and {best.engine}, the fastest rival, take the same time, "
             "as far as the spread of the runs can tell."
         )
     times = best.time.mean / ours.time.mean
     if times >= 1:
         return (
-            f"{best.label}, the fastest rival, takes {times:.2f}× as long as Ganglion."
+            f"{best.engine}, the fastest rival, takes {times:.2f}× as long as Ganglion."
         )
-    return f"{best.label} is faster: {ours.label} takes {1 / times:.2f}× as long as it."
+    return (
+        f"{best.engine} is faster: {ours.engine} takes {1 / times:.2f}× as long as it."
+    )
 
 
 def progress(race: Race) -> str:
@@ -182,11 +197,17 @@ def progress(race: Race) -> str:
     )
 
 
+def remark(race: Race) -> str:
+    """Return what a reader must know of the data, nothing if it is the real one."""
+    return str(race.machine.get("data") or "")
+
+
 def label(race: Race) -> str:
     """Return a short name for a race among others: version, processor, day."""
     version = race.versions.get("ganglion", "")
     if race.commit:
-        version = f"{version} ({race.commit[:7]})".strip()
+        changed = "+" if race.commit.endswith("+") else ""
+        version = f"{version} ({race.commit[:7]}{changed})".strip()
     where = str(race.machine.get("gpu" if race.device == "cuda" else "cpu") or "")
     parts = (f"Ganglion {version}" if version else "", where, race.started[:10])
     return ", ".join(part for part in parts if part) or "unnamed race"

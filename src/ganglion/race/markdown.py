@@ -51,6 +51,7 @@ def _what(race: Race) -> str:
         f"engine: {race.runs}, threads: {race.threads}, device: "
         f"{_safe(race.device)}, seed {race.seed}; started "
         f"{_safe(figures.when(race.started))}.",
+        _safe(figures.remark(race)),
         figures.progress(race),
     ]
     return "\n\n".join(line for line in lines if line)
@@ -72,7 +73,8 @@ def _summary(race: Race) -> str:
         "import and preparation (build, compile, warm-up) come before it."
     )
     table = _table(SUMMARY, rows)
-    return f"## Summary\n\n{_safe(figures.verdict(race))}\n\n{table}\n\n{note}"
+    verdict = "\n\n".join(map(_safe, figures.verdict(race).splitlines()))
+    return f"## Summary\n\n{verdict}\n\n{table}\n\n{note}"
 
 
 def _summary_row(race: Race, group: Group, ranked: list[Group]) -> list[str]:

@@ -81,7 +81,7 @@ def table(
     )
     # Focusable, so that the keyboard can scroll it.
     return element(
-        "div", made, class_="scroll", tabindex=0, role="region", aria_label=caption
+        "div", made, class_="scroll", tabindex=0, role="group", aria_label=caption
     )
 
 

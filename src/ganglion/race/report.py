@@ -198,9 +198,12 @@ def _settings(race: Race) -> Html:
         for name, value in given.items()
         if value not in ("", None)
     ]
-    told = figures.progress(race)
-    warning = element("p", told, class_="bad", role="note") if told else None
-    return joined([element("dl", *pairs, class_="settings"), warning])
+    warnings = [
+        element("p", told, class_="bad", role="note")
+        for told in (figures.remark(race), figures.progress(race))
+        if told
+    ]
+    return joined([element("dl", *pairs, class_="settings"), *warnings])
 
 
 def _footer() -> Html:

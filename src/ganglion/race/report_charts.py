@@ -106,6 +106,7 @@ def curve(group: Group, race: int, dash: int, prefix: str = "") -> dict[str, Any
         "engine": clean(group.engine),
         "label": clean(prefix + group.label),
         "place": place(group.engine),
+        "settings": clean(group.settings),
         "race": race,
         "dash": dash,
         "average": average,
@@ -150,9 +151,11 @@ def curves_section(
     """Return the places where curves are drawn, their switches and their values."""
     if not any(one["average"]["accuracy"] for one in curves):
         return element("p", "No run has come to its end yet.")
+    settings = {one["settings"]: element("span", one["settings"]) for one in curves}
     controls = element(
         "div",
         _switches("Engines", "engine", _engine_names(curves)),
+        _switches("Settings", "settings", settings) if len(settings) > 1 else None,
         _switches("Races", "race", _race_names(races)) if len(races) > 1 else None,
         class_="controls",
     )
@@ -202,7 +205,7 @@ def _switches(legend: str, kind: str, choices: dict[Any, Any]) -> Html:
 
 
 def _figure(kind: str, title: str, curves: Sequence[dict[str, Any]]) -> Html:
-    thin = " Thin lines are the single runs." if any(c["runs"] for c in curves) else ""
+    thin = " Pale: the single runs." if any(c["runs"] for c in curves) else ""
     extra = _clock_controls() if kind == "time" else None
     plot = element(
         "div",
@@ -215,7 +218,14 @@ def _figure(kind: str, title: str, curves: Sequence[dict[str, Any]]) -> Html:
     )
     return element(
         "figure",
-        element("figcaption", element("strong", title), f" Averages.{thin}"),
+        element(
+            "figcaption",
+            element("strong", title),
+            f" Averages.{thin}",
+            element(
+                "span", " Drag to zoom in, double-click to go back.", class_="hint"
+            ),
+        ),
         extra,
         plot,
     )

@@ -36,14 +36,16 @@ def summary(race: Race) -> Html:
         "run time is training and testing; import and preparation (build, compile, "
         "warm-up) come before it. Memory is the peak of the engine's whole process."
     )
+    if any(one.settings for one in ranked):
+        note += " An engine is compared with the fastest one of the same settings."
     made = table(
         "All engines, fastest first", head, rows, hidden_caption=True, class_="summary"
     )
-    return Html(
-        element("p", figures.verdict(race), class_="verdict")
-        + made
-        + element("p", note, class_="note")
-    )
+    verdicts = [
+        element("p", line, class_="verdict")
+        for line in figures.verdict(race).splitlines()
+    ]
+    return joined([*verdicts, made, element("p", note, class_="note")])
 
 
 def _summary_row(race: Race, group: Group, ranked: list[Group]) -> Html:
@@ -108,7 +110,7 @@ def _engine_table(group: Group) -> Html:
     )
     spoken = f"The runs of {group.label}"
     return element(
-        "div", made, class_="scroll", tabindex=0, role="region", aria_label=spoken
+        "div", made, class_="scroll", tabindex=0, role="group", aria_label=spoken
     )
 
 
@@ -222,15 +224,15 @@ def repeat(race: Race) -> Html:
     """Return how to run the race again."""
     if not race.command:
         return element("p", "The command was not kept.")
-    steps = [
-        f"git checkout {race.commit}" if race.commit else None,
-        race.command,
-    ]
-    text = "\n".join(step for step in steps if step)
     told = (
-        f"Seed {race.seed}; each engine in a process of its own with "
-        f"{race.threads} threads, runs interleaved."
+        f"Seed {race.seed}; each engine in a process of its own, threads: "
+        f"{race.threads}, runs interleaved."
     )
+    text = race.command
+    if race.commit:
+        text = f"git checkout {race.commit.removesuffix('+')}\n{text}"
+    if race.commit.endswith("+"):
+        told += " The checkout had changes that were not committed."
     return Html(element("p", told) + element("pre", text, tabindex=0))
 
 

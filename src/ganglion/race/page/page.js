@@ -54,7 +54,8 @@
       width: line.main ? 2 : 1,
       dash: DASHES[line.curve.dash % DASHES.length],
       spanGaps: true,
-      points: { show: false },
+      // A run of one epoch is no line.
+      points: { show: !line.main && line.points.length === 1, size: 5, fill: colour },
     };
   }
 
@@ -196,7 +197,7 @@
   function widest(made) {
     const ctx = document.createElement("canvas").getContext("2d");
     ctx.font = "12px system-ui, sans-serif";
-    const names = made.filter((line) => line.main).map((line) => line.curve.label);
+    const names = withNames(made).map((line) => line.curve.label);
     return Math.max(0, ...names.map((name) => ctx.measureText(name).width));
   }
 
@@ -204,8 +205,9 @@
     const isTime = view.kind === "time";
     const wide = width >= NARROW;
     const count = withNames(made).length;
-    const beside = wide ? Math.min(widest(made), width / 3) + 40 : 12;
+    const beside = wide && count ? Math.min(widest(made), width / 3) + 40 : 12;
     const above = wide && isTime ? 16 + 15 * Math.min(count, MOST_NAMES) : 12;
+    const most = Math.max(...made.map((line) => line.points.length));
     const marks = (plot) => {
       drawMarks(plot, made);
       if (wide) drawNames(plot, made, view.kind);
@@ -213,7 +215,8 @@
     const spread = (plot, low, high) => {
       if (view.log) return [low / 1.15, high * 1.15];
       if (isTime) return [plot.zoomed ? low : 0, high * (plot.zoomed ? 1 : 1.01)];
-      const room = low === high ? 0.5 : (high - low) * 0.015;
+      if (most === 1) return [0.5, 1.5];
+      const room = (high - low) * 0.015;
       return [low - room, high + room];
     };
     return {
@@ -221,12 +224,24 @@
       height: (wide ? 340 : 280) + above,
       padding: [above, beside, 0, wide ? 4 : 0],
       legend: { show: false },
-      cursor: { points: { show: false }, y: false, drag: { x: true, y: false } },
+      cursor: {
+        points: { show: false },
+        y: false,
+        drag: { x: true, y: false },
+        bind: {
+          dblclick: (plot, target, reset) => (event) => {
+            plot.zoomed = false;
+            return reset(event);
+          },
+        },
+      },
       scales: {
         x: { time: false, distr: view.log ? 3 : 1, range: spread },
         y: { range: (plot, low, high) => {
           if (low === null) return [0, 1];
-          const room = Math.max((high - low) * 0.06, 0.0005);
+          // Noise must not look like a difference, unless somebody looks for it.
+          const least = plot.zoomed ? 0.0005 : 0.01;
+          const room = Math.max((high - low) * 0.06, (least - (high - low)) / 2);
           return [low - room, Math.min(high + room, Math.max(1, high))];
         } },
       },
@@ -237,7 +252,7 @@
           size: 34,
           ...(view.log ? { filter: round } : { space: 60 }),
         },
-        { ...axis("test accuracy", plain), size: 58 },
+        { ...axis("test accuracy", plain), size: 62 },
       ],
       hooks: {
         draw: [marks],
@@ -342,7 +357,7 @@
     const chart = source.charts.find((one) => one.name === room.dataset.chart);
     const off = new Set();
     const isShown = (curve) =>
-      !off.has(`engine ${curve.engine}`) && !off.has(`race ${curve.race}`);
+      ["engine", "settings", "race"].every((kind) => !off.has(`${kind} ${curve[kind]}`));
     const views = [...room.querySelectorAll(".plot")].map((target) => {
       const reading = document.createElement("div");
       reading.className = "reading";

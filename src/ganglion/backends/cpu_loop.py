@@ -13,6 +13,9 @@ from ganglion.backends.cpu_moves import emit_turn
 from ganglion.backends.cpu_text import WIDTH, Val, llvm_type
 from ganglion.plan.kernel import Indirect, Load, Loop, Shuffled, Uniform, walk
 
+RUN = 32  # elements that are added up in their own type
+ACCUMULATORS = 8  # vectors of totals that a walk over the rows carries
+
 
 def emit_loop(kernel: Loop) -> Emitted:
     """Return a loop kernel as text."""
@@ -111,11 +114,13 @@ def _wide(kernel: Loop, dtype: np.dtype) -> np.dtype:
     return F64 if kernel.how == "sum" and dtype.kind == "f" else dtype
 
 
-def _firsts(emitter: Emitter, kernel: Loop, width: int) -> list[Val]:
+def _firsts(
+    emitter: Emitter, kernel: Loop, width: int, narrow: bool = False
+) -> list[Val]:
     """Return what each total starts from."""
     made = []
     for expr, _ in kernel.stored:
-        dtype = _wide(kernel, expr.dtype)
+        dtype = expr.dtype if narrow else _wide(kernel, expr.dtype)
         if kernel.how == "sum":
             start: float = 0
         else:
@@ -142,7 +147,7 @@ def _joined_at(
 
 def _carry(
     emitter: Emitter,
-    span: tuple[int, int, int],
+    span: tuple[int | str, int | str, int],
     totals: list[Val],
     body: Callable[[str, list[Val]], list[Val]],
 ) -> list[Val]:
@@ -156,27 +161,6 @@ def _carry(
     kinds = [(t.type, t.name) for t in totals]
     ends = emitter.text.loop(str(start), str(stop), by, step, kinds)
     return [Val(n, t.dtype, t.width) for n, t in zip(ends, totals, strict=True)]
-
-
-def _inner_nest(
-    emitter: Emitter,
-    kernel: Loop,
-    axes: range,
-    at: list[str],
-    totals: list[Val],
-    body: Callable[[list[str], list[Val]], list[Val]],
-) -> list[Val]:
-    """Carry totals through some reduced axes."""
-    if not axes:
-        return body(at, totals)
-    return _carry(
-        emitter,
-        (0, kernel.shape[axes[0]], 1),
-        totals,
-        lambda index, inner: _inner_nest(
-            emitter, kernel, axes[1:], [*at, index], inner, body
-        ),
-    )
 
 
 def _finish(
@@ -193,24 +177,114 @@ def _reduce_across(
 ) -> None:
     """Lanes are neighbouring results; each adds up its own column."""
     axis = len(kernel.outer) - 1
-    inner = range(axis + 1, len(kernel.shape))
+    size = kernel.shape[axis]
 
     def row(at: list[str]) -> None:
-        def column(index: str, width: int) -> None:
-            here = [*at, index]
-            totals = _inner_nest(
-                emitter,
-                kernel,
-                inner,
-                here,
-                _firsts(emitter, kernel, width),
-                lambda places, now: _joined_at(emitter, kernel, places, axis, now),
+        if axis == 0:  # which columns, is known only when it runs
+            emitter.lanes_of(
+                *ranges[axis],
+                lambda index, width: _columns(emitter, kernel, at, index, [width]),
             )
-            _finish(emitter, kernel, totals, here, width)
+            return
+        many = max(1, ACCUMULATORS // len(kernel.stored))
+        wide = WIDTH * min(many, size // WIDTH or 1)
+        whole = size // wide * wide
 
-        emitter.lanes_of(*ranges[axis], column)
+        def panel(index: str, _: list[str]) -> list[str]:
+            _columns(emitter, kernel, at, index, [WIDTH] * (wide // WIDTH))
+            return []
+
+        emitter.text.loop("0", str(whole), wide, panel)
+        rest = size - whole
+        if rest:
+            widths = [WIDTH] * (rest // WIDTH) + [rest % WIDTH] * bool(rest % WIDTH)
+            _columns(emitter, kernel, at, str(whole), widths)
 
     emitter.nest(ranges[:axis], row)
+
+
+def _columns(
+    emitter: Emitter, kernel: Loop, at: list[str], first: str, widths: list[int]
+) -> None:
+    """Reduce some vectors of columns in one walk over the reduced axes."""
+    axis, each = len(kernel.outer) - 1, len(kernel.stored)
+    places = [emitter.text.add(first, str(v * WIDTH)) for v in range(len(widths))]
+
+    def firsts(narrow: bool = False) -> list[Val]:
+        return [t for w in widths for t in _firsts(emitter, kernel, w, narrow)]
+
+    def add_up(inner: list[str], totals: list[Val]) -> list[Val]:
+        made = []
+        for v, place in enumerate(places):
+            own = totals[v * each : (v + 1) * each]
+            made += _joined_at(emitter, kernel, [*at, place, *inner], axis, own)
+        return made
+
+    totals = _sums(emitter, kernel, firsts, add_up)
+    for v, (place, width) in enumerate(zip(places, widths, strict=True)):
+        own = totals[v * each : (v + 1) * each]
+        _finish(emitter, kernel, own, [*at, place], width)
+
+
+def _sums(
+    emitter: Emitter,
+    kernel: Loop,
+    firsts: Callable[[bool], list[Val]],
+    add_up: Callable[[list[str], list[Val]], list[Val]],
+) -> list[Val]:
+    """Carry totals through the reduced axes.
+
+    Short runs are added up as they are; their sums in a wider type, so that the digits
+    of long ones are kept and converting costs little.
+    """
+    reduced = range(len(kernel.outer), len(kernel.shape))
+    if kernel.how != "sum" or math.prod(kernel.shape[a] for a in reduced) <= RUN:
+        return _nested(emitter, kernel, reduced, [], firsts(True), add_up)
+
+    def runs(inner: list[str], totals: list[Val]) -> list[Val]:
+        size = kernel.shape[reduced[-1]]
+        whole = size // RUN * RUN
+
+        def run(start: str, stop: str, now: list[Val]) -> list[Val]:
+            short = _carry(
+                emitter,
+                (start, stop, 1),
+                firsts(True),
+                lambda index, carried: add_up([*inner, index], carried),
+            )
+            pairs = zip(now, short, strict=True)
+            return [_joined(emitter, kernel, total, one) for total, one in pairs]
+
+        totals = _carry(
+            emitter,
+            (0, whole, RUN),
+            totals,
+            lambda start, now: run(start, emitter.text.add(start, str(RUN)), now),
+        )
+        return run(str(whole), str(size), totals) if whole < size else totals
+
+    return _nested(emitter, kernel, reduced[:-1], [], firsts(False), runs)
+
+
+def _nested(
+    emitter: Emitter,
+    kernel: Loop,
+    axes: range,
+    at: list[str],
+    totals: list[Val],
+    body: Callable[[list[str], list[Val]], list[Val]],
+) -> list[Val]:
+    """Carry totals through some axes."""
+    if not axes:
+        return body(at, totals)
+    return _carry(
+        emitter,
+        (0, kernel.shape[axes[0]], 1),
+        totals,
+        lambda index, inner: _nested(
+            emitter, kernel, axes[1:], [*at, index], inner, body
+        ),
+    )
 
 
 def _reduce_along(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
@@ -224,7 +298,7 @@ def _reduce_along(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
         firsts = _firsts(emitter, kernel, width)
         if start == stop:
             return firsts
-        return _inner_nest(
+        return _nested(
             emitter,
             kernel,
             inner,

@@ -26,7 +26,7 @@ def simplify(graph: Graph) -> Graph:
     for value in toposort(graph.outputs.values()):
         if isinstance(value, Node):
             inputs = tuple(new[one] for one in value.inputs)
-            new[value] = _simple(_rebuild(value, inputs), shared)
+            new[value] = _simple(rebuild(value, inputs), shared)
         else:
             new[value] = _share(value, shared)
     outputs = {name: new[value] for name, value in graph.outputs.items()}
@@ -53,7 +53,8 @@ def evaluate(
     return [results[value] for value in values]
 
 
-def _rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
+def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
+    """Return a node with other inputs."""
     if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
     return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)

@@ -165,8 +165,7 @@ def _member(kernel: Kernel, aliases: Aliases) -> _Member:
     def roots(buffers: list[Buffer]) -> frozenset[Buffer]:
         return frozenset(aliases.get(one, one) for one in buffers)
 
-    small = work(kernel) < TINY
-    made = None if small else cut(kernel, aliases)
+    made = cut(kernel, aliases)
     return _Member(kernel, made, roots(kernel.reads()), roots(kernel.writes()))
 
 
@@ -202,41 +201,66 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     before: list[int] = []
     skipped: list[int] = []
     units = head.cut.units if head.cut else 0
-    if parts_of(units) < FEWEST:
+    if parts_of(units) < FEWEST or work(head.kernel) < TINY:
         return [], members, 1
     for number in range(1, min(len(left), FARTHEST)):
-        one = left[number]
-        needed = _needed(left, number, skipped)
-        free = not any(left[i].disputed(left[m]) for i in needed for m in members)
-        if free and _joins(one, [left[i] for i in members], units):
-            assert one.cut is not None
-            units = math.gcd(units, one.cut.units)
-            members.append(number)
-            before += needed
+        skipped.append(number)
+        if work(left[number].kernel) < TINY:
+            continue  # comes along only where a later one needs it
+        needed = _needed(left, skipped)
+        inside = _inside(left, members, needed)
+        joined = [left[i] for i in members]
+        shared = math.gcd(units, *(_units(left[i]) for i in inside))
+        if _gains(left[number], joined) and _all_go(left, members, inside, shared):
+            units = shared
+            members += inside
+            before += [i for i in needed if i not in inside]
             skipped = [i for i in skipped if i not in needed]
-        else:
-            skipped.append(number)
     return sorted(before), members, parts_of(units)
 
 
-def _joins(one: _Member, members: Sequence[_Member], units: int) -> bool:
-    """Tell whether a kernel may and should run beside the members of a band."""
-    if one.cut is None or parts_of(math.gcd(units, one.cut.units)) < FEWEST:
-        return False
-    shares = any(
-        other.cut and one.touched & other.touched & one.cut.own & other.cut.own
-        for other in members
-    )
-    return shares and all(goes_with(one, other) for other in members)
+def _units(one: _Member) -> int:
+    return one.cut.units if one.cut else 1
 
 
-def _needed(left: Sequence[_Member], number: int, skipped: Sequence[int]) -> list[int]:
-    """Return the skipped kernels that must have run before one."""
-    needed = [number]
-    for i in reversed(skipped):
+def _needed(left: Sequence[_Member], skipped: Sequence[int]) -> list[int]:
+    """Return the last of some kernels and those that must run before it, in order."""
+    needed = [skipped[-1]]
+    for i in reversed(skipped[:-1]):
         if any(left[i].disputed(left[j]) for j in needed):
             needed.append(i)
-    return needed[1:]
+    return needed[::-1]
+
+
+def _inside(
+    left: Sequence[_Member], members: Sequence[int], needed: Sequence[int]
+) -> list[int]:
+    """Return those of some kernels that cannot run before the members of a band."""
+    inside: list[int] = []
+    for i in needed:
+        others = (*members, *inside)
+        if i == needed[-1] or any(left[i].disputed(left[j]) for j in others):
+            inside.append(i)
+    return inside
+
+
+def _gains(one: _Member, members: Sequence[_Member]) -> bool:
+    """Tell whether a kernel shares slices with a member of a band."""
+    own = one.cut.own if one.cut else frozenset()
+    return any(o.cut and one.touched & o.touched & own & o.cut.own for o in members)
+
+
+def _all_go(
+    left: Sequence[_Member], members: Sequence[int], inside: Sequence[int], units: int
+) -> bool:
+    """Tell whether some kernels may join a band."""
+    if parts_of(units) < FEWEST:
+        return False
+    return all(
+        goes_with(left[i], left[j])
+        for number, i in enumerate(inside)
+        for j in (*members, *inside[:number])
+    )
 
 
 def quarrel(

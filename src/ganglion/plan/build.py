@@ -11,21 +11,23 @@ from ganglion.plan.fuse import fuse
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Plan, View, walk
 from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
+from ganglion.plan.moments import one_pass
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
 
 
 def build(program: Program) -> Plan:
     """Return the plan of a program: lowered, fused, in one arena, marked, checked."""
-    low = Lowering(program.graph, set(program.data), set(program.results))
+    graph = one_pass(program.graph)
+    low = Lowering(graph, set(program.data), set(program.results))
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)
     kernels = fuse([collapse(one) for one in low.kernels], low.aliases)
     ordered, bands = arrange(kernels, low.aliases)
-    inputs = {one.name: low.buffers[one] for one in program.graph.inputs}
+    inputs = {one.name: low.buffers[one] for one in graph.inputs}
     plan = Plan(
-        program.graph.name,
+        graph.name,
         tuple(ordered),
         {name: inputs[name] for name in program.data},
         {name: inputs[name] for name in program.state},

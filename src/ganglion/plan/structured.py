@@ -28,7 +28,7 @@ from ganglion.plan.kernel import (
     rewrite,
     row_major,
 )
-from ganglion.plan.lower import LONG_SUM, Lowering, Places
+from ganglion.plan.lower import LONG_SUM, SLICES, Lowering, Places
 from ganglion.plan.parts import copy_into, parts_of
 from ganglion.plan.pools import lower_max_pool_back, lower_pool, lower_sum_pool_back
 
@@ -64,8 +64,10 @@ def _reduce(low: Lowering, node: Node) -> None:
     kept, count = node.size, math.prod(x.shape[i] for i in axes)
     parts = parts_of(x.shape[axes[0]]) if axes else 1
     is_sum = node.op.name == "sum"
+    sliced = bool(axes) and axes[0] > 0 and 2 * x.shape[0] >= SLICES
+    long = count >= LONG_SUM and kept <= LONG_SUM and not sliced
     expr = low.at(x, places)
-    if not (is_sum and count >= LONG_SUM and kept <= LONG_SUM and parts > 1):
+    if not (is_sum and long and parts > 1):
         view = View(target, row_major(node.shape))
         low.emit(Loop(node.op.name, shape, expr, view, len(axes), node.op.name))
         return

@@ -1,0 +1,123 @@
+"""Mean and variance in one pass over the data, instead of two.
+
+The graph says what is meant: a mean, then the sum of squared distances from it. Here
+each slice of the batch is summed up around a value of its own, which the mean is not
+far from, and the slices are put together exactly (Chan, Golub and LeVeque 1979).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ganglion.ir.arrays import slice_
+from ganglion.ir.graph import Constant, Graph, Node, Value, toposort
+from ganglion.ir.pointwise import add, divide, multiply, subtract
+from ganglion.ir.shaping import broadcast, reshape, sum_
+from ganglion.ir.simplify import rebuild, splat
+from ganglion.plan.lower import LONG_SUM
+from ganglion.plan.parts import parts_of
+
+
+class _Pair(NamedTuple):
+    """What a graph computes in two passes."""
+
+    x: Value
+    mean: Node
+    squares: Node  # the sum of (x - mean)²
+
+
+def one_pass(graph: Graph) -> Graph:
+    """Return a graph in which long sums of squared distances need no second pass."""
+    pairs = [one for node in graph.nodes if (one := _pair(node)) is not None]
+    if not pairs:
+        return graph
+    means = {one.mean: one for one in pairs}
+    new: dict[Value, Value] = {}
+    for value in toposort(graph.outputs.values()):
+        if not isinstance(value, Node):
+            new[value] = value
+        elif value in means:
+            one = means[value]
+            mean, squares = _moments(new[one.x])
+            new[value] = reshape(mean, shape=value.shape)
+            new[one.squares] = reshape(squares, shape=one.squares.shape)
+        elif value not in new:
+            new[value] = rebuild(value, tuple(new[one] for one in value.inputs))
+    outputs = {name: new[value] for name, value in graph.outputs.items()}
+    return Graph.of(graph.name, graph.inputs, outputs)
+
+
+def _pair(squares: Node) -> _Pair | None:
+    """Return the mean and the squares, if that is what a node adds up."""
+    if squares.op is not sum_ or squares.dtype != np.float32:
+        return None
+    product, axes = squares.inputs[0], tuple(sorted(squares.attrs["axes"]))
+    count = math.prod(product.shape[:-1])
+    if axes != tuple(range(product.ndim - 1)) or count < LONG_SUM:
+        return None
+    away = _operands(product, multiply)
+    parts = _operands(away[0], subtract) if away and away[0] is away[1] else None
+    if parts is None:
+        return None
+    x, mean = parts[0], _through(parts[1], broadcast)
+    quotient = _operands(mean, divide)
+    if quotient is None or not isinstance(mean, Node):
+        return None
+    total, number = _through(quotient[0], reshape), splat(quotient[1])
+    if not isinstance(total, Node) or total.op is not sum_ or number != count:
+        return None
+    same = total.inputs[0] is x and tuple(sorted(total.attrs["axes"])) == axes
+    return _Pair(x, mean, squares) if same else None
+
+
+def _operands(value: Value, op: object) -> tuple[Value, ...] | None:
+    return value.inputs if isinstance(value, Node) and value.op is op else None
+
+
+def _through(value: Value, op: object) -> Value:
+    return value.inputs[0] if isinstance(value, Node) and value.op is op else value
+
+
+def _moments(x: Value) -> tuple[Value, Value]:
+    """Return the mean, and the sum of squared distances from it, by last axis."""
+    source, bias = _without_bias(x)
+    slices = parts_of(x.shape[0])
+    shape = (slices, x.shape[0] // slices, *x.shape[1:])
+    cut = reshape(source, shape=shape)
+    one = tuple(range(1, len(shape) - 1))
+    first = slice_(
+        cut,
+        starts=(0,) * len(shape),
+        stops=tuple(1 if axis in one else n for axis, n in enumerate(shape)),
+        steps=(1,) * len(shape),
+    )
+    away = subtract(cut, broadcast(first, shape=shape))
+    sums = sum_(away, axes=one)
+    squares = sum_(multiply(away, away), axes=one)
+    count = math.prod(shape[1:-1])
+    shift = divide(sums, _number(count, sums))
+    means = add(reshape(first, shape=sums.shape), shift)
+    mean = sum_(means, axes=(0,))
+    mean = divide(mean, _number(slices, mean))
+    within = subtract(squares, multiply(sums, shift))
+    apart = subtract(means, broadcast(mean, shape=means.shape))
+    between = multiply(multiply(apart, apart), _number(count, apart))
+    total = sum_(add(within, between), axes=(0,))
+    return (mean if bias is None else add(mean, bias)), total
+
+
+def _number(number: int, like: Value) -> Value:
+    return broadcast(Constant(np.asarray(number, like.dtype)), shape=like.shape)
+
+
+def _without_bias(x: Value) -> tuple[Value, Value | None]:
+    """Split x into what varies and what is added to all of it by the last axis."""
+    terms = _operands(x, add)
+    if terms is not None and x.ndim > 1:
+        bias = _through(terms[1], broadcast)
+        if bias is not terms[1] and bias.shape == x.shape[-1:]:
+            return terms[0], bias
+    return x, None

@@ -6,6 +6,7 @@
   const DASHES = source.dashes;
   const MOST_NAMES = 14; // more would cover the chart; the switches have them, too
   const NARROW = 640; // pixels; below there is no room for names beside the curves
+  const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
   const MARKS = 15; // a curve of more points has a mark at some of them
 
   const colourOf = (name) =>
@@ -251,6 +252,7 @@
           ...axis(isTime ? "seconds" : "epoch", isTime ? plain : whole),
           size: 34,
           ...(view.log ? { filter: round } : { space: 60 }),
+          ...(isTime ? {} : { incrs: WHOLE_STEPS }),
         },
         { ...axis("test accuracy", plain), size: 62 },
       ],

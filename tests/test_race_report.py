@@ -159,6 +159,12 @@ def test_several_races_show_a_regression_against_the_oldest() -> None:
     assert re.search(r"-\d+\.\d% faster", rows_of(better, "Run time, s")["ganglion"])
 
 
+def test_a_single_run_proves_no_regression() -> None:
+    old, new = race_made_up.race(1, 2), race_made_up.race(1, 2, slower=1.3)
+    row = rows_of(report.page([old, new]), "Run time, s")["ganglion"]
+    assert row.endswith("% one run")
+
+
 def test_races_that_are_not_alike_are_said_to_be() -> None:
     page = report.page([race_made_up.race(1, 2), race_made_up.race(1, 3, threads=8)])
     assert "The races are not alike: epochs (2, 3), threads (2, 8)." in page

@@ -247,6 +247,8 @@ def test_the_verdict_is_as_frank_when_we_lose() -> None:
     assert "jax, the fastest rival, takes 1." in figures.verdict(race_made_up.race())
     lost = figures.verdict(race_made_up.race(slower=3.0))
     assert lost.startswith("jax is faster: ganglion takes 1.")
+    assert "one run" not in lost
+    assert "There is one run only" in figures.verdict(race_made_up.race(runs=1))
     close = race_made_up.race(runs=2, slower=1.58)
     noisy = tuple(
         replace(one, train_seconds=one.train_seconds * (1 + one.number / 10))

@@ -178,12 +178,16 @@ def _verdict(ranked: list[Group]) -> str:
             "as far as the spread of the runs can tell."
         )
     times = best.time.mean / ours.time.mean
+    few = " There is one run only: how far runs spread is not known."
+    note = few if None in (ours.time.deviation, best.time.deviation) else ""
     if times >= 1:
         return (
-            f"{best.engine}, the fastest rival, takes {times:.2f}× as long as Ganglion."
+            f"{best.engine}, the fastest rival, takes {times:.2f}× as long as "
+            f"Ganglion.{note}"
         )
     return (
-        f"{best.engine} is faster: {ours.engine} takes {1 / times:.2f}× as long as it."
+        f"{best.engine} is faster: {ours.engine} takes {1 / times:.2f}× as long as "
+        f"it.{note}"
     )
 
 

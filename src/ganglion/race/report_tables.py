@@ -250,7 +250,8 @@ def comparison(races: Sequence[Race], letters: Sequence[str]) -> Html:
     rates = _against_oldest(races, letters, "Accuracy", lambda one: one.accuracy, 4)
     note = (
         f"Differences are to {letters[0]}, the oldest race. One that is smaller than "
-        "the deviations of both races together counts as noise."
+        "the deviations of both races together counts as noise; of one run, the noise "
+        "is not known."
     )
     warned = _unlike(races)
     warning = element("p", warned, class_="bad") if warned else None
@@ -308,6 +309,8 @@ def _difference(
     text = f"{change:+.{decimals}f}"
     if is_time and old.mean:
         text = f"{change / old.mean:+.1%}"
+    if old.deviation is None or new.deviation is None:
+        return number(f"{text} one run", class_="n same")  # nobody knows its noise
     if not figures.apart(old, new):
         return number(f"{text} noise", class_="n same")
     better = change < 0 if is_time else change > 0

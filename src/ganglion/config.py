@@ -14,7 +14,8 @@ from functools import cache
 
 VERSION = "0.1.0"
 FLOAT_TYPES = ("float32", "float64")
-BACKENDS = ("auto", "cpu", "numpy")
+BACKENDS = ("auto", "cpu", "numpy", "cuda")
+PRECISIONS = ("tf32", "bf16", "float32")
 _NO = ("0", "no", "off", "false")
 
 _choices: dict[str, object] = {
@@ -24,6 +25,7 @@ _choices: dict[str, object] = {
     "threads": None,
     "pin": None,
     "precise": None,
+    "precision": None,
 }
 
 
@@ -123,6 +125,27 @@ def precise() -> bool:
 def set_precise(value: bool) -> None:
     """Choose whether convolutions must be added up plainly."""
     _choices["precise"] = bool(value)
+
+
+def precision() -> str:
+    """Return how a GPU multiplies float32: `set_precision`, else GANGLION_PRECISION.
+
+    ``"tf32"`` rounds operands to 11 bits, ``"bf16"`` to 8, ``"float32"`` not at all;
+    sums are float32 in any case, and float64 stays float64.
+    """
+    chosen = _choices["precision"] or os.environ.get("GANGLION_PRECISION") or "tf32"
+    return _known_precision(str(chosen))
+
+
+def set_precision(name: str) -> None:
+    """Choose how a GPU multiplies float32: "tf32", "bf16" or "float32"."""
+    _choices["precision"] = _known_precision(name)
+
+
+def _known_precision(name: str) -> str:
+    if name not in PRECISIONS:
+        raise ValueError(f"Unknown precision {name!r}. {closest(name, PRECISIONS)}")
+    return name
 
 
 def pin_threads() -> bool:

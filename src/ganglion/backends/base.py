@@ -44,6 +44,7 @@ class Backend(Protocol):
 _MODULES = {
     "numpy": "ganglion.backends.reference",
     "cpu": "ganglion.backends.cpu_run",
+    "cuda": "ganglion.backends.cuda_run",
 }
 
 

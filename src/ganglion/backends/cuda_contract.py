@@ -1,0 +1,329 @@
+"""Contractions in CUDA C: matrix products and convolutions are one template.
+
+Places of operands are sums of what rows, columns and inner places add, so a convolution
+is gathered while it is copied; nothing is laid out anew in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ganglion.backends.cuda_loop import host_guests
+from ganglion.backends.cuda_text import (
+    THREADS,
+    Body,
+    Emitted,
+    affine,
+    c_type,
+    is_wide,
+    root,
+    split_places,
+)
+from ganglion.backends.cuda_work import Work, lanes_allowed, sizes
+from ganglion.plan.kernel import Axis, Contract, View
+
+PRECISIONS = ("tf32", "bf16", "float32")
+PROCESSORS = 132  # of the GPU that this is tuned for
+SHARED_LIMIT = 99 * 1024  # bytes a block may have on every GPU since 8.6
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a product is cut: a block's part, and how warps share it."""
+
+    rows: int
+    columns: int
+    warps_down: int
+    warps_across: int
+
+    @property
+    def groups(self) -> int:
+        """How many groups of warps share the inner axis."""
+        return THREADS // 32 // (self.warps_down * self.warps_across)
+
+    def step(self, bf16: bool) -> int:
+        """Return how many inner places are copied at a time."""
+        return max(32, (16 if bf16 else 8) * self.groups)
+
+
+TILES = (
+    Tile(128, 128, 4, 2),
+    Tile(128, 64, 4, 2),
+    Tile(64, 64, 2, 2),
+    Tile(128, 32, 4, 1),
+    Tile(64, 32, 2, 1),
+    Tile(32, 64, 1, 2),
+    Tile(32, 32, 1, 1),
+    Tile(128, 16, 4, 1),
+    Tile(64, 16, 2, 1),
+    Tile(32, 16, 1, 1),
+)
+PLAIN = Tile(64, 64, 4, 2)
+PLAIN_STEP = 16
+
+
+class Product:
+    """A contraction seen as matrices: batches that only one side has are joined to it."""
+
+    def __init__(self, kernel: Contract) -> None:
+        self.kernel = kernel
+        to_rows = [a for a in kernel.batch if a.right == 0]
+        to_columns = [a for a in kernel.batch if a.right and a.left == 0]
+        # Columns must stay neighbours in memory, so what joins them goes in front.
+        self.batch = [a for a in kernel.batch if a.left and a.right]
+        self.rows = [*to_rows, *kernel.rows]
+        self.columns = [*to_columns, *kernel.columns]
+        self.inner = list(kernel.inner)
+
+    @cached_property
+    def m(self) -> int:
+        """The number of rows."""
+        return math.prod(sizes(self.rows))
+
+    @cached_property
+    def n(self) -> int:
+        """The number of columns."""
+        return math.prod(sizes(self.columns))
+
+    @cached_property
+    def k(self) -> int:
+        """The length of the sums."""
+        return math.prod(sizes(self.inner))
+
+    @cached_property
+    def batches(self) -> int:
+        """The number of products."""
+        return math.prod(sizes(self.batch))
+
+    @property
+    def along_rows(self) -> bool:
+        """Whether the left operand is contiguous along inner places, not along rows."""
+        inner = next((a for a in reversed(self.inner) if a.size > 1), None)
+        row = next((a for a in reversed(self.rows) if a.size > 1), None)
+        return row is None or row.left != 1 or (inner is not None and inner.left == 1)
+
+    def lanes(self, side: str) -> int:
+        """Return how many neighbours of an operand can be copied at once."""
+        if side == "left":
+            walked = self.inner if self.along_rows else self.rows
+            view = self.kernel.left
+        else:
+            walked, view = self.columns, self.kernel.right
+        axes = [a for a in walked if a.size > 1]
+        if not axes or getattr(axes[-1], side) != 1:
+            return 1
+        every = [*self.batch, *self.rows, *self.columns, *self.inner]
+        others = [getattr(a, side) for a in every if a is not axes[-1] and a.size > 1]
+        width = 4
+        while width > 1 and any(
+            one % width for one in (*others, view.offset, axes[-1].size)
+        ):
+            width //= 2
+        return width
+
+    def tiles(self, tile: Tile) -> int:
+        """Return how many tiles there are."""
+        return self.batches * -(-self.m // tile.rows) * -(-self.n // tile.columns)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tile, over how many blocks its inner axis is cut, and how far copies run."""
+
+    tile: Tile
+    splits: int
+    stages: int
+
+
+def cut_of(product: Product, bf16: bool) -> Cut:
+    """Choose the cheapest way to cut a product, by a rough model of a large GPU."""
+    return min(_cuts(product, bf16), key=lambda one: _cost(product, one, bf16))
+
+
+def _cuts(product: Product, bf16: bool) -> list[Cut]:
+    made = []
+    for tile in TILES:
+        steps = -(-product.k // tile.step(bf16))
+        splits = 1
+        while splits <= min(steps, 64):
+            stages = next(
+                (s for s in (4, 3, 2) if shared_bytes(product, tile, s, bf16) <= SHARED_LIMIT),
+                0,
+            )
+            if stages:
+                made.append(Cut(tile, splits, stages))
+            splits *= 2
+    return made
+
+
+def _cost(product: Product, cut: Cut, bf16: bool) -> float:
+    """Return about how many nanoseconds a product takes."""
+    tile, step = cut.tile, cut.tile.step(bf16)
+    blocks = product.tiles(tile) * cut.splits
+    turns = -(-blocks // PROCESSORS)
+    steps = -(-(-(-product.k // step)) // cut.splits)
+    copied = (tile.rows / _speed(product.lanes("left"))) + (
+        tile.columns / _speed(product.lanes("right"))
+    )
+    each = max(copied * step * 4 / 45, tile.rows * tile.columns * step / 550, 90)
+    ends = 600 + tile.rows * tile.columns * 4 / 40
+    if cut.splits > 1:
+        ends += 1200 + cut.splits * tile.rows * tile.columns * 4 / 40
+    return turns * (steps * each + ends)
+
+
+def _speed(lanes: int) -> float:
+    return {4: 1.0, 2: 0.6, 1: 0.35}[lanes]
+
+
+def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
+    """Return the shared memory that a tile needs on tensor cores."""
+    step = tile.step(bf16)
+    if product.along_rows:
+        left = tile.rows * (step + 4)
+    else:
+        left = step * (tile.rows + 8)
+    copies = stages * (left + step * (tile.columns + 8))
+    sums = tile.groups * tile.rows * (tile.columns + 4)
+    return 4 * max(copies, sums)
+
+
+def emit_contract(work: Work, precision: str) -> Emitted:
+    """Return a contraction, and its guests, as text."""
+    kernel = work.kernel
+    assert isinstance(kernel, Contract)
+    product = Product(kernel)
+    dtype = kernel.out.buffer.dtype
+    body = Body(is_wide(work.buffers(), product.m * product.n))
+    tensor = precision != "float32" and dtype == np.float32 and product.k > 0
+    if tensor:
+        bf16 = precision == "bf16"
+        cut = cut_of(product, bf16)
+        step = cut.tile.step(bf16)
+        shared = shared_bytes(product, cut.tile, cut.stages, bf16)
+        function = "contract_on_tensor_cores"
+    else:
+        bf16, step, function = False, PLAIN_STEP, "contract_plainly"
+        cut = Cut(PLAIN, _plain_splits(product), 1)
+        tile_bytes = 64 * 68 * dtype.itemsize
+        shared = max(2 * PLAIN_STEP * 68 * dtype.itemsize, tile_bytes)
+    lanes = _out_lanes(work, product)
+    tiles = product.tiles(cut.tile)
+    body.before += _shape_struct(body, product, cut, step, bf16, lanes, tensor)
+    _call(body, work, product, cut, function, lanes)
+    return body.emitted(tiles * cut.splits, shared)
+
+
+def _plain_splits(product: Product) -> int:
+    splits = 1
+    steps = -(-product.k // PLAIN_STEP)
+    while product.tiles(PLAIN) * splits < PROCESSORS and splits * 8 <= steps:
+        splits *= 2
+    return splits
+
+
+def _out_lanes(work: Work, product: Product) -> int:
+    """Return how many neighbours of the result are stored at once."""
+    column = product.columns[-1] if product.columns else Axis(1)
+    if column.out != 1 or column.size == 1:
+        return 1
+    every = [*product.batch, *product.rows, *product.columns[:-1]]
+    most = 2 if product.kernel.out.buffer.dtype.itemsize > 4 else 4
+    for axis in every:
+        while most > 1 and axis.size > 1 and axis.out % most:
+            most //= 2
+    while most > 1 and product.kernel.out.offset % most:
+        most //= 2
+    return lanes_allowed(work, column.size, most)
+
+
+def _shape_struct(
+    body: Body,
+    product: Product,
+    cut: Cut,
+    step: int,
+    bf16: bool,
+    lanes: int,
+    tensor: bool,
+) -> list[str]:
+    tile = cut.tile
+    numbers = {
+        "M": product.m,
+        "N": product.n,
+        "K": product.k,
+        "TILES": product.tiles(tile),
+        "BM": tile.rows,
+        "BN": tile.columns,
+        "BK": step,
+        "WM": tile.warps_down,
+        "WN": tile.warps_across,
+        "WK": tile.groups if tensor else 1,
+        "STAGES": cut.stages,
+        "SPLITS": cut.splits,
+        "LANES": lanes,
+        "LEFT_LANES": product.lanes("left"),
+        "RIGHT_LANES": product.lanes("right"),
+    }
+    functions = {
+        "left_batch": (product.batch, "left"),
+        "right_batch": (product.batch, "right"),
+        "left_row": (product.rows, "left"),
+        "left_inner": (product.inner, "left"),
+        "right_inner": (product.inner, "right"),
+        "right_column": (product.columns, "right"),
+        "out_batch": (product.batch, "out"),
+        "out_row": (product.rows, "out"),
+        "out_column": (product.columns, "out"),
+    }
+    lines = ["struct BODY_SHAPE {", f"  typedef {body.index} Offset;"]
+    for name, value in numbers.items():
+        lines.append(f"  static constexpr int {name} = {value};")
+    for name, flag in (("LEFT_ROWS", product.along_rows), ("BF16", bf16)):
+        lines.append(f"  static constexpr bool {name} = {str(flag).lower()};")
+    for name, (axes, side) in functions.items():
+        places = split_places("i", sizes(axes))
+        at = affine(places, [getattr(one, side) for one in axes])
+        lines.append(f"  DEVICE Offset {name}(Offset i) {{ return {at}; }}")
+    return [*lines, "};"]
+
+
+def _call(
+    body: Body, work: Work, product: Product, cut: Cut, function: str, lanes: int
+) -> None:
+    kernel = product.kernel
+    kind = c_type(kernel.out.buffer.dtype)
+    parts, counters = f"({kind}*)0", "(unsigned*)0"
+    if cut.splits > 1:
+        tiles, tile = product.tiles(cut.tile), cut.tile
+        dtype = kernel.out.buffer.dtype.name
+        parts = body.scratch(tiles * cut.splits * tile.rows * tile.columns, dtype)
+        counters = body.scratch(tiles, "uint32")
+    left = _address(body, kernel.left)
+    right = _address(body, kernel.right)
+    head = f"auto store = [&](int b, int m, int n, {kind} (&value)[{lanes}])"
+    with body.block(head):
+        flat = (
+            "BODY_SHAPE::out_batch(b) + BODY_SHAPE::out_row(m) + "
+            f"BODY_SHAPE::out_column(n) + {kernel.out.offset}"
+        )
+        body.do(f"const {body.index} flat = {flat};")
+        held = {root(kernel.out.buffer): "value" if lanes > 1 else "value[0]"}
+        if root(kernel.out.buffer) not in work.dropped:
+            body.do(f"store_lanes({body.pointer(kernel.out.buffer)} + flat, value);")
+        host_guests(body, work, "flat", lanes, held)
+    body.lines[-1] += ";"
+    body.do(
+        f"{function}<BODY_SHAPE>(block, blocks, {left}, {right}, {parts}, "
+        f"{counters}, store);"
+    )
+
+
+def _address(body: Body, view: View) -> str:
+    offset = f" + {view.offset}" if view.offset else ""
+    kind = c_type(view.buffer.dtype)
+    return f"(const {kind}*){body.pointer(view.buffer)}{offset}"
+

@@ -1,0 +1,326 @@
+"""The narrow surface to a GPU: everything that the CUDA backend asks of a driver.
+
+`Driver` is what it needs; `CudaDriver` answers through cuda.core and cuda.bindings. A
+test puts a driver of its own in its place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+INSTALL = "pip install 'ganglion[cuda]'"
+Handle = Any
+
+
+class OutOfMemory(RuntimeError):
+    """The device has no room for something."""
+
+
+class Driver(Protocol):
+    """A GPU, as the backend sees it."""
+
+    name: str
+    capability: int  # 90 is compute capability 9.0
+    processors: int
+
+    def compile(self, source: str) -> bytes:
+        """Compile CUDA C to machine code."""
+        ...
+
+    def load(self, code: bytes, functions: Sequence[str]) -> dict[str, Handle]:
+        """Load machine code; return its functions."""
+        ...
+
+    def allow_shared(self, function: Handle, nbytes: int) -> None:
+        """Let a function use this much shared memory."""
+        ...
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory; raise `OutOfMemory` if there is none."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+        ...
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        """Fill memory with a byte."""
+        ...
+
+    def upload(self, address: int, array: np.ndarray) -> None:
+        """Copy an array to the device, in the order of launches."""
+        ...
+
+    def download(self, array: np.ndarray, address: int) -> None:
+        """Copy from the device into an array; it is there after `wait`."""
+        ...
+
+    def host_array(self, nbytes: int) -> np.ndarray:
+        """Return bytes of the host from and to which copies are fast."""
+        ...
+
+    def launch(
+        self, function: Handle, blocks: int, threads: int, shared: int, arguments: Any
+    ) -> None:
+        """Launch a function; it may be set up while the one before it still runs."""
+        ...
+
+    def begin_capture(self) -> None:
+        """Record launches from now on instead of doing them."""
+        ...
+
+    def end_capture(self) -> Handle:
+        """Return what was recorded, ready to be replayed."""
+        ...
+
+    def replay(self, graph: Handle) -> None:
+        """Do what was recorded."""
+        ...
+
+    def forget(self, graph: Handle) -> None:
+        """Let go of a recording."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until everything is done."""
+        ...
+
+    def memory(self) -> tuple[int, int]:
+        """Return the free and the total bytes of the device."""
+        ...
+
+    def arguments(self, addresses: Sequence[int]) -> Any:
+        """Return addresses as a launch takes them."""
+        ...
+
+
+@cache
+def missing() -> str | None:
+    """Say why there is no GPU to use here, None if there is one."""
+    for package in ("cuda.bindings", "cuda.core"):
+        try:
+            found = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            return f"{package} is not installed; {INSTALL}"
+    try:
+        from cuda.bindings import driver as cu
+
+        (status,) = cu.cuInit(0)
+    except Exception as error:  # the driver's library itself may be missing
+        return f"no NVIDIA driver was found ({error})"
+    if status != cu.CUresult.CUDA_SUCCESS:
+        return f"the NVIDIA driver does not start ({status.name})"
+    status, count = cu.cuDeviceGetCount()
+    if status != cu.CUresult.CUDA_SUCCESS or not count:
+        return "the NVIDIA driver sees no GPU"
+    capability = _capability(cu, 0)
+    if capability < 75:
+        return (
+            f"the GPU has compute capability {capability / 10}, but CUDA 13 compiles "
+            "for 7.5 and above"
+        )
+    return None
+
+
+def _capability(cu: Any, device: Any) -> int:
+    wanted = cu.CUdevice_attribute
+    parts = []
+    for name in ("MAJOR", "MINOR"):
+        attribute = getattr(wanted, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{name}")
+        parts.append(cu.cuDeviceGetAttribute(attribute, device)[1])
+    return parts[0] * 10 + parts[1]
+
+
+@cache
+def driver() -> Driver:
+    """Return the GPU of this process."""
+    return CudaDriver()
+
+
+def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes:
+    """Compile CUDA C by NVRTC; needs no GPU. `kind` is "cubin" or "ptx"."""
+    from cuda.core import Program, ProgramOptions
+
+    options = ProgramOptions(arch=architecture, std="c++17")
+    made = Program(source, "c++", options).compile(kind)
+    return bytes(made.code)
+
+
+class CudaDriver:
+    """The first GPU of this machine, through CUDA's driver."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver as cu
+
+        self._cu = cu
+        self._check(cu.cuInit(0))
+        self._device = self._check(cu.cuDeviceGet(0))
+        context = self._check(cu.cuDevicePrimaryCtxRetain(self._device))
+        self._context = context
+        self._check(cu.cuCtxSetCurrent(context))
+        self.capability = _capability(cu, self._device)
+        name = self._check(cu.cuDeviceGetName(128, self._device))
+        self.name = name.split(b"\0")[0].decode()
+        wanted = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        self.processors = self._check(cu.cuDeviceGetAttribute(wanted, self._device))
+        flag = cu.CUstream_flags.CU_STREAM_NON_BLOCKING
+        self._stream = self._check(cu.cuStreamCreate(flag))
+        self._overlap = self.capability >= 90
+        self._attributes = self._overlapping()
+        self._modules: list[Any] = []
+
+    def _check(self, answer: tuple[Any, ...]) -> Any:
+        status, *values = answer
+        if status != self._cu.CUresult.CUDA_SUCCESS:
+            if status == self._cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+                raise OutOfMemory(status.name)
+            _, text = self._cu.cuGetErrorString(status)
+            raise RuntimeError(
+                f"CUDA: {status.name} ({(text or b'').decode()}). The GPU may have to "
+                "be asked anew: start the program again."
+            )
+        if not values:
+            return None
+        return values[0] if len(values) == 1 else values
+
+    def use(self) -> None:
+        """Make this thread speak to the device."""
+        self._check(self._cu.cuCtxSetCurrent(self._context))
+
+    def compile(self, source: str) -> bytes:
+        """Compile CUDA C to machine code."""
+        return compile_source(source, f"sm_{self.capability}")
+
+    def load(self, code: bytes, functions: Sequence[str]) -> dict[str, Handle]:
+        """Load machine code; return its functions."""
+        module = self._check(self._cu.cuModuleLoadData(code))
+        self._modules.append(module)
+        return {
+            name: self._check(self._cu.cuModuleGetFunction(module, name.encode()))
+            for name in functions
+        }
+
+    def allow_shared(self, function: Handle, nbytes: int) -> None:
+        """Let a function use this much shared memory."""
+        wanted = (
+            self._cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        )
+        self._check(self._cu.cuFuncSetAttribute(function, wanted, nbytes))
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory."""
+        return int(self._check(self._cu.cuMemAlloc(max(nbytes, 256))))
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+        self._check(self._cu.cuMemFree(address))
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        """Fill memory with a byte."""
+        self._check(self._cu.cuMemsetD8Async(address, byte, nbytes, self._stream))
+
+    def upload(self, address: int, array: np.ndarray) -> None:
+        """Copy an array to the device."""
+        pointer = array.ctypes.data
+        if array.nbytes:
+            self._check(
+                self._cu.cuMemcpyHtoDAsync(address, pointer, array.nbytes, self._stream)
+            )
+
+    def download(self, array: np.ndarray, address: int) -> None:
+        """Copy from the device into an array."""
+        pointer = array.ctypes.data
+        if array.nbytes:
+            self._check(
+                self._cu.cuMemcpyDtoHAsync(pointer, address, array.nbytes, self._stream)
+            )
+
+    def host_array(self, nbytes: int) -> np.ndarray:
+        """Return bytes of the host from and to which copies are fast."""
+        pointer = int(self._check(self._cu.cuMemAllocHost(max(nbytes, 1))))
+        raw = (ctypes.c_uint8 * max(nbytes, 1)).from_address(pointer)
+        return np.frombuffer(raw, np.uint8)[:nbytes]
+
+    def _overlapping(self) -> Any:
+        cu = self._cu
+        attribute = cu.CUlaunchAttribute()
+        attribute.id = (
+            cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        )
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        return [attribute]
+
+    def arguments(self, addresses: Sequence[int]) -> Any:
+        """Return addresses as a launch takes them."""
+        values = np.array(addresses, np.uint64)
+        places = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
+        places = np.ascontiguousarray(places, np.uint64)
+        return int(places.ctypes.data) if len(values) else 0, values, places
+
+    def launch(
+        self, function: Handle, blocks: int, threads: int, shared: int, arguments: Any
+    ) -> None:
+        """Launch a function."""
+        cu = self._cu
+        config = cu.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+        config.sharedMemBytes = shared
+        config.hStream = self._stream
+        if self._overlap:
+            config.attrs, config.numAttrs = self._attributes, 1
+        self._check(cu.cuLaunchKernelEx(config, function, arguments[0], 0))
+
+    def begin_capture(self) -> None:
+        """Record launches from now on instead of doing them."""
+        mode = self._cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._check(self._cu.cuStreamBeginCapture(self._stream, mode))
+
+    def end_capture(self) -> Handle:
+        """Return what was recorded, ready to be replayed."""
+        cu = self._cu
+        graph = self._check(cu.cuStreamEndCapture(self._stream))
+        made = self._check(cu.cuGraphInstantiate(graph, 0))
+        self._check(cu.cuGraphDestroy(graph))
+        self._check(cu.cuGraphUpload(made, self._stream))
+        return made
+
+    def replay(self, graph: Handle) -> None:
+        """Do what was recorded."""
+        self._check(self._cu.cuGraphLaunch(graph, self._stream))
+
+    def forget(self, graph: Handle) -> None:
+        """Let go of a recording."""
+        with suppress(RuntimeError):
+            self._check(self._cu.cuGraphExecDestroy(graph))
+
+    def wait(self) -> None:
+        """Wait until everything is done."""
+        self._check(self._cu.cuStreamSynchronize(self._stream))
+
+    def memory(self) -> tuple[int, int]:
+        """Return the free and the total bytes of the device."""
+        free, total = self._check(self._cu.cuMemGetInfo())
+        return int(free), int(total)
+
+    def stopwatch(self) -> tuple[Any, Any]:
+        """Return two events, for timing."""
+        return tuple(self._check(self._cu.cuEventCreate(0)) for _ in range(2))  # type: ignore[return-value]
+
+    def mark(self, event: Any) -> None:
+        """Note the time when everything so far is done."""
+        self._check(self._cu.cuEventRecord(event, self._stream))
+
+    def milliseconds(self, first: Any, last: Any) -> float:
+        """Return the time between two events."""
+        self._check(self._cu.cuEventSynchronize(last))
+        return float(self._check(self._cu.cuEventElapsedTime(first, last)))

@@ -1,0 +1,279 @@
+"""A plan as CUDA C: functions by name, and the launches of a step in order.
+
+Nothing here knows a driver: the text can be read, checked and compiled anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganglion.backends.cuda_contract import emit_contract
+from ganglion.backends.cuda_loop import emit_map
+from ganglion.backends.cuda_moves import (
+    emit_adds,
+    emit_pool_back,
+    emit_scan,
+    emit_scatter,
+)
+from ganglion.backends.cuda_prelude import COMMON, CONTRACTION, MACHINE, TENSOR
+from ganglion.backends.cuda_reduce import emit_reduction
+from ganglion.backends.cuda_schedule import (
+    Lane,
+    Launch,
+    place,
+    rounded,
+    schedule,
+    works_of,
+)
+from ganglion.backends.cuda_simplify import simplify
+from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
+from ganglion.backends.cuda_work import Root, Work
+from ganglion.ir.random import SHUFFLE_ROUNDS
+from ganglion.plan.kernel import (
+    Buffer,
+    Contract,
+    Loop,
+    Plan,
+    PoolBack,
+    Scan,
+    Scatter,
+)
+
+TENSOR_CORES = 80  # compute capability from which tf32 and bf16 exist
+
+
+@dataclass(frozen=True)
+class Target:
+    """What code is made for: a compute capability and a precision of products."""
+
+    capability: int = 90
+    precision: str = "tf32"
+
+    @property
+    def products(self) -> str:
+        """The precision that products really have: exact where tensor cores lack."""
+        return self.precision if self.capability >= TENSOR_CORES else "float32"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch: a function by name, its size, and the memory it is given."""
+
+    function: str
+    blocks: int
+    shared: int
+    buffers: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """A plan as text and launches."""
+
+    functions: dict[str, str]
+    once: tuple[Call, ...]
+    every: tuple[Call, ...]
+    offsets: dict[Root, int]  # of temporary memory
+    arena: int
+    own: dict[Root, int]  # of memory that nobody else may use; zero at first
+    own_bytes: int
+    results: dict[str, Buffer]
+
+
+def emit(plan: Plan, target: Target) -> Emission:
+    """Return a plan as CUDA C."""
+    simple = simplify(plan.kernels)
+    first = schedule(simple.once, drops=False)
+    launches = schedule(simple.every)
+    offsets, arena = place(launches, simple.kept())
+    maker = _Maker(target)
+    once = tuple(maker.call(one) for one in first)
+    every = [maker.call(one) for one in launches]
+    if plan.results:
+        every.append(maker.counting())
+    for _, work in works_of(first):
+        maker.keep(b for b in work.buffers() if b.kind == "arena")
+    return Emission(
+        maker.functions,
+        once,
+        tuple(every),
+        offsets,
+        arena,
+        maker.own,
+        maker.own_bytes,
+        dict(plan.results),
+    )
+
+
+class _Maker:
+    """Collects functions, and the memory that they own."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.functions: dict[str, str] = {}
+        self.own: dict[Root, int] = {}
+        self.own_bytes = 0
+        self._scratch = 0
+
+    def keep(self, buffers: Iterable[Buffer]) -> None:
+        """Give buffers memory of their own."""
+        for one in buffers:
+            if root(one) not in self.own:
+                self.own[root(one)] = self.own_bytes
+                self.own_bytes += rounded(one.nbytes)
+
+    def call(self, launch: Launch) -> Call:
+        """Return a launch, its function written down if it is new."""
+        lanes = [self._lane(one) for one in launch.lanes]
+        lanes.sort(key=lambda one: -one.blocks)
+        function = _Function()
+        for lane in lanes:
+            function.add(lane)
+        text, buffers = function.text()
+        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
+        self.functions.setdefault(name, text.replace("NAME", name))
+        shared = max(one.shared for lane in lanes for one in lane.bodies)
+        blocks = sum(one.blocks for one in lanes)
+        return Call(name, blocks, shared, self._renamed(buffers))
+
+    def _renamed(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+        """Give scratch memory names of its own in this program."""
+        made = []
+        for one in buffers:
+            if one.kind == "scratch":
+                self._scratch += 1
+                one = replace(one, name=f"scratch{self._scratch}")
+                self.keep([one])
+            made.append(one)
+        return tuple(made)
+
+    def _lane(self, lane: Lane) -> _LaneText:
+        bodies = [emit_work(one, self.target.products) for one in lane.works]
+        alone = len(bodies) == 1
+        return _LaneText(bodies, bodies[0].blocks if alone else 1)
+
+    def counting(self) -> Call:
+        """Return the launch that counts steps, for programs with results."""
+        text = (
+            'extern "C" __global__ void NAME(int* step) {\n'
+            "  wait_for_others();\n  let_others_start();\n"
+            "  if (THREAD == 0) *step += 1;\n}\n"
+        )
+        self.functions["count_step"] = text.replace("NAME", "count_step")
+        return Call("count_step", 1, 0, (STEP,))
+
+
+def emit_work(work: Work, precision: str) -> Emitted:
+    """Return a kernel and its guests as text."""
+    kernel = work.kernel
+    if isinstance(kernel, Contract):
+        return emit_contract(work, precision)
+    if isinstance(kernel, Loop):
+        if kernel.adds:
+            return emit_adds(kernel)
+        return emit_reduction(work) if kernel.reduced else emit_map(work)
+    if isinstance(kernel, Scan):
+        return emit_scan(kernel)
+    if isinstance(kernel, Scatter):
+        return emit_scatter(kernel)
+    if isinstance(kernel, PoolBack):
+        return emit_pool_back(kernel)
+    raise TypeError(f"no CUDA code for a {type(kernel).__name__}")
+
+
+@dataclass(frozen=True)
+class _LaneText:
+    bodies: list[Emitted]
+    blocks: int
+
+
+class _Function:
+    """A kernel function that is put together from lanes of bodies."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[str, str] = {}
+        self._buffers: list[Buffer] = []
+        self._places: dict[Root, int] = {}
+        self._lanes: list[tuple[int, list[str]]] = []
+        self._scratch = 0
+
+    def add(self, lane: _LaneText) -> None:
+        """Add a lane to the right of those that are there."""
+        calls = []
+        for body in lane.bodies:
+            name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
+            given = ", ".join(f"a{self._argument(one)}" for one in body.buffers)
+            separator = ", " if given else ""
+            calls.append(f"{name}(BLOCK_OF_LANE, {lane.blocks}{separator}{given});")
+        self._lanes.append((lane.blocks, calls))
+
+    def _argument(self, buffer: Buffer) -> int:
+        key = root(buffer)
+        if buffer.kind == "scratch":  # never shared, whatever it is called
+            self._scratch += 1
+            key = ("scratch", f"#{self._scratch}")
+        if key not in self._places:
+            self._places[key] = len(self._buffers)
+            self._buffers.append(buffer)
+        return self._places[key]
+
+    def text(self) -> tuple[str, list[Buffer]]:
+        """Return the function, called NAME, and what it is given."""
+        lines = []
+        for text, name in self._bodies.items():
+            lines.append(text.replace("BODY_SHAPE", f"NAME_{name}_shape"))
+            lines[-1] = lines[-1].replace("BODY", f"NAME_{name}")
+        given = ", ".join(
+            f"{c_type(one.dtype)}* a{i}" for i, one in enumerate(self._buffers)
+        )
+        lines.append(
+            f'extern "C" __global__ void __launch_bounds__({THREADS}) NAME({given}) {{'
+        )
+        lines.append("  wait_for_others();")
+        lines.append("  let_others_start();")
+        start = 0
+        for number, (blocks, calls) in enumerate(self._lanes):
+            last = number == len(self._lanes) - 1
+            head = "" if last else f"if (BLOCK < {start + blocks}) "
+            lines.append(f"  {head}{{")
+            at = f"BLOCK - {start}" if start else "BLOCK"
+            for index, one in enumerate(calls):
+                if index:
+                    lines.append("    BARRIER;")
+                called = one.replace("BLOCK_OF_LANE", at)
+                lines.append(f"    NAME_{called}")
+            lines.append("  }" if last else "  } else")
+            start += blocks
+        return "\n".join([*lines, "}", ""]), self._buffers
+
+
+def source(functions: Iterable[str]) -> str:
+    """Return functions as one text that can be compiled."""
+    texts = list(functions)
+    parts = [header(), COMMON]
+    if any("contract_" in one for one in texts):
+        parts.append(CONTRACTION)
+    if any("contract_on_tensor_cores" in one for one in texts):
+        parts.append(TENSOR)
+    return "\n".join([*parts, *texts])
+
+
+def header(machine: str = MACHINE) -> str:
+    """Return what stands above everything."""
+    numbers = {"THREADS": THREADS, "SHUFFLE_ROUNDS": f"{SHUFFLE_ROUNDS}u"}
+    lines = [f"#define {name} {value}" for name, value in numbers.items()]
+    return "\n".join([*lines, machine])
+
+
+def constants_of(emission: Emission) -> dict[Root, np.ndarray]:
+    """Return the arrays that a program brings along."""
+    found = {}
+    for call in (*emission.once, *emission.every):
+        for one in call.buffers:
+            if one.kind == "constant":
+                assert one.array is not None
+                found[root(one)] = np.ascontiguousarray(one.array)
+    return found

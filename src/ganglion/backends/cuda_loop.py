@@ -1,0 +1,161 @@
+"""Loops over places in CUDA C: maps, and what guests add to any kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ganglion.backends.cuda_expr import Places, evaluate
+from ganglion.backends.cuda_text import (
+    THREADS,
+    Body,
+    Emitted,
+    affine,
+    c_type,
+    is_wide,
+    root,
+)
+from ganglion.backends.cuda_work import Root, Stored, Work, lanes_allowed
+from ganglion.plan.kernel import Load, Loop, Shape, View, walk
+
+FILL = 132 * THREADS  # threads that keep a large GPU busy
+MOST_BLOCKS = 65_535  # beyond, blocks take several turns
+
+
+def emit_map(work: Work) -> Emitted:
+    """Return a loop without reduction, and its guests, as text."""
+    kernel = work.kernel
+    assert isinstance(kernel, Loop)
+    total = math.prod(kernel.shape)
+    body = Body(is_wide(work.buffers(), total))
+    width = _width(work, kernel, total)
+    count = total // width
+    shape = kernel.shape or (1,)
+    groups = (*shape[:-1], shape[-1] // width)
+    head = f"{body.index} i = ({body.index})block * THREADS + THREAD"
+    with body.block(f"for ({head}; i < {count}; i += blocks * THREADS)"):
+        at = body.places("i", groups)
+        if width > 1:
+            at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
+        at = at[: len(kernel.shape)]
+        held = compute_and_store(
+            body, kernel.stored, kernel.shape, at, width, {}, work.dropped
+        )
+        flat = "i" if width == 1 else f"i * {width}"
+        host_guests(body, work, flat, width, held)
+    return body.emitted(min(-(-count // THREADS), MOST_BLOCKS))
+
+
+def _width(work: Work, kernel: Loop, total: int) -> int:
+    """Return how many neighbours a thread computes: more where there is much to do."""
+    if not kernel.shape:
+        return 1
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
+    most = 2 if widest > 4 else 4
+    while most > 1 and total // most < FILL:
+        most //= 2
+    return lanes_allowed(work, kernel.shape[-1], most)
+
+
+def host_guests(
+    body: Body, work: Work, flat: str, width: int, held: dict[Root, str]
+) -> None:
+    """Append the guests of a kernel at the place in memory where its results are."""
+    if not work.guests:
+        return
+    start = flat if flat.isidentifier() else body.let(body.index, flat, "flat")
+    decoded: dict[Shape, list[str]] = {}
+    for guest in work.guests:
+        if guest.shape not in decoded:
+            decoded[guest.shape] = body.places(start, guest.shape, "g")
+        at = decoded[guest.shape]
+        held |= compute_and_store(
+            body, guest.stored, guest.shape, at, width, held, work.dropped
+        )
+
+
+def compute_and_store(
+    body: Body,
+    stored: Stored,
+    shape: Shape,
+    at: Sequence[str],
+    width: int,
+    held: Mapping[Root, str],
+    dropped: set[Root],
+) -> dict[Root, str]:
+    """Compute expressions at some neighbours and store them; return what they are."""
+    if width == 1:
+        values = evaluate(body, [expr for expr, _ in stored], Places(at, held))
+        for value, (_, view) in zip(values, stored, strict=True):
+            if root(view.buffer) not in dropped:
+                body.do(f"{body.element(view, at)} = {value};")
+    else:
+        values = _lanes(body, stored, shape, at, width, held)
+        for value, (_, view) in zip(values, stored, strict=True):
+            if root(view.buffer) not in dropped:
+                store_lanes(body, value, view, shape, at, width)
+    return {
+        root(view.buffer): value for value, (_, view) in zip(values, stored, strict=True)
+    }
+
+
+def _lanes(
+    body: Body,
+    stored: Stored,
+    shape: Shape,
+    at: Sequence[str],
+    width: int,
+    held: Mapping[Root, str],
+) -> list[str]:
+    exprs = [expr for expr, _ in stored]
+    vectors: dict[View, str] = {}
+    for one in walk(*exprs):
+        if isinstance(one, Load) and root(one.view.buffer) not in held:
+            view = one.view
+            if view not in vectors and in_lanes(view, width):
+                name = body.fresh("q")
+                body.do(f"{c_type(view.buffer.dtype)} {name}[{width}];")
+                place = affine(at, view.strides, view.offset)
+                body.do(f"load_lanes({name}, {body.pointer(view.buffer)} + {place});")
+                vectors[view] = name
+    values = []
+    for expr in exprs:
+        name = body.fresh("r")
+        body.do(f"{c_type(expr.dtype)} {name}[{width}];")
+        values.append(name)
+    body.lines.append("#pragma unroll")
+    with body.block(f"for (int lane = 0; lane < {width}; lane++)"):
+        last = body.let(body.index, f"{at[-1]} + lane", "j")
+        here = Places(
+            [*at[:-1], last],
+            {key: f"{name}[lane]" for key, name in held.items()},
+            {view: f"{name}[lane]" for view, name in vectors.items()},
+        )
+        for name, value in zip(values, evaluate(body, exprs, here), strict=True):
+            body.do(f"{name}[lane] = {value};")
+    return values
+
+
+def in_lanes(view: View, width: int) -> bool:
+    """Tell whether neighbours of a view can be loaded and stored at once."""
+    *outer, last = view.strides
+    aligned = not any(s % width for s in (*outer, view.offset))
+    # Results of several steps lie one after the other.
+    return last == 1 and aligned and not view.buffer.size % width
+
+
+def store_lanes(
+    body: Body, value: str, view: View, shape: Shape, at: Sequence[str], width: int
+) -> None:
+    """Store neighbours that are in an array."""
+    place = affine(at, view.strides, view.offset)
+    if in_lanes(view, width):
+        body.do(f"store_lanes({body.pointer(view.buffer)} + {place}, {value});")
+        return
+    step = view.strides[-1]
+    body.lines.append("#pragma unroll")
+    body.do(
+        f"for (int lane = 0; lane < {width}; lane++) "
+        f"{body.pointer(view.buffer)}[{place} + lane * {step}] = {value}[lane];"
+    )
+

@@ -1,0 +1,165 @@
+"""Arrays of the host that are mirrored on the device, and memory to lend.
+
+Only what has changed since the last run is copied. Small arrays are compared with what
+they were; of large ones, a sample.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganglion.backends.cuda_driver import Driver, OutOfMemory
+
+SAMPLED = 1 << 22  # bytes; data above is not compared as a whole
+SAMPLES = 4096
+UNIT = 512  # bytes
+
+
+@dataclass(eq=False)
+class Mirror:
+    """An array's copy on the device, and what the host's looked like then."""
+
+    address: int
+    size: int
+    seen: np.ndarray | None = None  # of the host's bytes
+    sample: bytes = b""
+
+
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of a contiguous array."""
+    return array.reshape(-1).view(np.uint8)
+
+
+class Memory:
+    """The memory of one device."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._mirrors: dict[int, Mirror] = {}
+        self._spare: dict[int, list[int]] = defaultdict(list)
+        self._dead: list[Mirror] = []  # filled by the garbage collector, at any time
+        self._arena = (0, 0)
+        self.lock = threading.RLock()
+
+    # ---- lending -------------------------------------------------------------------
+
+    def allocate(self, nbytes: int, what: str) -> int:
+        """Return the address of memory that may have been used before."""
+        size = self.rounded(nbytes)
+        self._collect()
+        if self._spare[size]:
+            return self._spare[size].pop()
+        try:
+            return self.driver.allocate(size)
+        except OutOfMemory:
+            self._give_back()
+        try:
+            return self.driver.allocate(size)
+        except OutOfMemory:
+            free, total = self.driver.memory()
+            raise MemoryError(
+                f"The GPU has no room for {what}: {_megabytes(size)} are needed, "
+                f"{_megabytes(free)} of {_megabytes(total)} are free. Lower "
+                "`batch_size`, or use the backend 'cpu'."
+            ) from None
+
+    @staticmethod
+    def rounded(nbytes: int) -> int:
+        """Return the size of a block of memory."""
+        return -(-max(nbytes, 1) // UNIT) * UNIT
+
+    def release(self, address: int, nbytes: int) -> None:
+        """Keep memory for the next one who needs as much."""
+        self._spare[self.rounded(nbytes)].append(address)
+
+    def _collect(self) -> None:
+        while self._dead:
+            one = self._dead.pop()
+            self.release(one.address, one.size)
+
+    def _give_back(self) -> None:
+        self.driver.wait()
+        for addresses in self._spare.values():
+            while addresses:
+                self.driver.free(addresses.pop())
+
+    def arena(self, nbytes: int) -> int:
+        """Return memory that all programs use in turn; it moves when it must grow."""
+        address, size = self._arena
+        if size < nbytes:
+            if address:
+                self.driver.wait()
+                self._arena = (0, 0)
+                self.driver.free(address)
+            address = self.allocate(nbytes, "what is computed within a step")
+            self._arena = (address, self.rounded(nbytes))
+        return address
+
+    # ---- mirrors -------------------------------------------------------------------
+
+    def mirror(self, array: np.ndarray, name: str) -> Mirror:
+        """Return an array's mirror; it is made when it is first asked for."""
+        known = self._mirrors.get(id(array))
+        if known is None:
+            address = self.allocate(array.nbytes, f"the array {name!r}")
+            known = Mirror(address, array.nbytes)
+            self._mirrors[id(array)] = known
+            gone = weakref.finalize(array, self._forget, id(array))
+            gone.atexit = False
+        return known
+
+    def _forget(self, key: int) -> None:
+        one = self._mirrors.pop(key, None)
+        if one is not None:
+            self._dead.append(one)
+
+    def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
+        """Copy an array to the device if it has changed; tell whether it has."""
+        if is_data and array.nbytes > SAMPLED:
+            sample = _sample(array)
+            if sample == mirror.sample:
+                return False
+            mirror.sample = sample
+            self.driver.upload(mirror.address, array)
+            return True
+        new = as_bytes(array)
+        if mirror.seen is None:
+            mirror.seen = self.driver.host_array(array.nbytes)
+        elif memoryview(mirror.seen) == memoryview(new):
+            return False
+        self.driver.wait()  # an earlier copy may still read what it saw
+        mirror.seen[...] = new
+        self.driver.upload(mirror.address, mirror.seen)
+        return True
+
+    def fetch(self, mirror: Mirror) -> None:
+        """Ask for what the device has; it is in `seen` after a wait."""
+        if mirror.seen is None:
+            mirror.seen = self.driver.host_array(mirror.size)
+        self.driver.download(mirror.seen, mirror.address)
+
+
+def _sample(array: np.ndarray) -> bytes:
+    flat = as_bytes(array)
+    step = max(len(flat) // SAMPLES, 1) | 1
+    start = array.__array_interface__["data"][0]
+    return start.to_bytes(8, "little") + flat[::step].tobytes()
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def contiguous(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return copies of the arrays that do not lie in one block."""
+    return {
+        name: np.ascontiguousarray(array)
+        for name, array in arrays.items()
+        if not array.flags.c_contiguous
+    }

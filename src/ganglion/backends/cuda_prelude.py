@@ -1,0 +1,546 @@
+"""What stands above every kernel: CUDA C that no plan changes.
+
+`COMMON` is plain C++ with threads and barriers; `MACHINE` are the instructions that
+only a GPU has. Tests put their own `MACHINE` under the same text and run it on a CPU.
+"""
+
+from __future__ import annotations
+
+MACHINE = """\
+#define METHOD __device__ __forceinline__
+#define DEVICE static METHOD
+#define RESTRICT __restrict__
+#define THREAD ((int)threadIdx.x)
+#define BLOCK ((int)blockIdx.x)
+#define BARRIER __syncthreads()
+extern __shared__ __align__(128) unsigned char shared_bytes[];
+
+DEVICE float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
+DEVICE double double_of_bits(unsigned long long bits) {
+  return __longlong_as_double((long long)bits);
+}
+DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
+DEVICE unsigned count_up(unsigned* place) { return atomicAdd(place, 1u); }
+DEVICE void publish() { __threadfence(); }
+DEVICE float read_through(const float* place) { return __ldcg(place); }
+DEVICE double read_through(const double* place) { return __ldcg(place); }
+DEVICE void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+DEVICE void let_others_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#if __CUDA_ARCH__ >= 800
+DEVICE unsigned shared_place(const void* pointer) {
+  return (unsigned)__cvta_generic_to_shared(pointer);
+}
+template <int BYTES>
+DEVICE void copy_async(void* to, const void* from, bool wanted) {
+  // What is not wanted is filled with zeros.
+  const int size = wanted ? BYTES : 0;
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     shared_place(to)),
+                 "l"(from), "r"(size)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(
+                     shared_place(to)),
+                 "l"(from), "r"(size), "n"(BYTES)
+                 : "memory");
+}
+DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT>
+DEVICE void await_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+DEVICE unsigned as_tf32(float x) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+DEVICE unsigned as_bf16_pair(float low, float high) {
+  unsigned bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4],
+                          const unsigned (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEVICE void multiply_bf16(float (&c)[4], const unsigned (&a)[4],
+                          const unsigned (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+"""
+
+COMMON = """\
+template <class T> DEVICE T infinity();
+template <> METHOD float infinity<float>() { return float_of_bits(0x7f800000u); }
+template <> METHOD double infinity<double>() {
+  return double_of_bits(0x7ff0000000000000ull);
+}
+template <class T> DEVICE T not_a_number();
+template <> METHOD float not_a_number<float>() { return float_of_bits(0x7fc00000u); }
+template <> METHOD double not_a_number<double>() {
+  return double_of_bits(0x7ff8000000000000ull);
+}
+
+// NaN if either is NaN.
+template <class T> DEVICE T larger(T a, T b) { return (a > b || a != a) ? a : b; }
+template <class T> DEVICE T smaller(T a, T b) { return (a < b || a != a) ? a : b; }
+template <class T> DEVICE T size_of(T a) { return a < T(0) ? T(-a) : a; }
+template <> METHOD float size_of(float a) { return fabsf(a); }
+template <> METHOD double size_of(double a) { return fabs(a); }
+template <class T> DEVICE T sign_of(T a) {
+  return a > T(0) ? T(1) : a < T(0) ? T(-1) : a != a ? a : T(0);
+}
+DEVICE bool is_finite(float a) { return fabsf(a) < infinity<float>(); }
+DEVICE bool is_finite(double a) { return fabs(a) < infinity<double>(); }
+DEVICE float root_of(float a) {
+  return a == -infinity<float>() ? infinity<float>() : sqrtf(a + 0.0f);
+}
+DEVICE double root_of(double a) {
+  return a == -infinity<double>() ? infinity<double>() : sqrt(a + 0.0);
+}
+DEVICE float sigmoid_of(float a) {
+  const float e = expf(-fabsf(a));
+  return (a < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+DEVICE double sigmoid_of(double a) {
+  const double e = exp(-fabs(a));
+  return (a < 0.0 ? e : 1.0) / (1.0 + e);
+}
+// The remainder with the sign of the divisor.
+template <class T> DEVICE T moved_remainder(T rest, T b) {
+  return rest != T(0) && (rest < T(0)) != (b < T(0)) ? T(rest + b) : rest;
+}
+template <class T> DEVICE T remainder_of(T a, T b) {
+  return b == T(0) ? T(0) : moved_remainder(T(a % b), b);
+}
+template <> METHOD float remainder_of(float a, float b) {
+  return moved_remainder(fmodf(a, b), b);
+}
+template <> METHOD double remainder_of(double a, double b) {
+  return moved_remainder(fmod(a, b), b);
+}
+
+// ---- neighbours ------------------------------------------------------------------
+
+struct alignas(16) Bytes16 { unsigned words[4]; };
+struct alignas(8) Bytes8 { unsigned words[2]; };
+template <int BYTES> struct Chunk { typedef Bytes16 Type; };
+template <> struct Chunk<8> { typedef Bytes8 Type; };
+template <> struct Chunk<4> { typedef unsigned Type; };
+template <> struct Chunk<2> { typedef unsigned short Type; };
+template <int LANES, class T> DEVICE void load_lanes(T (&to)[LANES], const T* from) {
+  constexpr int bytes = LANES * (int)sizeof(T);
+  typedef typename Chunk<(bytes > 16 ? 16 : bytes)>::Type Part;
+  union { Part parts[bytes / (int)sizeof(Part)]; T lanes[LANES]; } both;
+#pragma unroll
+  for (int i = 0; i < bytes / (int)sizeof(Part); i++)
+    both.parts[i] = ((const Part*)from)[i];
+#pragma unroll
+  for (int i = 0; i < LANES; i++) to[i] = both.lanes[i];
+}
+template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LANES]) {
+  constexpr int bytes = LANES * (int)sizeof(T);
+  typedef typename Chunk<(bytes > 16 ? 16 : bytes)>::Type Part;
+  union { Part parts[bytes / (int)sizeof(Part)]; T lanes[LANES]; } both;
+#pragma unroll
+  for (int i = 0; i < LANES; i++) both.lanes[i] = from[i];
+#pragma unroll
+  for (int i = 0; i < bytes / (int)sizeof(Part); i++)
+    ((Part*)to)[i] = both.parts[i];
+}
+
+// ---- random numbers: Philox 4x32-10 ------------------------------------------------
+
+struct Words { unsigned word[4]; };
+DEVICE Words philox(unsigned c0, unsigned c1, unsigned c2, unsigned c3, unsigned k0,
+                    unsigned k1) {
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
+    const unsigned high0 = upper_product(c0, 0xD2511F53u), low0 = c0 * 0xD2511F53u;
+    const unsigned high2 = upper_product(c2, 0xCD9E8D57u), low2 = c2 * 0xCD9E8D57u;
+    c0 = high2 ^ c1 ^ k0;
+    c2 = high0 ^ c3 ^ k1;
+    c1 = low2;
+    c3 = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+template <class T> DEVICE T uniform_of(const unsigned* state, long long element) {
+  const Words drawn =
+      philox((unsigned)(element >> 2), 0u, state[1], 0u, state[0], 0u);
+  const int which = (int)(element & 3);
+  const unsigned bits = which == 0   ? drawn.word[0]
+                        : which == 1 ? drawn.word[1]
+                        : which == 2 ? drawn.word[2]
+                                     : drawn.word[3];
+  return (T)(bits >> 8) * (T)0x1p-24;
+}
+DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
+  const unsigned seed = state[0], epoch = state[1];
+  unsigned x = (unsigned)position;
+#pragma unroll 1
+  for (unsigned round = 0; round < SHUFFLE_ROUNDS; round++) {
+    const unsigned offset = philox(round, 0u, epoch, 1u, seed, 1u).word[0] % rows;
+    const unsigned away = offset + rows - x;  // rows < 2^31: no overflow
+    const unsigned partner = away >= rows ? away - rows : away;
+    const unsigned pair = x > partner ? x : partner;
+    if (philox(round, pair, epoch, 0u, seed, 1u).word[0] & 1u) x = partner;
+  }
+  return (int)x;
+}
+
+// ---- reductions ------------------------------------------------------------------------
+
+template <class T> struct Best { T value; long long place; };
+// The first of the largest; NaN counts as largest.
+template <class T> DEVICE void take_better(Best<T>& best, const Best<T>& other) {
+  if (other.place < 0) return;
+  const bool known = best.value != best.value, now = other.value != other.value;
+  bool better = best.place < 0;
+  if (known || now)
+    better = better || (now && (!known || other.place < best.place));
+  else
+    better = better || other.value > best.value ||
+             (other.value == best.value && other.place < best.place);
+  if (better) best = other;
+}
+DEVICE bool am_last(unsigned* counter, unsigned splits) {
+  // All threads of a block ask; the last of `splits` blocks is told so.
+  bool* last = (bool*)shared_bytes;
+  publish();
+  BARRIER;
+  if (THREAD == 0) {
+    *last = count_up(counter) == splits - 1;
+    if (*last) *counter = 0;
+  }
+  BARRIER;
+  const bool answer = *last;
+  BARRIER;
+  if (answer) publish();
+  return answer;
+}
+"""
+
+CONTRACTION = """\
+// ---- contractions ----------------------------------------------------------------------
+
+// out[b, m, n] = sum of left[b, m, k] * right[b, k, n], tile by tile. `S` says the sizes
+// and where elements are; `store` takes LANES neighbours of a row of the result.
+template <class S, class T, class Store>
+DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* parts,
+                        unsigned* counters, Store store) {
+  constexpr int LANES = S::LANES, ROW = S::BN + 4, ACROSS = S::BN / LANES;
+  BARRIER;
+  if constexpr (S::SPLITS > 1) {
+    T* mine = parts + ((long long)tile * S::SPLITS + split) * (S::BM * S::BN);
+    for (int e = THREAD; e < S::BM * S::BN; e += THREADS) {
+      const int m = e / S::BN, n = e % S::BN;
+      T total = sums[m * ROW + n];
+#pragma unroll
+      for (int w = 1; w < S::WK; w++) total += sums[(w * S::BM + m) * ROW + n];
+      mine[e] = total;
+    }
+    if (!am_last(counters + tile, S::SPLITS)) return;
+  }
+  const T* all = parts + (long long)tile * S::SPLITS * (S::BM * S::BN);
+#pragma unroll 1
+  for (int e = THREAD; e < S::BM * ACROSS; e += THREADS) {
+    const int m = e / ACROSS, n = e % ACROSS * LANES;
+    if (m0 + m >= S::M || n0 + n >= S::N) continue;
+    T total[LANES];
+#pragma unroll
+    for (int l = 0; l < LANES; l++) total[l] = T(0);
+    if constexpr (S::SPLITS > 1) {
+#pragma unroll 4
+      for (int s = 0; s < S::SPLITS; s++)
+#pragma unroll
+        for (int l = 0; l < LANES; l++)
+          total[l] += read_through(all + (long long)s * (S::BM * S::BN) + m * S::BN +
+                                   n + l);
+    } else {
+#pragma unroll
+      for (int w = 0; w < S::WK; w++)
+#pragma unroll
+        for (int l = 0; l < LANES; l++)
+          total[l] += sums[(w * S::BM + m) * ROW + n + l];
+    }
+    store(b, m0 + m, n0 + n, total);
+  }
+}
+
+template <class S> struct Place {
+  int tile, split, b, m0, n0, begin, end;
+  DEVICE Place at(int number) {
+    constexpr int down = (S::M + S::BM - 1) / S::BM, across = (S::N + S::BN - 1) / S::BN;
+    Place p;
+    p.split = number % S::SPLITS;
+    p.tile = number / S::SPLITS;
+    p.n0 = p.tile % across * S::BN;
+    p.m0 = p.tile / across % down * S::BM;
+    p.b = p.tile / (across * down);
+    // Whole steps of BK for each split.
+    constexpr int steps = (S::K + S::BK - 1) / S::BK;
+    p.begin = (int)((long long)steps * p.split / S::SPLITS);
+    p.end = (int)((long long)steps * (p.split + 1) / S::SPLITS);
+    return p;
+  }
+};
+
+// Plain arithmetic, for any float type: each thread holds 4 x 4 sums of a 64 x 64 tile.
+template <class S, class T, class Store>
+DEVICE void contract_plainly(int block, int blocks, const T* left, const T* right,
+                             T* parts, unsigned* counters, Store store) {
+  T(*a)[S::BM + 4] = (T(*)[S::BM + 4]) shared_bytes;
+  T(*b)[S::BN + 4] = (T(*)[S::BN + 4])(a + S::BK);
+  T* sums = (T*)shared_bytes;
+  const int row = THREAD / 16 * 4, column = THREAD % 16 * 4;
+#pragma unroll 1
+  for (int number = block; number < S::TILES * S::SPLITS; number += blocks) {
+    const Place<S> p = Place<S>::at(number);
+    const T* from = left + S::left_batch(p.b);
+    const T* by = right + S::right_batch(p.b);
+    T c[4][4] = {};
+    for (int step = p.begin; step < p.end; step++) {
+      for (int e = THREAD; e < S::BM * S::BK; e += THREADS) {
+        const int m = S::LEFT_ROWS ? e / S::BK : e % S::BM;
+        const int k = S::LEFT_ROWS ? e % S::BK : e / S::BM;
+        const int mm = p.m0 + m, kk = step * S::BK + k;
+        a[k][m] = mm < S::M && kk < S::K ? from[S::left_row(mm) + S::left_inner(kk)]
+                                         : T(0);
+      }
+      for (int e = THREAD; e < S::BN * S::BK; e += THREADS) {
+        const int k = e / S::BN, n = e % S::BN;
+        const int nn = p.n0 + n, kk = step * S::BK + k;
+        b[k][n] = nn < S::N && kk < S::K
+                      ? by[S::right_inner(kk) + S::right_column(nn)]
+                      : T(0);
+      }
+      BARRIER;
+#pragma unroll 4
+      for (int k = 0; k < S::BK; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+          for (int j = 0; j < 4; j++) c[i][j] += a[k][row + i] * b[k][column + j];
+      BARRIER;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int j = 0; j < 4; j++) sums[(row + i) * (S::BN + 4) + column + j] = c[i][j];
+    finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
+    BARRIER;
+  }
+}
+"""
+
+TENSOR = """\
+// On tensor cores: warps hold parts of a tile, and parts of the inner axis (WK of them,
+// added up in order at the end). Operands come by asynchronous copies, STAGES ahead.
+template <class S> struct Stage {
+  static constexpr int LEFT_LINE = S::LEFT_ROWS ? S::BK + 4 : S::BM + 8;
+  static constexpr int LEFT = (S::LEFT_ROWS ? S::BM : S::BK) * LEFT_LINE;
+  static constexpr int RIGHT_LINE = S::BN + 8;
+  static constexpr int FLOATS = LEFT + S::BK * RIGHT_LINE;
+};
+
+// Where a thread copies the left operand from: rows that stay, inner places that move.
+template <class S> struct LeftCopies {
+  typedef typename S::Offset Offset;
+  static constexpr int V = S::LEFT_LANES;
+  static constexpr int ACROSS = (S::LEFT_ROWS ? S::BK : S::BM) / V;
+  static constexpr int DOWN = S::LEFT_ROWS ? S::BM : S::BK;
+  static constexpr int STEP = THREADS / ACROSS > 0 ? THREADS / ACROSS : 1;
+  static constexpr int COUNT = (DOWN + STEP - 1) / STEP;
+  static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
+  Offset rows[S::LEFT_ROWS ? COUNT : 1];
+  bool exists[S::LEFT_ROWS ? COUNT : 1];
+  METHOD void begin(int m0) {
+    const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    if constexpr (S::LEFT_ROWS) {
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) {
+        const int m = m0 + line + i * STEP;
+        exists[i] = m < S::M && line + i * STEP < DOWN;
+        rows[i] = exists[i] ? S::left_row(m) : 0;
+      }
+    } else {
+      exists[0] = m0 + at < S::M;
+      rows[0] = exists[0] ? S::left_row(m0 + at) : 0;
+    }
+  }
+  METHOD void copy(float* to, const float* from, int k0) const {
+    const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    if constexpr (S::LEFT_ROWS) {
+      const bool inside = k0 + at < S::K;
+      const Offset inner = inside ? S::left_inner(k0 + at) : 0;
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) {
+        const bool wanted = inside && exists[i];
+        if (DOWN % STEP == 0 || line + i * STEP < DOWN)
+          copy_async<V * 4>(to + (line + i * STEP) * Stage<S>::LEFT_LINE + at,
+                            wanted ? from + rows[i] + inner : from, wanted);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) {
+        const int k = k0 + line + i * STEP;
+        const bool wanted = exists[0] && k < S::K;
+        if (DOWN % STEP == 0 || line + i * STEP < DOWN)
+          copy_async<V * 4>(to + (line + i * STEP) * Stage<S>::LEFT_LINE + at,
+                            wanted ? from + rows[0] + S::left_inner(k) : from, wanted);
+      }
+    }
+  }
+};
+
+template <class S> struct RightCopies {
+  typedef typename S::Offset Offset;
+  static constexpr int V = S::RIGHT_LANES, ACROSS = S::BN / V;
+  static constexpr int STEP = THREADS / ACROSS;
+  static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
+  static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
+  Offset column;
+  bool exists;
+  METHOD void begin(int n0) {
+    const int n = n0 + THREAD % ACROSS * V;
+    exists = n < S::N;
+    column = exists ? S::right_column(n) : 0;
+  }
+  METHOD void copy(float* to, const float* from, int k0) const {
+    const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const int k = k0 + line + i * STEP;
+      const bool wanted = exists && k < S::K;
+      if (S::BK % STEP == 0 || line + i * STEP < S::BK)
+        copy_async<V * 4>(to + (line + i * STEP) * Stage<S>::RIGHT_LINE + at,
+                          wanted ? from + S::right_inner(k) + column : from, wanted);
+    }
+  }
+};
+
+template <class S> DEVICE float left_at(const float* a, int m, int k) {
+  return a[S::LEFT_ROWS ? m * Stage<S>::LEFT_LINE + k : k * Stage<S>::LEFT_LINE + m];
+}
+
+// The products of one step of BK: each group of warps takes its own places of it.
+template <class S, int DOWN, int RIGHT>
+DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const float* a, const float* b,
+                          int m0, int n0, int group) {
+  constexpr int KS = S::BF16 ? 16 : 8, LINE = Stage<S>::RIGHT_LINE;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int step = 0; step < S::BK / KS / S::WK; step++) {
+    const int k = (step * S::WK + group) * KS;
+    unsigned right[RIGHT][2];
+#pragma unroll
+    for (int j = 0; j < RIGHT; j++) {
+      const float* at = b + k * LINE + n0 + j * 8 + g;
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        if constexpr (S::BF16)
+          right[j][h] = as_bf16_pair(at[(2 * t + h * 8) * LINE],
+                                     at[(2 * t + h * 8 + 1) * LINE]);
+        else
+          right[j][h] = as_tf32(at[(t + h * 4) * LINE]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < DOWN; i++) {
+      unsigned left[4];
+#pragma unroll
+      for (int h = 0; h < 4; h++) {
+        const int m = m0 + i * 16 + g + h % 2 * 8;
+        if constexpr (S::BF16) {
+          const int kk = k + 2 * t + h / 2 * 8;
+          left[h] = as_bf16_pair(left_at<S>(a, m, kk), left_at<S>(a, m, kk + 1));
+        } else {
+          left[h] = as_tf32(left_at<S>(a, m, k + t + h / 2 * 4));
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < RIGHT; j++)
+        if constexpr (S::BF16)
+          multiply_bf16(c[i][j], left, right[j]);
+        else
+          multiply_tf32(c[i][j], left, right[j]);
+    }
+  }
+}
+
+template <class S, class Store>
+DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
+                                     const float* right, float* parts,
+                                     unsigned* counters, Store store) {
+  constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
+  float* stages = (float*)shared_bytes;
+  float* sums = (float*)shared_bytes;
+  const int warp = THREAD / 32, group = warp / (S::WM * S::WN);
+  const int m_of_warp = warp % S::WM * (S::BM / S::WM);
+  const int n_of_warp = warp / S::WM % S::WN * (S::BN / S::WN);
+#pragma unroll 1
+  for (int number = block; number < S::TILES * S::SPLITS; number += blocks) {
+    const Place<S> p = Place<S>::at(number);
+    const float* from = left + S::left_batch(p.b);
+    const float* by = right + S::right_batch(p.b);
+    LeftCopies<S> lefts;
+    RightCopies<S> rights;
+    lefts.begin(p.m0);
+    rights.begin(p.n0);
+    auto fetch = [&](int step) {
+      if (step < p.end) {
+        float* to = stages + (step - p.begin) % S::STAGES * Stage<S>::FLOATS;
+        lefts.copy(to, from, step * S::BK);
+        rights.copy(to + Stage<S>::LEFT, by, step * S::BK);
+      }
+      commit_copies();
+    };
+    float c[DOWN][RIGHT][4] = {};
+#pragma unroll
+    for (int ahead = 0; ahead < S::STAGES - 1; ahead++) fetch(p.begin + ahead);
+#pragma unroll 1
+    for (int step = p.begin; step < p.end; step++) {
+      await_copies<S::STAGES - 2>();
+      BARRIER;
+      fetch(step + S::STAGES - 1);
+      const float* a = stages + (step - p.begin) % S::STAGES * Stage<S>::FLOATS;
+      multiply_step<S>(c, a, a + Stage<S>::LEFT, m_of_warp, n_of_warp, group);
+    }
+    await_copies<0>();
+    BARRIER;
+    const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < DOWN; i++)
+#pragma unroll
+      for (int j = 0; j < RIGHT; j++)
+#pragma unroll
+        for (int h = 0; h < 4; h++)
+          sums[(group * S::BM + m_of_warp + i * 16 + g + h / 2 * 8) * (S::BN + 4) +
+               n_of_warp + j * 8 + t * 2 + h % 2] = c[i][j][h];
+    finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
+    BARRIER;
+  }
+}
+"""

@@ -1,0 +1,249 @@
+"""Reductions in CUDA C: sums, maxima and their places, always in the same order.
+
+A block has `across` results side by side and `along` threads for each of them, which
+take every `along`-th element; a long reduction is also cut over blocks, and the last of
+them to finish adds up the parts, in order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganglion.backends import cuda_math
+from ganglion.backends.cuda_expr import Places, evaluate
+from ganglion.backends.cuda_loop import MOST_BLOCKS, host_guests
+from ganglion.backends.cuda_text import (
+    THREADS,
+    Body,
+    Emitted,
+    c_type,
+    is_wide,
+    number,
+    root,
+)
+from ganglion.backends.cuda_work import Root, Work
+from ganglion.plan.kernel import Indirect, Load, Loop, walk
+
+F64 = np.dtype("float64")
+BLOCKS = 264  # as many as a large GPU runs at once
+FEWEST = 8  # elements that are worth a thread of their own
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a reduction is shared: threads beside each other, along, and blocks."""
+
+    across: int
+    along: int
+    splits: int
+    lanes_across: bool  # neighbouring threads have neighbouring results
+
+
+def cut_of(kernel: Loop) -> Cut:
+    """Return how to share a reduction, by where its elements lie."""
+    results = math.prod(kernel.outer)
+    length = math.prod(kernel.shape[len(kernel.outer) :])
+    lanes_across = bool(kernel.outer) and _beside(kernel)
+    along = 1
+    most = 8 if lanes_across else THREADS
+    if lanes_across:
+        while THREADS // most > max(_power(results), 8) and most < THREADS:
+            most *= 2
+    while along < most and along * FEWEST < length:
+        along *= 2
+    while along < most and results * along < THREADS and along < length:
+        along *= 2
+    across = THREADS // along
+    tiles = -(-results // across)
+    splits = 1
+    if kernel.how != "argmax":
+        while tiles * splits * 2 <= BLOCKS and along * splits * 2 * FEWEST <= length:
+            splits *= 2
+    return Cut(across, along, splits, lanes_across)
+
+
+def _power(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def _beside(kernel: Loop) -> bool:
+    """Tell whether what neighbouring results add up lies side by side in memory."""
+    outer, last = len(kernel.outer) - 1, len(kernel.shape) - 1
+    votes = 0
+    for one in walk(*(expr for expr, _ in kernel.stored)):
+        strides = None
+        if isinstance(one, Load):
+            strides = one.view.strides
+        elif isinstance(one, Indirect):
+            strides = one.within
+        if strides is not None and any(strides[len(kernel.outer) :]):
+            votes += (strides[outer] == 1) - (strides[last] == 1)
+    return votes > 0 and kernel.shape[outer] > 1
+
+
+def emit_reduction(work: Work) -> Emitted:
+    """Return a reduction, and its guests, as text."""
+    kernel = work.kernel
+    assert isinstance(kernel, Loop)
+    return _Reduction(work, kernel).emitted()
+
+
+class _Reduction:
+    def __init__(self, work: Work, kernel: Loop) -> None:
+        self.work, self.kernel, self.cut = work, kernel, cut_of(kernel)
+        self.results = math.prod(kernel.outer)
+        self.length = math.prod(kernel.shape[len(kernel.outer) :])
+        self.tiles = -(-self.results // self.cut.across)
+        self.body = Body(is_wide(work.buffers(), self.results, self.length))
+        self.types = [self._type(expr.dtype) for expr, _ in kernel.stored]
+        self.totals = [f"total{i}" for i in range(len(self.types))]
+
+    def _type(self, dtype: np.dtype) -> str:
+        if self.kernel.how == "argmax":
+            return f"Best<{c_type(dtype)}>"
+        # Sums in float64, so that long ones keep their digits.
+        wide = self.kernel.how == "sum" and dtype.kind == "f"
+        return c_type(F64 if wide else dtype)
+
+    def _first(self, dtype: np.dtype) -> str:
+        how = self.kernel.how
+        if how == "argmax":
+            return "{0, -1}"
+        if how == "sum":
+            return "0"
+        if dtype.kind == "f":
+            return number(-math.inf, dtype)
+        return number(int(np.iinfo(dtype).min), dtype)
+
+    def _join(self, total: str, value: str) -> str:
+        how = self.kernel.how
+        if how == "argmax":
+            return f"take_better({total}, {value});"
+        if how == "sum":
+            return f"{total} += {value};"
+        return f"{total} = larger({total}, {value});"
+
+    def emitted(self) -> Emitted:
+        body, cut = self.body, self.cut
+        number_of = f"tile < {self.tiles * cut.splits}"
+        if cut.lanes_across:
+            body.do(f"const int x = THREAD % {cut.across}, g = THREAD / {cut.across};")
+        else:
+            body.do(f"const int x = THREAD / {cut.along}, g = THREAD % {cut.along};")
+        with body.block(f"for (int tile = block; {number_of}; tile += blocks)"):
+            body.do(f"const {body.index} i = tile / {cut.splits} * {cut.across} + x;")
+            for kind, name, (expr, _) in zip(
+                self.types, self.totals, self.kernel.stored, strict=True
+            ):
+                body.do(f"{kind} {name} = {self._first(expr.dtype)};")
+            with body.block(f"if (i < {self.results})"):
+                self._accumulate()
+            self._fold()
+            self._join_splits()
+            wanted = f"g == 0 && i < {self.results}"
+            with body.block(f"if ({wanted}{' && last' * (cut.splits > 1)})"):
+                self._finish()
+        blocks = min(self.tiles * cut.splits, MOST_BLOCKS)
+        return body.emitted(blocks, self._shared())
+
+    def _shared(self) -> int:
+        if self.cut.along == 1:
+            return 16
+        widths = [24 if "Best" in one else 8 for one in self.types]
+        return sum(widths) * THREADS
+
+    def _accumulate(self) -> None:
+        body, kernel, cut = self.body, self.kernel, self.cut
+        outer = body.places("i", kernel.outer)
+        start, step = "g", cut.along * cut.splits
+        if cut.splits > 1:
+            start = f"tile % {cut.splits} * {cut.along} + g"
+        body.lines.append("#pragma unroll 4")
+        head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
+        with body.block(head):
+            inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")
+            exprs = [expr for expr, _ in kernel.stored]
+            values = evaluate(body, exprs, Places([*outer, *inner]))
+            for kind, total, value in zip(
+                self.types, self.totals, values, strict=True
+            ):
+                if kernel.how == "argmax":
+                    body.do(f"{kind} found = {{{value}, r}};")
+                    value = "found"
+                body.do(self._join(total, value))
+
+    def _fold(self) -> None:
+        """Join what the threads along a result have: halves first."""
+        body, cut = self.body, self.cut
+        if cut.along == 1:
+            return
+        names, at = [], 0
+        for number_of, kind in enumerate(self.types):
+            name = f"lane{number_of}"
+            place = f"(shared_bytes + {at * THREADS})"
+            body.do(f"{kind}* {name} = ({kind}*){place};")
+            at += 24 if "Best" in kind else 8
+            names.append(name)
+        for name, total in zip(names, self.totals, strict=True):
+            body.do(f"{name}[g * {cut.across} + x] = {total};")
+        body.do("BARRIER;")
+        body.lines.append("#pragma unroll")
+        with body.block(f"for (int half = {cut.along // 2}; half > 0; half /= 2)"):
+            with body.block("if (g < half)"):
+                for name, total in zip(names, self.totals, strict=True):
+                    other = f"{name}[(g + half) * {cut.across} + x]"
+                    body.do(self._join(total, other))
+                    body.do(f"{name}[g * {cut.across} + x] = {total};")
+            body.do("BARRIER;")
+
+    def _join_splits(self) -> None:
+        """Let the last block that comes to an end join the parts of all."""
+        body, cut = self.body, self.cut
+        if cut.splits == 1:
+            return
+        counters = body.scratch(self.tiles, "uint32")
+        parts = []
+        for kind in self.types:
+            dtype = {"double": "float64", "float": "float32"}.get(kind)
+            dtype = dtype or {"int": "int32", "long long": "int64"}.get(kind, "uint64")
+            parts.append(body.scratch(cut.splits * self.results, dtype))
+        with body.block(f"if (g == 0 && i < {self.results})"):
+            for part, total in zip(parts, self.totals, strict=True):
+                body.do(f"{part}[tile % {cut.splits} * {self.results} + i] = {total};")
+        body.do(
+            f"const bool last = am_last({counters} + tile / {cut.splits}, "
+            f"{cut.splits});"
+        )
+        with body.block("if (last)"):
+            for total, (expr, _) in zip(self.totals, self.kernel.stored, strict=True):
+                body.do(f"{total} = {self._first(expr.dtype)};")
+            with body.block(f"if (i < {self.results})"):
+                body.lines.append("#pragma unroll 8")
+                head = f"for (int s = g; s < {cut.splits}; s += {cut.along})"
+                with body.block(head):
+                    for part, total in zip(parts, self.totals, strict=True):
+                        value = f"{part}[s * {self.results} + i]"
+                        body.do(self._join(total, value))
+            self._fold()
+
+    def _finish(self) -> None:
+        body, kernel = self.body, self.kernel
+        places = body.places("i", kernel.outer)
+        held: dict[Root, str] = {}
+        for total, (expr, view) in zip(self.totals, kernel.stored, strict=True):
+            kind = c_type(view.buffer.dtype)
+            if kernel.how == "argmax":
+                value = f"({kind}){total}.place"
+            else:
+                wide = F64 if kernel.how == "sum" else expr.dtype
+                wide = wide if expr.dtype.kind == "f" else expr.dtype
+                value = cuda_math.cast(total, wide, view.buffer.dtype)
+            name = body.let(kind, value, "out")
+            held[root(view.buffer)] = name
+            if root(view.buffer) not in self.work.dropped:
+                body.do(f"{body.element(view, places)} = {name};")
+        host_guests(body, self.work, "i", 1, held)
+

@@ -1,0 +1,294 @@
+"""The CUDA backend's runtime: compile, keep memory on the device, replay steps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ganglion import config
+from ganglion.backends import cpu_cache, cuda_driver
+from ganglion.backends.base import Program
+from ganglion.backends.cuda_driver import Driver
+from ganglion.backends.cuda_emit import (
+    Call,
+    Emission,
+    Target,
+    constants_of,
+    emit,
+    source,
+)
+from ganglion.backends.cuda_memory import Memory, Mirror, as_bytes, contiguous
+from ganglion.backends.cuda_text import THREADS, root
+from ganglion.plan.build import build
+from ganglion.plan.kernel import Buffer, Plan
+
+BUNDLE = 3  # functions compiled as one: few, so that many cores share the work
+NODES = 1024  # launches in one graph, about
+FEWEST_STEPS = 3  # below, launching is faster than recording
+RESULT_BYTES = 64 << 20  # of all results that are kept on the device
+
+
+def missing() -> str | None:
+    """Say why this backend cannot run here, None if it can."""
+    return cuda_driver.missing()
+
+
+def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
+    """Compile a program for this machine's GPU."""
+    return CompiledProgram(plan_of(program), memory())
+
+
+def plan_of(program: Program) -> Plan:
+    """Return the plan of a program: products stay products, without Winograd."""
+    before = config.precise()
+    config.set_precise(True)
+    try:
+        return build(program)
+    finally:
+        config.set_precise(before)
+
+
+@cache
+def memory() -> Memory:
+    """Return the memory of this process's GPU."""
+    return Memory(cuda_driver.driver())
+
+
+def code_of(functions: Sequence[str], driver: Driver) -> bytes:
+    """Return functions as machine code, from the cache where they are known."""
+    text = source(functions)
+    key = hashlib.sha256(text.encode()).hexdigest()
+    path = cpu_cache.path_of("cuda", f"sm_{driver.capability}", key)
+    known = cpu_cache.read(path)
+    if known is None:
+        known = driver.compile(text)
+        cpu_cache.keep(path, known)
+    return known
+
+
+def _load(emission: Emission, driver: Driver) -> dict[str, Any]:
+    """Compile all functions, several at a time, and load them."""
+    names = list(emission.functions)
+    bundles = [names[i : i + BUNDLE] for i in range(0, len(names), BUNDLE)]
+
+    def made(bundle: list[str]) -> bytes:
+        return code_of([emission.functions[name] for name in bundle], driver)
+
+    with ThreadPoolExecutor(min(len(bundles) or 1, os.cpu_count() or 1)) as pool:
+        codes = list(pool.map(made, bundles))
+    loaded: dict[str, Any] = {}
+    for bundle, code in zip(bundles, codes, strict=True):
+        loaded |= driver.load(code, bundle)
+    for call in (*emission.once, *emission.every):
+        if call.shared > 48 * 1024:
+            driver.allow_shared(loaded[call.function], call.shared)
+    return loaded
+
+
+class CompiledProgram:
+    """A plan as machine code, its memory on the device, and its recorded steps."""
+
+    def __init__(self, plan: Plan, on: Memory) -> None:
+        self.plan = plan
+        self._memory, self._driver = on, on.driver
+        target = Target(self._driver.capability, config.precision())
+        self.emission = emit(plan, target)
+        self._functions = _load(self.emission, self._driver)
+        self._own = _Own(self.emission, on)
+        written = {root(b) for one in plan.kernels for b in one.writes()}
+        self._written = [n for n, b in plan.state.items() if root(b) in written]
+        self._bound: tuple[int, ...] = ()
+        self._calls: list[tuple[Any, Call, Any]] = []
+        self._graphs: dict[int, Any] = {}
+        # For tests: temporary memory full of NaN before each run.
+        self.poisons = False
+
+    def run(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+    ) -> dict[str, np.ndarray]:
+        """Advance the state arrays in place; return the results of every step."""
+        results = {
+            name: np.empty((steps, *one.shape), one.dtype)
+            for name, one in self.plan.results.items()
+        }
+        if steps < 1 or not self.emission.every:
+            return results
+        with self._memory.lock:
+            arrays = {**data, **state}
+            copies = contiguous(arrays)
+            mirrors = self._mirrored(arrays | copies)
+            self._bind(mirrors)
+            if self.poisons:
+                arena = self._memory.arena(self.emission.arena)
+                self._driver.fill(arena, 0xFF, self.emission.arena)
+            self._advance(results, steps)
+            self._take_back(mirrors, state, copies)
+        return results
+
+    def _mirrored(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Mirror]:
+        """Bring what has changed to the device."""
+        mirrors = {}
+        for name in (*self.plan.data, *self.plan.state):
+            one = mirrors[name] = self._memory.mirror(arrays[name], name)
+            self._memory.refresh(arrays[name], one, name in self.plan.data)
+        return mirrors
+
+    def _take_back(
+        self,
+        mirrors: Mapping[str, Mirror],
+        state: Mapping[str, np.ndarray],
+        copies: Mapping[str, np.ndarray],
+    ) -> None:
+        """Bring the new state to the host."""
+        for name in self._written:
+            self._memory.fetch(mirrors[name])
+        self._driver.wait()
+        for name in self._written:
+            seen = mirrors[name].seen
+            assert seen is not None
+            if name in copies:
+                as_bytes(copies[name])[...] = seen
+                state[name][...] = copies[name]
+            else:
+                as_bytes(state[name])[...] = seen
+
+    # ---- launches ------------------------------------------------------------------
+
+    def _bind(self, mirrors: Mapping[str, Mirror]) -> None:
+        """Point the launches at memory; recordings hold for one place only."""
+        arena = self._memory.arena(self.emission.arena)
+        bound = (arena, *(one.address for one in mirrors.values()))
+        if bound == self._bound:
+            return
+        for graph in self._graphs.values():
+            self._driver.forget(graph)
+        self._graphs, self._bound = {}, bound
+        addresses = {name: one.address for name, one in mirrors.items()}
+        self._calls = [
+            (self._functions[call.function], call, self._arguments(call, addresses, arena))
+            for call in self.emission.every
+        ]
+        self._own.prepare(self._functions, self._arguments)
+
+    def _arguments(self, call: Call, mirrors: Mapping[str, int], arena: int) -> Any:
+        return self._driver.arguments(
+            [self._address(one, mirrors, arena) for one in call.buffers]
+        )
+
+    def _address(self, buffer: Buffer, mirrors: Mapping[str, int], arena: int) -> int:
+        if buffer.kind in ("data", "state"):
+            return mirrors[buffer.name]
+        if buffer.kind == "arena" and root(buffer) in self.emission.offsets:
+            return arena + self.emission.offsets[root(buffer)]
+        return self._own.address(buffer)
+
+    def _advance(self, results: Mapping[str, np.ndarray], steps: int) -> None:
+        done = 0
+        while done < steps:
+            count = min(steps - done, self._own.capacity)
+            if results:
+                self._own.restart()
+            self._launch(count)
+            for name, array in results.items():
+                part = array[done : done + count]
+                if part.nbytes:
+                    self._driver.download(part, self._own.results[name])
+            if results:
+                self._driver.wait()
+            done += count
+
+    def _launch(self, steps: int) -> None:
+        if steps < FEWEST_STEPS:
+            for _ in range(steps):
+                self._launch_once()
+            return
+        many = max(1, min(32, NODES // len(self._calls)))
+        for _ in range(steps // many):
+            self._driver.replay(self._graph(many))
+        for _ in range(steps % many):
+            self._driver.replay(self._graph(1))
+
+    def _launch_once(self) -> None:
+        for function, call, arguments in self._calls:
+            self._driver.launch(function, call.blocks, THREADS, call.shared, arguments)
+
+    def _graph(self, steps: int) -> Any:
+        if steps not in self._graphs:
+            self._driver.begin_capture()
+            try:
+                for _ in range(steps):
+                    self._launch_once()
+            finally:
+                graph = self._driver.end_capture()
+            self._graphs[steps] = graph
+        return self._graphs[steps]
+
+
+class _Own:
+    """The memory of one program: constants, scratch, results, what is filled once."""
+
+    def __init__(self, emission: Emission, memory: Memory) -> None:
+        self._emission, self._memory, driver = emission, memory, memory.driver
+        self._blocks: list[tuple[int, int]] = []
+        self._base = self._allocate(emission.own_bytes)
+        driver.fill(self._base, 0, emission.own_bytes)
+        self._constants = {}
+        for key, array in constants_of(emission).items():
+            self._constants[key] = self._allocate(array.nbytes)
+            driver.upload(self._constants[key], array)
+        driver.wait()
+        each = max((one.nbytes for one in emission.results.values()), default=1)
+        self.capacity = max(1, min(4096, RESULT_BYTES // max(each, 1)))
+        if not emission.results:
+            self.capacity = 1 << 60
+        self.results = {
+            name: self._allocate(one.nbytes * self.capacity)
+            for name, one in emission.results.items()
+        }
+        self._step = self._allocate(4)
+        self._prepared = False
+
+    def _allocate(self, nbytes: int) -> int:
+        address = self._memory.allocate(nbytes, "a program's own memory")
+        self._blocks.append((address, nbytes))
+        return address
+
+    def __del__(self) -> None:
+        for address, nbytes in getattr(self, "_blocks", []):
+            self._memory.release(address, nbytes)
+
+    def address(self, buffer: Buffer) -> int:
+        """Return where a buffer is."""
+        if buffer.kind == "constant":
+            return self._constants[root(buffer)]
+        if buffer.kind == "result":
+            return self.results[buffer.name]
+        if buffer.kind == "step":
+            return self._step
+        return self._base + self._emission.own[root(buffer)]
+
+    def restart(self) -> None:
+        """Count steps from zero."""
+        self._memory.driver.fill(self._step, 0, 4)
+
+    def prepare(self, functions: Mapping[str, Any], arguments: Any) -> None:
+        """Compute what never changes, before the first step."""
+        if self._prepared:
+            return
+        for call in self._emission.once:
+            given = arguments(call, {}, 0)
+            function = functions[call.function]
+            self._memory.driver.launch(
+                function, call.blocks, THREADS, call.shared, given
+            )
+        self._memory.driver.wait()
+        self._prepared = True

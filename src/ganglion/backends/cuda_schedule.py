@@ -1,0 +1,226 @@
+"""Which kernels are launched together, and where their results are kept.
+
+A launch is a number of lanes side by side; in each, kernels run one after the other. A
+lane of one kernel may have many blocks; one of several small kernels has one block,
+which only has to wait for itself between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ganglion.backends.cuda_text import root
+from ganglion.backends.cuda_work import Root, Work, is_host, takes
+from ganglion.plan.kernel import Buffer, Kernel, Loop
+
+ALIGNMENT = 256  # bytes
+SMALL = 2048  # places that one block runs through as fast as many would
+LONGEST_LANE = 24
+
+
+@dataclass(eq=False)
+class Lane:
+    """Work that is done in order."""
+
+    works: list[Work]
+    small: bool
+    launch: int
+
+    def place(self, work: Work) -> int:
+        """Return where in the lane a piece of work is."""
+        return next(i for i, one in enumerate(self.works) if one is work)
+
+
+@dataclass(eq=False)
+class Launch:
+    """Lanes that run side by side."""
+
+    lanes: list[Lane] = field(default_factory=list)
+
+
+def is_small(kernel: Kernel) -> bool:
+    """Tell whether one block is enough for a kernel."""
+    if not isinstance(kernel, Loop) or kernel.adds:
+        return False
+    return math.prod(kernel.shape) <= SMALL
+
+
+class _Memory:
+    """Who touched what last."""
+
+    def __init__(self) -> None:
+        self._writers: dict[Root, list[Work]] = defaultdict(list)
+        self._readers: dict[Root, list[Work]] = defaultdict(list)
+
+    def needs(self, kernel: Kernel) -> list[Work]:
+        """Return the work that must be done before a kernel."""
+        found: dict[int, Work] = {}
+        reads = {root(b) for b in kernel.reads()}
+        writes = {root(b) for b in kernel.writes()}
+        for one in reads | writes:
+            found |= {id(w): w for w in self._writers[one]}
+        for one in writes:
+            found |= {id(w): w for w in self._readers[one]}
+        return list(found.values())
+
+    def note(self, kernel: Kernel, work: Work) -> None:
+        """Remember what a kernel touches; those before it are waited for through it."""
+        for one in {root(b) for b in kernel.writes()}:
+            self._writers[one] = [work]
+            self._readers[one] = []
+        for one in {root(b) for b in kernel.reads()}:
+            self._readers[one].append(work)
+
+
+class Scheduler:
+    """Puts kernels into launches, each as early as what it needs allows."""
+
+    def __init__(self) -> None:
+        self.launches: list[Launch] = []
+        self._memory = _Memory()
+        self._lane_of: dict[int, Lane] = {}
+
+    def add(self, kernel: Kernel) -> None:
+        """Put a kernel into a launch."""
+        needs = self._memory.needs(kernel)
+        work = self._guest(kernel, needs)
+        if work is None:
+            work = Work(kernel)
+            self._put(work, needs)
+        self._memory.note(kernel, work)
+
+    def _guest(self, kernel: Kernel, needs: list[Work]) -> Work | None:
+        """Let a loop be computed along with what it reads, if nothing else holds it."""
+        if not isinstance(kernel, Loop):
+            return None
+        for host in sorted(needs, key=self._launch_of, reverse=True):
+            others = [one for one in needs if one is not host]
+            if not is_host(host.kernel) or not self._reads_from(kernel, host):
+                continue
+            if all(self._before(one, host) for one in others) and takes(host, kernel):
+                host.guests.append(kernel)
+                return host
+        return None
+
+    def _reads_from(self, kernel: Kernel, host: Work) -> bool:
+        made = {root(b) for one in host.kernels for b in one.writes()}
+        return any(root(b) in made for b in kernel.reads())
+
+    def _launch_of(self, work: Work) -> int:
+        return self._lane_of[id(work)].launch
+
+    def _before(self, one: Work, other: Work) -> bool:
+        mine, theirs = self._lane_of[id(one)], self._lane_of[id(other)]
+        if mine is theirs:
+            return mine.place(one) < mine.place(other)
+        return mine.launch < theirs.launch
+
+    def _put(self, work: Work, needs: list[Work]) -> None:
+        last = max((self._launch_of(one) for one in needs), default=-1)
+        small = is_small(work.kernel)
+        latest = [self._lane_of[id(w)] for w in needs if self._launch_of(w) == last]
+        lanes = list({id(one): one for one in latest}.values())
+        length = sum(len(one.works) for one in lanes)
+        follows = small and lanes and all(one.small for one in lanes)
+        if follows and length < LONGEST_LANE:
+            lane = self._merged(lanes)
+            lane.works.append(work)
+        else:
+            lane = self._new_lane(work, small, last + 1)
+        self._lane_of[id(work)] = lane
+
+    def _merged(self, lanes: list[Lane]) -> Lane:
+        first, *others = lanes
+        launch = self.launches[first.launch]
+        for one in others:
+            first.works += one.works
+            launch.lanes.remove(one)
+            for work in one.works:
+                self._lane_of[id(work)] = first
+        return first
+
+    def _new_lane(self, work: Work, small: bool, launch: int) -> Lane:
+        while len(self.launches) <= launch:
+            self.launches.append(Launch())
+        lane = Lane([work], small, launch)
+        self.launches[launch].lanes.append(lane)
+        return lane
+
+
+def schedule(kernels: Sequence[Kernel], drops: bool = True) -> list[Launch]:
+    """Return the launches of a step, in order; what nobody reads may be dropped."""
+    scheduler = Scheduler()
+    for kernel in kernels:
+        scheduler.add(kernel)
+    if drops:
+        _drop_unread(scheduler.launches)
+    return scheduler.launches
+
+
+def works_of(launches: Iterable[Launch]) -> Iterable[tuple[int, Work]]:
+    """Yield every piece of work with the number of its launch."""
+    for number, launch in enumerate(launches):
+        for lane in launch.lanes:
+            for work in lane.works:
+                yield number, work
+
+
+def _drop_unread(launches: list[Launch]) -> None:
+    """Do not store what only guests of the same work read."""
+    readers: dict[Root, set[int]] = defaultdict(set)
+    for _, work in works_of(launches):
+        for one in {root(b) for k in work.kernels for b in k.reads()}:
+            readers[one].add(id(work))
+    for _, work in works_of(launches):
+        for kernel in work.kernels:
+            for one in {root(b) for b in kernel.writes() if b.kind == "arena"}:
+                if not readers[one] - {id(work)} and is_host(work.kernel):
+                    work.dropped.add(one)
+
+
+# ---- memory ------------------------------------------------------------------------------
+
+
+def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int], int]:
+    """Give each temporary buffer a place for as long as it lives; return the size."""
+    lives: dict[Root, tuple[int, int]] = {}
+    sizes: dict[Root, int] = {}
+    for number, work in works_of(launches):
+        for one in _temporary(work.buffers()):
+            if root(one) in kept or root(one) in work.dropped:
+                continue
+            first, _ = lives.get(root(one), (number, number))
+            lives[root(one)] = (first, number)
+            sizes[root(one)] = rounded(one.nbytes)
+    offsets: dict[Root, int] = {}
+    end = 0
+    for one in sorted(lives, key=lambda key: (-sizes[key], lives[key])):
+        taken = sorted(
+            (offsets[other], offsets[other] + sizes[other])
+            for other in offsets
+            if lives[one][0] <= lives[other][1] and lives[other][0] <= lives[one][1]
+        )
+        offsets[one] = _gap(taken, sizes[one])
+        end = max(end, offsets[one] + sizes[one])
+    return offsets, end
+
+
+def _temporary(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
+    return (one for one in buffers if one.kind == "arena")
+
+
+def rounded(size: int) -> int:
+    """Return a size in whole units of memory."""
+    return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+
+
+def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    at = 0
+    for start, stop in taken:
+        if start - at >= size:
+            break
+        at = max(at, stop)
+    return at

@@ -1,0 +1,247 @@
+"""Changes to a plan's kernels that suit a GPU, before they are put into launches.
+
+The planner cuts long sums into parts for the threads of a CPU; here they are put
+together again, since a kernel cuts its own. What never changes is computed only once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ganglion.backends.cuda_text import root
+from ganglion.backends.cuda_work import Root, is_flat, is_map
+from ganglion.plan.kernel import (
+    Axis,
+    Contract,
+    Expr,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Shape,
+    View,
+    rewrite,
+    row_major,
+)
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """Kernels of every step, and those that run once, before the first."""
+
+    once: tuple[Kernel, ...]
+    every: tuple[Kernel, ...]
+
+    def kept(self) -> set[Root]:
+        """Return the memory that must not be used for anything else."""
+        return {root(b) for one in self.once for b in one.writes()}
+
+
+def simplify(kernels: Sequence[Kernel]) -> Simplified:
+    """Return equal kernels, fewer of them."""
+    made = _whole_sums([one for one in kernels if not _is_empty(one)])
+    return _constant_first(made)
+
+
+def _is_empty(kernel: Kernel) -> bool:
+    return isinstance(kernel, Loop) and math.prod(kernel.outer) == 0
+
+
+class _Uses:
+    """Who reads and writes what."""
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self.readers: dict[Root, list[int]] = defaultdict(list)
+        self.writers: dict[Root, list[int]] = defaultdict(list)
+        for number, kernel in enumerate(kernels):
+            for one in {root(b) for b in kernel.reads()}:
+                self.readers[one].append(number)
+            for one in {root(b) for b in kernel.writes()}:
+                self.writers[one].append(number)
+
+    def touched_between(self, what: Root, first: int, last: int) -> bool:
+        """Tell whether memory is written between two kernels."""
+        return any(first < n < last for n in self.writers[what])
+
+
+# ---- sums in parts -----------------------------------------------------------------------
+
+
+def _whole_sums(kernels: list[Kernel]) -> list[Kernel]:
+    while True:
+        uses = _Uses(kernels)
+        for number, kernel in enumerate(kernels):
+            joined = _joined(kernels, uses, number, kernel)
+            if joined is not None:
+                kernels = joined
+                break
+        else:
+            return kernels
+
+
+def _joined(
+    kernels: list[Kernel], uses: _Uses, number: int, kernel: Kernel
+) -> list[Kernel] | None:
+    """Return the kernels with one sum over parts and what made them put together."""
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
+        return None
+    for place, (expr, target) in enumerate(kernel.stored):
+        source = _only_source(kernels, uses, number, expr, target, kernel)
+        if source is None:
+            continue
+        maker = kernels[source]
+        if isinstance(maker, Contract):
+            new: Kernel | None = _summed_contract(maker, kernel, expr, target)
+        else:
+            assert isinstance(maker, Loop)
+            new = _summed_loop(maker, kernel) if place == 0 else None
+        if new is None:
+            continue
+        rest = _without(kernel, place) if isinstance(maker, Contract) else None
+        made = [new if n == source else one for n, one in enumerate(kernels)]
+        made[number : number + 1] = [] if rest is None else [rest]
+        return made
+    return None
+
+
+def _without(kernel: Loop, place: int) -> Loop | None:
+    kept = [one for n, one in enumerate(kernel.stored) if n != place]
+    if not kept:
+        return None
+    (expr, target), *more = kept
+    return replace(kernel, expr=expr, target=target, more=tuple(more))
+
+
+def _only_source(
+    kernels: list[Kernel],
+    uses: _Uses,
+    number: int,
+    expr: Expr,
+    target: View,
+    kernel: Loop,
+) -> int | None:
+    """Return the kernel that made the parts, if nobody else needs them."""
+    if not isinstance(expr, Load) or target.buffer.kind != "arena":
+        return None
+    parts = root(expr.view.buffer)
+    if parts[0] != "arena" or uses.readers[parts] != [number]:
+        return None
+    if len(uses.writers[parts]) != 1 or not is_flat(target, kernel.outer):
+        return None
+    if len(uses.writers[root(target.buffer)]) != 1:
+        return None
+    (source,) = uses.writers[parts]
+    return source if isinstance(kernels[source], (Contract, Loop)) else None
+
+
+def _parts_first(expr: Expr, kernel: Loop) -> bool:
+    """Tell whether a sum runs over the first axis of an array, nothing else."""
+    assert isinstance(expr, Load)
+    size = math.prod(kernel.outer)
+    wanted = (*row_major(kernel.outer), size)
+    have = expr.view.strides
+    whole = expr.view.offset == 0 and expr.view.buffer.size == size * kernel.shape[-1]
+    return whole and all(
+        n == 1 or a == b for n, a, b in zip(kernel.shape, have, wanted, strict=True)
+    )
+
+
+def _summed_contract(
+    maker: Contract, kernel: Loop, expr: Expr, target: View
+) -> Contract | None:
+    parts, size = kernel.shape[-1], math.prod(kernel.outer)
+    if not _parts_first(expr, kernel) or maker.out.offset:
+        return None
+    batch = list(maker.batch)
+    inner = list(maker.inner)
+    if parts > 1:
+        found = [a for a in batch if a.size == parts and a.out == size]
+        if len(found) != 1:
+            return None
+        batch.remove(found[0])
+        inner.insert(0, Axis(parts, found[0].left, found[0].right))
+    out = View(target.buffer, maker.out.strides)
+    return replace(maker, batch=tuple(batch), inner=tuple(inner), out=out)
+
+
+def _summed_loop(maker: Loop, kernel: Loop) -> Loop | None:
+    """Join a sum of sums; each one's results are all that the other adds."""
+    if maker.how != "sum" or len(maker.stored) != len(kernel.stored):
+        return None
+    parts = kernel.shape[-1]
+    if not maker.outer or maker.outer[0] != parts:
+        return None
+    by_root = {root(view.buffer): expr for expr, view in maker.stored}
+    if any(not is_flat(view, maker.outer) for _, view in maker.stored):
+        return None
+    kept = len(maker.outer) - 1
+
+    def strides(old: Shape) -> Shape:
+        return (*old[1 : 1 + kept], old[0], *old[1 + kept :]) if old else old
+
+    stored = []
+    for expr, target in kernel.stored:
+        if not isinstance(expr, Load) or root(expr.view.buffer) not in by_root:
+            return None
+        if not _parts_first(expr, kernel) or not is_flat(target, kernel.outer):
+            return None
+        whole = View(target.buffer, row_major(maker.outer[1:]))
+        stored.append((rewrite(by_root[root(expr.view.buffer)], strides), whole))
+    (first, target), *more = stored
+    return replace(
+        maker,
+        shape=strides(maker.shape),
+        expr=first,
+        target=target,
+        reduced=maker.reduced + 1,
+        more=tuple(more),
+    )
+
+
+# ---- what never changes ------------------------------------------------------------------
+
+
+def _constant_first(kernels: list[Kernel]) -> Simplified:
+    uses = _Uses(kernels)
+    once: list[Kernel] = []
+    every: list[Kernel] = []
+    known: set[Root] = set()
+    for number, kernel in enumerate(kernels):
+        if _is_constant(kernel, known) and (
+            _alone(kernel, uses) or _filled(kernels, uses, number)
+        ):
+            once.append(kernel)
+            if _alone(kernel, uses):
+                known |= {root(b) for b in kernel.writes()}
+        else:
+            every.append(kernel)
+    return Simplified(tuple(once), tuple(every))
+
+
+def _is_constant(kernel: Kernel, known: set[Root]) -> bool:
+    if not is_map(kernel) or any(b.kind != "arena" for b in kernel.writes()):
+        return False
+    return all(b.kind == "constant" or root(b) in known for b in kernel.reads())
+
+
+def _alone(kernel: Kernel, uses: _Uses) -> bool:
+    """Tell whether nobody else writes what a kernel writes."""
+    return all(len(uses.writers[root(b)]) == 1 for b in kernel.writes())
+
+
+def _filled(kernels: list[Kernel], uses: _Uses, number: int) -> bool:
+    """Tell whether what others write over a fill is the same places at every step."""
+    kernel = kernels[number]
+    assert isinstance(kernel, Loop)
+    if kernel.more or not isinstance(kernel.expr, Literal):
+        return False
+    what = root(kernel.target.buffer)
+    first, *others = uses.writers[what]
+    return (
+        first == number
+        and all(is_map(kernels[n]) for n in others)
+        and all(n > others[-1] for n in uses.readers[what])
+    )

@@ -1,0 +1,177 @@
+"""A kernel with its guests: loops that go on with what it computes, at the same place.
+
+A guest reads what its host stores, element by element in the order of memory; so it is
+computed where the host has the value in a register, and may save the host's store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ganglion.backends.cuda_text import root
+from ganglion.plan.kernel import (
+    Axis,
+    Buffer,
+    Contract,
+    Expr,
+    Indirect,
+    Kernel,
+    Load,
+    Loop,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+    row_major,
+    walk,
+)
+
+MOST_GUESTS = 8
+MOST_STORED = 16  # values in one loop: more would not stay in registers
+
+Root = tuple[str, str]
+Stored = tuple[tuple[Expr, View], ...]
+
+
+@dataclass(eq=False)
+class Work:
+    """A kernel and its guests; `dropped` are results that only guests read."""
+
+    kernel: Kernel
+    guests: list[Loop] = field(default_factory=list)
+    dropped: set[Root] = field(default_factory=set)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The host and its guests."""
+        return [self.kernel, *self.guests]
+
+    def reads(self) -> set[Root]:
+        """Return the memory that is read, but for what is handed on."""
+        return {root(b) for one in self.kernels for b in one.reads()}
+
+    def writes(self) -> set[Root]:
+        """Return the memory that is written."""
+        written = {root(b) for one in self.kernels for b in one.writes()}
+        return written - self.dropped
+
+    def buffers(self) -> Iterable[Buffer]:
+        """Return every buffer that is touched."""
+        for one in self.kernels:
+            yield from one.reads()
+            yield from one.writes()
+
+
+def is_flat(view: View, shape: Shape) -> bool:
+    """Tell whether a loop walks through a view as through memory: all of it, in order.
+
+    >>> import numpy as np
+    >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
+    >>> is_flat(View(buffer, (8, 4, 1)), (3, 2, 4)), is_flat(View(buffer, (1,)), (6,))
+    (True, False)
+    """
+    if view.offset or math.prod(shape) != view.buffer.size:
+        return False
+    return all(
+        size == 1 or have == want
+        for size, have, want in zip(shape, view.strides, row_major(shape), strict=True)
+    )
+
+
+def is_map(kernel: Kernel) -> bool:
+    """Tell whether a kernel stores something at every place of a loop."""
+    return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
+
+
+def is_host(kernel: Kernel) -> bool:
+    """Tell whether a kernel computes each element of a whole array once."""
+    if isinstance(kernel, Loop):
+        whole = all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        return whole and not kernel.adds and math.prod(kernel.outer) > 0
+    return isinstance(kernel, Contract) and _fills(kernel)
+
+
+def _fills(kernel: Contract) -> bool:
+    axes = (*kernel.batch, *kernel.rows, *kernel.columns)
+    strides = sorted((axis.out, axis.size) for axis in axes if axis.size > 1)
+    expected = 1
+    for stride, size in strides:
+        if stride != expected:
+            return False
+        expected *= size
+    return expected == kernel.out.buffer.size and not kernel.out.offset
+
+
+def takes(work: Work, guest: Loop) -> bool:
+    """Tell whether a loop can be computed along with a host that it reads from."""
+    if not is_map(guest) or len(work.guests) >= MOST_GUESTS:
+        return False
+    stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in work.kernels)
+    if stored + len(guest.stored) > MOST_STORED:
+        return False
+    made = {root(b) for one in work.kernels for b in one.writes()}
+    in_order = {root(b) for b in work.kernel.writes()}
+    for one in work.guests:
+        in_order |= {root(v.buffer) for _, v in one.stored if is_flat(v, one.shape)}
+    for one in walk(*(expr for expr, _ in guest.stored)):
+        if isinstance(one, Load) and root(one.view.buffer) in made:
+            flat = is_flat(one.view, guest.shape)
+            if not flat or root(one.view.buffer) not in in_order:
+                return False
+        elif any(root(b) in made for b in tables_of(one)):
+            return False
+    return _may_write(work, guest, made)
+
+
+def tables_of(expr: Expr) -> list[Buffer]:
+    """Return the buffers that an expression reads at places of its own choosing."""
+    if isinstance(expr, Indirect):
+        return [expr.table]
+    if isinstance(expr, (Uniform, Shuffled)):
+        return [expr.state]
+    return []
+
+
+def _may_write(work: Work, guest: Loop, made: set[Root]) -> bool:
+    """What a guest overwrites may be read before only at the very same place."""
+    for _, view in guest.stored:
+        target = root(view.buffer)
+        if target in made:
+            return False
+        read = [one for one in work.kernels if target in map(root, one.reads())]
+        if target in map(root, guest.reads()):
+            read.append(guest)
+        if read and not is_flat(view, guest.shape):
+            return False
+        if not all(_reads_in_place(one, target) for one in read):
+            return False
+    return True
+
+
+def _reads_in_place(kernel: Kernel, target: Root) -> bool:
+    if not is_map(kernel):
+        return False
+    assert isinstance(kernel, Loop)
+    for one in walk(*(expr for expr, _ in kernel.stored)):
+        if isinstance(one, Load) and root(one.view.buffer) == target:
+            if not is_flat(one.view, kernel.shape):
+                return False
+        elif any(root(b) == target for b in tables_of(one)):
+            return False
+    return True
+
+
+def lanes_allowed(work: Work, last: int, most: int = 4) -> int:
+    """Return how many neighbours may be computed at once: a power of two."""
+    sizes = [last, *(guest.shape[-1] if guest.shape else 1 for guest in work.guests)]
+    width = most
+    while width > 1 and any(size % width for size in sizes):
+        width //= 2
+    return width
+
+
+def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """Return the extents of some axes."""
+    return tuple(axis.size for axis in axes)

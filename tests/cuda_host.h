@@ -1,0 +1,190 @@
+// A GPU of one block at a time, on a CPU: every thread is a fibre, and barriers switch
+// between them. Stands under the backend's own CUDA text instead of its MACHINE part.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+
+#define METHOD inline
+#define DEVICE static inline
+#define RESTRICT __restrict__
+#define __global__
+#define __launch_bounds__(...)
+#define THREAD emulated_thread
+#define BLOCK emulated_block
+#define BARRIER meet(emulated_all)
+
+static int emulated_thread, emulated_block;
+alignas(128) static unsigned char shared_bytes[256 * 1024];
+
+extern "C" void switch_stack(void** old, void* fresh);
+asm(R"(
+.globl switch_stack
+.type switch_stack, @function
+switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+
+struct Meeting {
+  int arrived = 0, expected = 0, round = 0;
+};
+static Meeting emulated_all, emulated_warps[32];
+static void* fibre_tops[THREADS];
+static void* main_top;
+static bool fibre_done[THREADS];
+static std::function<void()>* fibre_work;
+
+static void leave_fibre() {
+  const int me = emulated_thread;
+  switch_stack(&fibre_tops[me], main_top);
+  emulated_thread = me;
+}
+static void meet(Meeting& where) {
+  const int round = where.round;
+  if (++where.arrived == where.expected) {
+    where.arrived = 0;
+    where.round++;
+    return;
+  }
+  while (where.round == round) leave_fibre();
+}
+static void go_home(Meeting& where) {
+  where.expected--;
+  if (where.expected > 0 && where.arrived == where.expected) {
+    where.arrived = 0;
+    where.round++;
+  }
+}
+extern "C" void fibre_main() {
+  (*fibre_work)();
+  const int me = emulated_thread;
+  fibre_done[me] = true;
+  go_home(emulated_all);
+  go_home(emulated_warps[me / 32]);
+  void* unused;
+  switch_stack(&unused, main_top);
+  abort();
+}
+static void run_block(std::function<void()> work) {
+  static const size_t room = 128 * 1024;
+  static unsigned char* stacks = (unsigned char*)aligned_alloc(64, room * THREADS);
+  fibre_work = &work;
+  memset(shared_bytes, 0xFF, sizeof shared_bytes);  // what nobody wrote shows
+  emulated_all = Meeting();
+  emulated_all.expected = THREADS;
+  for (int warp = 0; warp < THREADS / 32; warp++) {
+    emulated_warps[warp] = Meeting();
+    emulated_warps[warp].expected = 32;
+  }
+  for (int i = 0; i < THREADS; i++) {
+    uintptr_t* top = (uintptr_t*)(stacks + room * (i + 1));
+    *--top = 0;  // the stack is aligned as after a call
+    *--top = (uintptr_t)fibre_main;
+    for (int j = 0; j < 6; j++) *--top = 0;
+    fibre_tops[i] = top;
+    fibre_done[i] = false;
+  }
+  for (int left = THREADS; left > 0;) {
+    for (int i = 0; i < THREADS; i++) {
+      if (fibre_done[i]) continue;
+      emulated_thread = i;
+      switch_stack(&main_top, fibre_tops[i]);
+      left -= fibre_done[i];
+    }
+  }
+}
+
+DEVICE float float_of_bits(unsigned bits) {
+  float made;
+  memcpy(&made, &bits, 4);
+  return made;
+}
+DEVICE unsigned bits_of_float(float x) {
+  unsigned made;
+  memcpy(&made, &x, 4);
+  return made;
+}
+DEVICE double double_of_bits(unsigned long long bits) {
+  double made;
+  memcpy(&made, &bits, 8);
+  return made;
+}
+DEVICE unsigned upper_product(unsigned a, unsigned b) {
+  return (unsigned)(((unsigned long long)a * b) >> 32);
+}
+DEVICE unsigned count_up(unsigned* place) { return (*place)++; }
+DEVICE void publish() {}
+DEVICE float read_through(const float* place) { return *place; }
+DEVICE double read_through(const double* place) { return *place; }
+DEVICE void wait_for_others() {}
+DEVICE void let_others_start() {}
+
+template <int BYTES> DEVICE void copy_async(void* to, const void* from, bool wanted) {
+  if ((uintptr_t)to % BYTES || (wanted && (uintptr_t)from % BYTES)) abort();
+  if (wanted)
+    memcpy(to, from, BYTES);
+  else
+    memset(to, 0, BYTES);
+}
+DEVICE void commit_copies() {}
+template <int LEFT> DEVICE void await_copies() {}
+DEVICE unsigned as_tf32(float x) {
+  const unsigned bits = bits_of_float(x);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return bits;
+  return (bits + 0x1000u) & ~0x1fffu;
+}
+DEVICE unsigned bf16_bits(float x) {
+  const unsigned bits = bits_of_float(x);
+  if (x != x) return 0x7fffu;
+  return (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+}
+DEVICE unsigned as_bf16_pair(float low, float high) {
+  return bf16_bits(low) | bf16_bits(high) << 16;
+}
+static unsigned fragments[THREADS][6];
+template <bool BF16>
+DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  const int warp = THREAD / 32, lane = THREAD % 32, g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; i++) fragments[THREAD][i] = a[i];
+  for (int i = 0; i < 2; i++) fragments[THREAD][4 + i] = b[i];
+  meet(emulated_warps[warp]);
+  constexpr int K = BF16 ? 16 : 8, QUARTER = BF16 ? 2 : 1;
+  auto part = [&](int row_lane, int k, int reg) {
+    const unsigned bits =
+        fragments[warp * 32 + row_lane * 4 + k % (K / 2) / QUARTER][reg];
+    if (!BF16) return float_of_bits(bits);
+    return float_of_bits(k % 2 ? bits & 0xffff0000u : bits << 16);
+  };
+  for (int h = 0; h < 4; h++) {
+    const int row = g + h / 2 * 8, column = 2 * t + h % 2;
+    double total = 0;
+    for (int k = 0; k < K; k++)
+      total += (double)part(row % 8, k, row / 8 + 2 * (k / (K / 2))) *
+               part(column, k, 4 + k / (K / 2));
+    c[h] = (float)(c[h] + total);
+  }
+  meet(emulated_warps[warp]);
+}
+DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4],
+                          const unsigned (&b)[2]) {
+  multiply<false>(c, a, b);
+}
+DEVICE void multiply_bf16(float (&c)[4], const unsigned (&a)[4],
+                          const unsigned (&b)[2]) {
+  multiply<true>(c, a, b);
+}

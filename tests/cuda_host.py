@@ -1,0 +1,142 @@
+"""A driver that runs the backend's CUDA text on a CPU: g++ and fibres, no GPU.
+
+Slow, and exact about threads, barriers and tensor-core fragments; so the meaning of
+emitted kernels is checked wherever there is a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion.backends import cuda_emit
+from ganglion.backends.cuda_prelude import MACHINE
+
+HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
+_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?'
+                        r"(\w+)\(([^)]*)\)")  # fmt: skip
+
+
+def reason() -> str | None:
+    """Say why kernels cannot be run here, None if they can."""
+    if shutil.which("g++") is None:
+        return "g++ is not installed"
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return "fibres are written for x86-64"
+    return None
+
+
+def _wrapped(source: str) -> str:
+    """Return CUDA text as C++ with a function `run_NAME(blocks, arguments)` for each."""
+    made = source.replace(cuda_emit.header(MACHINE), cuda_emit.header(HEADER))
+    assert made != source
+    for name, given in _SIGNATURE.findall(source):
+        kinds = [one.rsplit(" ", 1)[0] for one in given.split(", ")] if given else []
+        casts = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(kinds))
+        made += (
+            f'\nextern "C" void run_{name}(int blocks, void** given) {{\n'
+            "  for (emulated_block = 0; emulated_block < blocks; emulated_block++)\n"
+            f"    run_block([&] {{ {name}({casts}); }});\n}}\n"
+        )
+    return made
+
+
+class HostDriver:
+    """Everything that the backend asks of a GPU, done by this machine's CPU."""
+
+    name = "a CPU that plays a GPU"
+    processors = 132
+
+    def __init__(self, capability: int = 90) -> None:
+        self.capability = capability
+        self.kept: dict[int, np.ndarray] = {}
+        self.log: list[str] = []
+        self._folder = tempfile.TemporaryDirectory()
+        self._recording: list[Any] | None = None
+
+    def compile(self, source: str) -> bytes:
+        text = _wrapped(source)
+        stem = Path(self._folder.name) / hashlib.sha256(text.encode()).hexdigest()
+        library = stem.with_suffix(".so")
+        if not library.exists():
+            stem.with_suffix(".cc").write_text(text)
+            command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
+            command += ["-ffp-contract=off", "-o", library, stem.with_suffix(".cc")]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr[:4000] + text[-3000:]
+        return library.read_bytes()
+
+    def load(self, code: bytes, functions: Sequence[str]) -> dict[str, Any]:
+        path = Path(self._folder.name) / f"{hashlib.sha256(code).hexdigest()}.load.so"
+        if not path.exists():  # what is loaded must not be written again
+            path.write_bytes(code)
+        library = ctypes.CDLL(str(path))
+        return {name: getattr(library, f"run_{name}") for name in functions}
+
+    def allow_shared(self, function: Any, nbytes: int) -> None:
+        assert nbytes <= 227 * 1024
+
+    def allocate(self, nbytes: int) -> int:
+        raw = np.full(nbytes + 256, 0xFF, np.uint8)
+        address = -(-raw.ctypes.data // 256) * 256
+        self.kept[address] = raw
+        return address
+
+    def free(self, address: int) -> None:
+        del self.kept[address]
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        ctypes.memset(address, byte, nbytes)
+
+    def upload(self, address: int, array: np.ndarray) -> None:
+        self.log.append("upload")
+        ctypes.memmove(address, array.ctypes.data, array.nbytes)
+
+    def download(self, array: np.ndarray, address: int) -> None:
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
+
+    def host_array(self, nbytes: int) -> np.ndarray:
+        return np.empty(nbytes, np.uint8)
+
+    def arguments(self, addresses: Sequence[int]) -> Any:
+        return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+
+    def launch(
+        self, function: Any, blocks: int, threads: int, shared: int, arguments: Any
+    ) -> None:
+        if self._recording is not None:
+            self._recording.append((function, blocks, threads, shared, arguments))
+            return
+        assert threads == 256
+        function(blocks, arguments)
+
+    def begin_capture(self) -> None:
+        assert self._recording is None
+        self._recording = []
+
+    def end_capture(self) -> Any:
+        made, self._recording = self._recording, None
+        return made
+
+    def replay(self, graph: Any) -> None:
+        for one in graph:
+            self.launch(*one)
+
+    def forget(self, graph: Any) -> None:
+        pass
+
+    def wait(self) -> None:
+        pass
+
+    def memory(self) -> tuple[int, int]:
+        return 0, 0

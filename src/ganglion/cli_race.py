@@ -76,7 +76,8 @@ def race(
     """
     from ganglion.race import runner, settings, watch
 
-    limits = {"limit": limit, "memory": None if memory is None else int(memory * 1e9)}
+    bound = None if memory is None else int(memory * 1e9)
+    limits: dict[str, Any] = {"limit": limit, "memory": bound}
     given: dict[str, Any] = {
         "runs": runs,
         "epochs": epochs,

@@ -183,4 +183,4 @@ def kept(folder: Path) -> dict[str, Found]:
         found = [Found(**one) for one in json.loads((folder / FILE).read_text())]
     except (OSError, ValueError, TypeError):
         return {}
-    return {one.engine: one for one in found if one.races and isinstance(one.form, str)}
+    return {one.engine: one for one in found if not one.unavailable}

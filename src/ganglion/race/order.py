@@ -41,7 +41,7 @@ def lay_out_start(
     order_seed = int(model.training_state.order.array[0])
     folder.mkdir(parents=True, exist_ok=True)
     weights = {f"w{i}": one for i, one in enumerate(model.get_weights())}
-    np.savez(folder / "weights.npz", **weights)  # type: ignore[arg-type]
+    np.savez(folder / "weights.npz", **weights)
     np.save(folder / "orders.npy", orders(recipe, order_seed, epochs, rows))
     return Start(folder, order_seed)
 

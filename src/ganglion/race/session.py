@@ -105,7 +105,7 @@ def opened(
     time, so that it compiles in front of everybody.
     """
     home = place.data / "homes" / log.replace(" ", "-")
-    variables = engine.environment | {"GANGLION_HOME": str(home)}
+    variables = engine.variables(form) | {"GANGLION_HOME": str(home)}
     process = Process(
         engine.module,
         form,

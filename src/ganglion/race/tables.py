@@ -9,7 +9,8 @@ from ganglion.race import figures
 from ganglion.race.figures import NOTHING, Group, Spread
 from ganglion.race.results import Race
 
-WIDTH = 132  # where there is no terminal to ask
+WIDTH = 144  # where there is no terminal to ask
+BUSY = 0.25  # of the cores, before the race: more than that moves the times
 SHOWN_STEPS = (1, 2, 3, 5, 10, 20)
 
 
@@ -60,7 +61,7 @@ def summary(race: Race) -> Any:
     title += f"{race.threads} threads, {race.device}"
     table = Table("engine", title=title, title_justify="left")
     heads = ("accuracy", "run time", "ratio", "import", "prepare", "train", "test")
-    for name in (*heads, "memory", "installed"):
+    for name in (*heads, "in all", "memory", "installed"):
         table.add_column(name, justify="right")
     ranked = figures.by_time(race)
     for group in ranked:
@@ -72,16 +73,19 @@ def _summary_row(race: Race, group: Group, ranked: list[Group]) -> list[str]:
     if not group.done:
         return [group.label, "failed"]
     times = figures.ratio(group, ranked)
-    parts = ("import_seconds", "prepare_seconds", "train_seconds", "test_seconds")
-    spreads = [
-        group.spread(lambda run, name=part: getattr(run, name)) for part in parts
-    ]
+    parts = (
+        group.spread(lambda run: run.import_seconds),
+        group.spread(lambda run: run.prepare_seconds),
+        group.spread(lambda run: run.train_seconds),
+        group.spread(lambda run: run.test_seconds),
+        group.spread(lambda run: run.total_seconds),
+    )
     return [
         f"{group.label}: {group.form}" if group.form else group.label,
         figures.spread_text(group.accuracy, 4),
         f"{figures.spread_text(group.time, 2)} s",
         NOTHING if times is None else f"{times:.2f}",
-        *(_seconds(one) for one in spreads),
+        *map(_seconds, parts),
         f"{figures.megabytes(group.memory)} MB",
         f"{figures.megabytes(race.install_sizes.get(group.engine))} MB",
     ]
@@ -134,6 +138,12 @@ def problems(race: Race) -> list[str]:
 def notes(race: Race) -> list[str]:
     """Return what a reader must know to believe the tables."""
     found = []
+    load = str(race.machine.get("load before") or "0")
+    if float(load) > BUSY * race.threads:
+        found.append(
+            f"Other work was running when the race began (load {load}): engines whose "
+            "threads wait by spinning suffer most from it. Race on a quiet machine."
+        )
     if "data" in race.machine:
         found.append(str(race.machine["data"]))
     if race.published:

@@ -21,6 +21,7 @@ import numpy as np
 from ganglion.config import closest
 from ganglion.recipes import LayerSpec, Recipe
 
+PASSIVE = "passive threads"
 TEST_BATCH = 1000  # rows at a time when testing, the same in every engine
 
 
@@ -140,6 +141,15 @@ class Engine:
     environment: dict[str, str] = field(default_factory=dict)
     imports: tuple[str, ...] = ()  # what a user's script imports; the packages if none
 
+    def variables(self, form: str) -> dict[str, str]:
+        """Return the environment variables of a form.
+
+        What `torch.compile` makes brings a second OpenMP, whose threads and those of
+        PyTorch itself wait for work by spinning, on the same cores; passive ones sleep.
+        """
+        passive = {"OMP_WAIT_POLICY": "PASSIVE"} if form.endswith(PASSIVE) else {}
+        return self.environment | passive
+
     def missing(self) -> str | None:
         """Say why this engine cannot run here and how to get it, None if it can."""
         for package in self.packages:
@@ -199,7 +209,7 @@ ENGINES: dict[str, Engine] = {
             "torch-optimized",
             f"{_ROOM}.torch_optimized",
             ("torch",),
-            ("eager", "compiled"),
+            ("eager", "compiled", f"compiled, {PASSIVE}"),
             "pip install torch",
         ),
         Engine(

@@ -29,6 +29,8 @@ class GanglionTrainer:
         self._model = recipes.build(task.recipe)
         self._model.set_weights(task.weights)
         self._optimizer: list[np.ndarray] | None = None
+        rows = 0 if task.x_test is None else len(task.x_test)
+        self._test_batch = min(TEST_BATCH, rows)
         self._loss = float("nan")
 
     def run(self, steps: int) -> float:
@@ -88,7 +90,7 @@ class GanglionTrainer:
         """Return loss and accuracy on the test set, with `evaluate`."""
         task = self._task
         loss, accuracy = self._model.evaluate(
-            task.x_test, task.y_test, batch_size=TEST_BATCH, verbose=0
+            task.x_test, task.y_test, batch_size=self._test_batch, verbose=0
         )
         return loss, accuracy
 

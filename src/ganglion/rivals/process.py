@@ -149,4 +149,4 @@ def environment(threads: int, device: str = "cpu") -> dict[str, str]:
 def start(engine: Engine, form: str, threads: int, folder: Path) -> Process:
     """Start a worker for an engine in one of its forms, its log in a folder."""
     log = folder / f"{engine.name}-{form.replace(' ', '-')}.log"
-    return Process(engine.module, form, threads, log, engine.environment)
+    return Process(engine.module, form, threads, log, engine.variables(form))

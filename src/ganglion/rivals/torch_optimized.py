@@ -24,14 +24,15 @@ def prepare(task: Task, form: str) -> OptimizedTrainer:
     """Build the recipe's network; the form says whether it is compiled."""
     import torch
 
-    if form == "compiled" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
+    compiled = form.startswith("compiled")
+    if compiled and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         raise RuntimeError("torch.compile needs a C++ compiler, and there is none here")
     set_up(task)
     if task.device == "cuda":  # TF32 and the fastest convolution, as experts choose
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
-    return OptimizedTrainer(task, form == "compiled")
+    return OptimizedTrainer(task, compiled)
 
 
 class OptimizedTrainer(Rival):

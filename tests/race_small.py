@@ -1,0 +1,15 @@
+"""`ganglion race` with fake engines on a few drawn digits, as a program of its own."""
+
+import cli_small
+
+from ganglion import cli, recipes, rivals
+from ganglion.race import runner
+
+FAKES = {"ganglion": "good", "keras": "slow", "torch": "good"}
+
+if __name__ == "__main__":
+    recipes.load = cli_small.small
+    runner.PAUSE = 0.0
+    for name, form in FAKES.items():
+        rivals.ENGINES[name] = rivals.Engine(name, "race_fakes", (), (form,))
+    cli.main()

@@ -1,0 +1,418 @@
+"""`ganglion race` with fake engines: what goes wrong, what is kept, what is refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ganglion import recipes
+from ganglion.race import facts, lockstep, order, results, runner, settings, tables
+from ganglion.race.lockstep import Found
+from ganglion.race.watch import LiveWatch, Quiet
+from ganglion.rivals import Engine, engine
+
+HERE = Path(__file__).parent
+RECIPE = recipes.get("mnist-perceptron")
+LIMIT = 20.0  # seconds; a start of Python takes a part of one, on a busy machine more
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{os.getenv('PYTHONPATH', '')}")
+    monkeypatch.setattr(runner, "PAUSE", 0.0)
+    monkeypatch.setattr(lockstep, "TRIALS", 1)
+    monkeypatch.setattr(recipes, "load", noise)
+
+
+def noise(recipe, rows=256):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (rows, *recipe.input_shape)).astype("uint8")
+    made = recipes.prepared(recipe, x, rng.integers(0, recipe.classes, rows))
+    return made, made, None
+
+
+def fake(name, *forms, packages=(), install=""):
+    return Engine(name, "race_fakes", packages, forms, install)
+
+
+def race(folder, *engines, runs=1, epochs=2, limit=LIMIT, memory=None, before=None):
+    names = tuple(one.name for one in engines)
+    chosen = settings.Settings(
+        RECIPE.name, names, runs, epochs, 16, 1, "cpu", 7, limit, memory
+    )
+    racing = runner.Racing(chosen, engines, folder, Quiet(), "the command", before)
+    made = racing.run()
+    assert made == results.load(folder)  # what is returned is what was kept
+    return made
+
+
+def ends(made):
+    return {(one.engine, one.number): one.status for one in made.finished}
+
+
+def test_a_race_keeps_every_run_of_every_engine(tmp_path):
+    made = race(tmp_path, fake("ganglion", "good"), fake("rival", "good"), runs=3)
+    assert made.complete
+    # Interleaved, and each time another one is first.
+    turns = [(one.engine, one.number) for one in made.finished]
+    assert turns == [
+        *(("ganglion", 1), ("rival", 1)),
+        *(("rival", 2), ("ganglion", 2)),
+        *(("ganglion", 3), ("rival", 3)),
+    ]
+    assert [one.seed for one in made.finished] == [7, 7, 8, 8, 9, 9]
+    first = made.finished[0]
+    assert first.done
+    assert first.parameters == RECIPE.parameters
+    assert first.accuracy == 0.9
+    assert [one.number for one in first.epochs] == [1, 2]
+    assert len(first.first_losses) == 20
+    assert first.peak_memory > 10e6  # no Python with NumPy is smaller
+    assert first.form == "good"
+    # Other weights in another run, the same for both engines.
+    losses = [one.first_losses[0] for one in made.finished]
+    assert losses[0] == losses[1] != losses[2] == losses[3]
+    assert (tmp_path / "logs" / "rival-run-3.log").read_text().startswith("frameworks")
+
+
+@pytest.mark.parametrize(
+    ("form", "reason", "log"),
+    [
+        ("crash", "ended with exit code 1", "out of luck"),
+        ("garbage", "answered 'Segmentation fault, maybe'", "frameworks like to talk"),
+        ("nonsense", "answered 'epoch' with {'train_loss': 'low'", "frameworks"),
+    ],
+)
+def test_a_failure_is_reported_with_its_log_and_the_others_go_on(
+    form, reason, log, tmp_path
+):
+    made = race(tmp_path, fake("ganglion", "good"), fake("rival", form), runs=2)
+    assert made.complete
+    assert ends(made) == {
+        ("ganglion", 1): "done",
+        ("ganglion", 2): "done",
+        ("rival", 1): "failed",
+        ("rival", 2): "failed",
+    }
+    failed = next(one for one in made.finished if not one.done)
+    assert failed.reason.startswith(reason)
+    assert log in failed.log_end
+    if form == "crash":
+        assert len(failed.epochs) == 1  # what it did before is kept
+    told = "\n".join(tables.problems(made))
+    assert f"rival, run 1 failed: {reason}" in told
+    assert log in told
+
+
+def test_a_crash_in_one_run_leaves_the_next(tmp_path):
+    made = race(tmp_path, fake("ganglion", "good"), fake("rival", "crash once"), runs=2)
+    assert ends(made)["rival", 1] == "failed"
+    assert ends(made)["rival", 2] == "done"
+    assert "signal SIGSEGV" in next(r for r in made.finished if not r.done).reason
+
+
+def test_an_engine_that_hangs_is_ended(tmp_path):
+    started = time.monotonic()
+    made = race(tmp_path, fake("ganglion", "good"), fake("rival", "hang"), limit=6.0)
+    assert time.monotonic() - started < 50  # it would sleep for a minute
+    assert ends(made) == {("ganglion", 1): "done", ("rival", 1): "failed"}
+    hung = made.finished[-1]
+    assert hung.reason == "did not finish within 6 s (while in 'epoch')"
+    assert "frameworks like to talk" in hung.log_end
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits on memory are Linux'")
+def test_an_engine_that_runs_out_of_memory(tmp_path):
+    engines = fake("ganglion", "good"), fake("rival", "hungry")
+    made = race(tmp_path, *engines, memory=3_000_000_000)
+    assert ends(made) == {("ganglion", 1): "done", ("rival", 1): "failed"}
+    assert made.finished[-1].reason == "ran out of memory, ended with exit code 1"
+    assert "MemoryError" in made.finished[-1].log_end
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ("small", "refused before timing: 7,840 parameters, not 7,850"),
+        ("wrong", "refused before timing: the loss of the first batch is "),
+        ("unbuildable", "ended with exit code 1"),
+    ],
+)
+def test_who_computes_something_else_is_refused_before_timing(form, reason, tmp_path):
+    made = race(tmp_path, fake("ganglion", "good"), fake("rival", form), runs=2)
+    refused = [one for one in made.finished if one.engine == "rival"]
+    assert len(refused) == 1
+    assert refused[0].status == "failed"
+    assert refused[0].reason.startswith(reason)
+    assert not refused[0].epochs
+    assert not list(tmp_path.glob("logs/rival-run*"))  # no clock was started
+    assert ends(made)["ganglion", 2] == "done"
+
+
+def test_a_wrong_loss_in_a_later_run_is_refused_too(tmp_path):
+    engines = fake("ganglion", "good"), fake("rival", "wrong later")
+    made = race(tmp_path, *engines, runs=2)
+    assert ends(made)["rival", 1] == "done"
+    later = next(one for one in made.finished if not one.done)
+    assert (later.engine, later.number) == ("rival", 2)
+    assert later.reason.startswith("refused before timing: the loss of the first")
+
+
+def found(name, *losses, parameters=10):
+    return Found(name, "form", parameters, losses)
+
+
+def test_most_engines_are_right_and_ganglion_among_two():
+    ours, one, other = found("ganglion", 2.0), found("a", 1.0), found("b", 1.0)
+    assert lockstep.judge([ours, one, other], 10, "ganglion") == 1.0
+    assert [x.races for x in (ours, one, other)] == [False, True, True]
+    one, ours = found("a", 1.0), found("ganglion", 2.0)
+    assert lockstep.judge([one, ours], 10, "ganglion") == 2.0
+    assert [x.races for x in (one, ours)] == [False, True]
+
+
+def test_nan_agrees_with_nobody():
+    ours, one = found("ganglion", 2.0), found("a", float("nan"))
+    lockstep.judge([one, ours], 10, "ganglion")
+    assert not one.races
+
+
+def test_the_fastest_form_races_and_a_form_that_fails_does_not(tmp_path):
+    rival = fake("rival", "unbuildable", "good")
+    made = race(tmp_path, fake("ganglion", "good"), rival)
+    assert made.finished[-1].form == "good"
+    kept = lockstep.kept(tmp_path)["rival"]
+    assert kept.tried["unbuildable"] == "ended with exit code 1"
+    assert kept.tried["good"].endswith("ms a step")
+
+
+def test_a_missing_engine_is_skipped_with_the_command_that_installs_it(tmp_path):
+    absent = fake("rival", "x", packages=("no_such_package",), install="pip install it")
+    elsewhere = fake("other", "unavailable")
+    made = race(tmp_path, fake("ganglion", "good"), absent, elsewhere)
+    assert made.complete
+    assert [(one.engine, one.reason) for one in made.skipped] == [
+        ("rival", "no_such_package is not installed: pip install it"),
+        ("other", "there is no such device; buy one"),
+    ]
+    assert ends(made) == {("ganglion", 1): "done"}
+
+
+def test_no_engine_at_all_is_an_error(tmp_path):
+    absent = fake("rival", "x", packages=("no_such_package",), install="pip install it")
+    with pytest.raises(RuntimeError, match="pip install it"):
+        race(tmp_path, absent)
+
+
+def start(folder, *arguments):
+    command = [sys.executable, str(HERE / "race_small.py"), "race", *arguments]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_ctrl_c_loses_nothing_and_resume_does_the_rest_once(tmp_path):
+    engines = ["--engines", "ganglion,keras,torch", "--runs", "2", "--epochs", "3"]
+    first = start(tmp_path, "mnist-perceptron", *engines, "--out", "here")
+    told = []
+    for line in first.stderr:
+        told.append(line)
+        if line.startswith("keras: run 1, epoch 1"):
+            first.send_signal(signal.SIGINT)
+            break
+    out, rest = first.communicate(timeout=60)
+    told = "".join(told) + rest
+    assert first.returncode == 130, told
+    assert "Go on with: ganglion race --resume here" in told
+    assert "Traceback" not in told
+    kept = results.load(tmp_path / "here")
+    assert not kept.complete
+    assert ends(kept) == {("ganglion", 1): "done"}
+    assert (tmp_path / "here" / "report.html").exists()
+    assert "ganglion" in out
+
+    second = start(tmp_path, "--resume", "here")
+    out, told = second.communicate(timeout=120)
+    assert second.returncode == 0, told
+    made = results.load(tmp_path / "here")
+    assert made.complete
+    pairs = [(one.engine, one.number) for one in made.finished]
+    assert sorted(pairs) == sorted(set(pairs))
+    assert len(pairs) == 6
+    assert made.finished[0] == kept.finished[0]
+    assert "lockstep" not in told  # it is known in which forms they race
+    assert "0.9000 ± 0.0000" in out
+    for name in ("results.md", "report.html", "lockstep.json"):
+        assert (tmp_path / "here" / name).stat().st_size
+
+    third = start(tmp_path, "--resume", "here", "--runs", "3")
+    _, told = third.communicate(timeout=60)
+    assert third.returncode == 1
+    assert "holds a race with --runs 2: leave --runs out" in told
+    fourth = start(tmp_path, "mnist-mlp", "--out", "here")
+    _, told = fourth.communicate(timeout=60)
+    assert "here holds a race already" in told
+
+
+def test_a_race_that_is_complete_has_nothing_left_to_run(tmp_path):
+    engines = fake("ganglion", "good"), fake("rival", "wrong")
+    made = race(tmp_path, *engines, runs=2)
+    again = race(tmp_path, *engines, runs=2, before=made)
+    assert again.finished == made.finished
+
+
+def test_the_children_are_gone_after_ctrl_c(tmp_path, monkeypatch):
+    started = []
+    opened = runner.session.Process
+
+    def noted(*given):
+        started.append(opened(*given))
+        return started[-1]
+
+    def interrupted(self, engine, run, epoch):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner.session, "Process", noted)
+    monkeypatch.setattr(Quiet, "tested", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        race(tmp_path, fake("ganglion", "good"))
+    assert started
+    assert all(one._process.poll() is not None for one in started)
+
+
+def test_the_order_is_that_of_fit(tmp_path):
+    """Ganglion shuffles by itself; others who are given the order see its batches."""
+    (x, y), _, _ = noise(RECIPE, 50)
+    start = order.lay_out_start(RECIPE, 3, 2, 50, tmp_path)
+    orders = np.load(tmp_path / "orders.npy")
+    assert (orders[0] != orders[1]).any()
+    losses = {}
+    for shuffled in (True, False):
+        model = recipes.build(RECIPE)
+        with np.load(tmp_path / "weights.npz") as kept:
+            model.set_weights([kept[f"w{i}"] for i in range(len(kept.files))])
+        model.training_state.order.array[...] = start.order_seed, 0
+        losses[shuffled] = []
+        for rows in orders:
+            given = (x, y) if shuffled else (x[rows], y[rows])
+            batches = Batches()
+            model.fit(
+                *given, batch_size=16, shuffle=shuffled, verbose=0, callbacks=[batches]
+            )
+            losses[shuffled] += batches.losses
+    assert len(losses[True]) == 2 * 4  # the last batch has two rows
+    assert losses[True] == losses[False]
+
+
+def Batches():
+    from ganglion import callbacks
+
+    class Noted(callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.losses = []
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.losses.append(logs["loss"])
+
+    return Noted()
+
+
+@pytest.mark.parametrize("name", ["ganglion", "ganglion-numpy"])
+def test_our_own_engines_start_anew_after_the_first_steps(name, tmp_path):
+    import importlib
+
+    from ganglion.rivals import Task
+
+    (x, y), (x_test, y_test), _ = noise(RECIPE, 50)
+    start = order.lay_out_start(RECIPE, 3, 2, 50, tmp_path)
+    orders = np.load(tmp_path / "orders.npy")
+    with np.load(tmp_path / "weights.npz") as kept:
+        weights = [kept[f"w{i}"] for i in range(len(kept.files))]
+    task = Task(RECIPE, weights, x, y, 16, 1, "cpu", x_test, y_test, start.order_seed)
+    one = engine(name)
+    trainer = importlib.import_module(one.module).prepare(task, one.forms[0])
+    trainer.warm_up(orders[0])
+    first = trainer.steps(orders[0], 4)
+    trainer.reset()
+    loss, _ = trainer.epoch(orders[0])
+    mean = sum(a * n for a, n in zip(first, (16, 16, 16, 2), strict=True)) / 50
+    assert loss == pytest.approx(mean, rel=1e-5)
+    trainer.reset()
+    assert trainer.steps(orders[0], 4) == first
+
+
+def test_resume_refuses_what_contradicts(tmp_path):
+    made = race(tmp_path, fake("ganglion", "good"))
+    nothing = {"recipe": None, "engines": None, "epochs": None}
+    chosen = settings.of_race(made, tmp_path, nothing, limit=3.0)
+    assert (chosen.recipe, chosen.epochs, chosen.limit) == (RECIPE.name, 2, 3.0)
+    with pytest.raises(ValueError, match="RECIPE mnist-perceptron: leave RECIPE out"):
+        settings.of_race(made, tmp_path, {"recipe": "mnist-mlp"})
+    with pytest.raises(ValueError, match="--engines ganglion: leave --engines"):
+        settings.of_race(made, tmp_path, {"engines": ("jax",)})
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="Did you mean 'torch'"):
+        settings.choose("mnist-mlp", engines="trch")
+    with pytest.raises(ValueError, match="names no engine"):
+        settings.choose("mnist-mlp", engines=" ,")
+    with pytest.raises(ValueError, match="cpu or cuda"):
+        settings.choose("mnist-mlp", device="tpu")
+    with pytest.raises(ValueError, match="cores to use"):
+        settings.choose("mnist-mlp", threads=10_000)
+
+
+def test_facts_are_those_of_this_machine():
+    known = facts.about_machine("drawn digits")
+    assert known["cores"] >= 1
+    assert known["data"] == "drawn digits"
+    assert facts.install_size(engine("ganglion")) > 50e6  # NumPy and LLVM alone
+    assert facts.install_size(fake("x", "y", packages=("no_such_package",))) == 0
+    assert facts.versions([engine("ganglion")])["numpy"] == np.__version__
+
+
+def test_the_tables_have_every_run_and_average(tmp_path, capsys):
+    made = race(tmp_path, fake("ganglion", "good"), fake("rival", "good"), runs=2)
+    tables.show(made)
+    text = capsys.readouterr().out
+    assert text.count("0.9000 ± 0.0000") == 4  # two engines, alone and side by side
+    for word in ("import", "prepare", "in all", "memory", "installed", "lockstep"):
+        assert word in text
+    assert "Published, on other machines: 0.9089 TensorFlow" in text
+
+
+def test_the_live_table_follows_the_engines():
+    watch = LiveWatch(("ganglion", "rival"), 2)
+    watch.says("ganglion", "lockstep: fit")
+    watch.training("ganglion", 1, 1, 3)
+    watch.tested("ganglion", 1, results.Epoch(1, 0.5, 0.8, 0.4, 0.85, 1.0, 0.1))
+    watch.training("ganglion", 1, 2, 3)
+    assert "epoch 2 of 3; test accuracy 0.8500" in drawn(watch)
+    run = results.Run("rival", 1, 0, "failed", reason="ended with exit code 1")
+    watch.finished(run)
+    assert "failed" in drawn(watch)
+    assert "ended with exit code 1" in drawn(watch)
+
+
+def drawn(watch):
+    from rich.console import Console
+
+    console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
+    console.print(watch._table())
+    console.file.close()
+    return console.export_text()
+
+
+def test_lockstep_is_plain_json(tmp_path):
+    lockstep.keep([found("a", 1.0, 0.5)], tmp_path)
+    assert json.loads((tmp_path / lockstep.FILE).read_text())[0]["losses"] == [1.0, 0.5]
+    (tmp_path / lockstep.FILE).write_text("{broken")
+    assert lockstep.kept(tmp_path) == {}

@@ -5,12 +5,12 @@ define void @kernel(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot11 = getelementptr inbounds ptr, ptr %args, i64 0
   %base12 = load ptr, ptr %slot11, align 8
-  %slot58 = getelementptr inbounds ptr, ptr %args, i64 1
-  %base59 = load ptr, ptr %slot58, align 8
+  %slot39 = getelementptr inbounds ptr, ptr %args, i64 1
+  %base40 = load ptr, ptr %slot39, align 8
   %v3 = icmp slt i64 %lo, %hi
   br i1 %v3, label %head1, label %after2
 head1:
-  %i4 = phi i64 [ %lo, %entry ], [ %v61, %after6 ]
+  %i4 = phi i64 [ %lo, %entry ], [ %v42, %after6 ]
   br label %head5
 head5:
   %i7 = phi i64 [ 0, %head1 ], [ %v17, %head5 ]
@@ -25,50 +25,31 @@ head5:
   %v18 = icmp slt i64 %v17, 32
   br i1 %v18, label %head5, label %after6
 after6:
-  %v19 = mul nsw i64 %i4, 33
-  %v20 = add nsw i64 %v19, 32
-  %v21 = getelementptr inbounds float, ptr %base12, i64 %v20
-  %v22 = load float, ptr %v21, align 4
-  %v23 = fpext float %v22 to double
-  %v24 = fadd double 0x0000000000000000, %v23
-  %v25 = extractelement <16 x double> %v16, i64 0
-  %v26 = extractelement <16 x double> %v16, i64 1
-  %v27 = extractelement <16 x double> %v16, i64 2
-  %v28 = extractelement <16 x double> %v16, i64 3
-  %v29 = extractelement <16 x double> %v16, i64 4
-  %v30 = extractelement <16 x double> %v16, i64 5
-  %v31 = extractelement <16 x double> %v16, i64 6
-  %v32 = extractelement <16 x double> %v16, i64 7
-  %v33 = extractelement <16 x double> %v16, i64 8
-  %v34 = extractelement <16 x double> %v16, i64 9
-  %v35 = extractelement <16 x double> %v16, i64 10
-  %v36 = extractelement <16 x double> %v16, i64 11
-  %v37 = extractelement <16 x double> %v16, i64 12
-  %v38 = extractelement <16 x double> %v16, i64 13
-  %v39 = extractelement <16 x double> %v16, i64 14
-  %v40 = extractelement <16 x double> %v16, i64 15
-  %v41 = fadd double %v25, %v33
-  %v42 = fadd double %v26, %v34
-  %v43 = fadd double %v27, %v35
-  %v44 = fadd double %v28, %v36
-  %v45 = fadd double %v29, %v37
-  %v46 = fadd double %v30, %v38
-  %v47 = fadd double %v31, %v39
-  %v48 = fadd double %v32, %v40
-  %v49 = fadd double %v41, %v45
-  %v50 = fadd double %v42, %v46
-  %v51 = fadd double %v43, %v47
-  %v52 = fadd double %v44, %v48
-  %v53 = fadd double %v49, %v51
-  %v54 = fadd double %v50, %v52
-  %v55 = fadd double %v53, %v54
-  %v56 = fadd double %v55, %v24
-  %v57 = fptrunc double %v56 to float
-  %v60 = getelementptr inbounds float, ptr %base59, i64 %i4
-  store float %v57, ptr %v60, align 4
-  %v61 = add nsw i64 %i4, 1
-  %v62 = icmp slt i64 %v61, %hi
-  br i1 %v62, label %head1, label %after2
+  %v19 = shufflevector <16 x double> %v16, <16 x double> %v16, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
+  %v20 = shufflevector <16 x double> %v16, <16 x double> %v16, <8 x i32> <i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>
+  %v21 = fadd <8 x double> %v19, %v20
+  %v22 = shufflevector <8 x double> %v21, <8 x double> %v21, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  %v23 = shufflevector <8 x double> %v21, <8 x double> %v21, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  %v24 = fadd <4 x double> %v22, %v23
+  %v25 = shufflevector <4 x double> %v24, <4 x double> %v24, <2 x i32> <i32 0, i32 1>
+  %v26 = shufflevector <4 x double> %v24, <4 x double> %v24, <2 x i32> <i32 2, i32 3>
+  %v27 = fadd <2 x double> %v25, %v26
+  %v28 = extractelement <2 x double> %v27, i64 0
+  %v29 = extractelement <2 x double> %v27, i64 1
+  %v30 = fadd double %v28, %v29
+  %v31 = mul nsw i64 %i4, 33
+  %v32 = add nsw i64 %v31, 32
+  %v33 = getelementptr inbounds float, ptr %base12, i64 %v32
+  %v34 = load float, ptr %v33, align 4
+  %v35 = fpext float %v34 to double
+  %v36 = fadd double 0x0000000000000000, %v35
+  %v37 = fadd double %v30, %v36
+  %v38 = fptrunc double %v37 to float
+  %v41 = getelementptr inbounds float, ptr %base40, i64 %i4
+  store float %v38, ptr %v41, align 4
+  %v42 = add nsw i64 %i4, 1
+  %v43 = icmp slt i64 %v42, %hi
+  br i1 %v43, label %head1, label %after2
 after2:
   ret void
 }

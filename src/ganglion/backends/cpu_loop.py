@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -121,12 +122,15 @@ def _firsts(
     made = []
     for expr, _ in kernel.stored:
         dtype = expr.dtype if narrow else _wide(kernel, expr.dtype)
-        if kernel.how == "sum":
-            start: float = 0
-        else:
-            start = -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
-        made.append(emitter.maths.constant(start, dtype, width))
+        made.append(emitter.maths.constant(_start(kernel, dtype), dtype, width))
     return made
+
+
+def _start(kernel: Loop, dtype: np.dtype) -> float:
+    """Return the number that changes no total."""
+    if kernel.how == "sum":
+        return 0
+    return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
 def _joined(emitter: Emitter, kernel: Loop, total: Val, value: Val) -> Val:
@@ -291,51 +295,58 @@ def _reduce_along(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
     """Lanes are neighbours along the last reduced axis, joined at the end."""
     last = len(kernel.shape) - 1
     size = kernel.shape[last]
-    whole = size // WIDTH * WIDTH
+    whole, rest = size // WIDTH * WIDTH, size % WIDTH
     inner = range(len(kernel.outer), last)
+    short = math.prod(kernel.shape[len(kernel.outer) :]) <= RUN
 
     def through(start: int, stop: int, width: int) -> list[Val]:
-        firsts = _firsts(emitter, kernel, width)
-        if start == stop:
-            return firsts
-        return _nested(
-            emitter,
-            kernel,
-            inner,
-            at,
-            firsts,
-            lambda here, totals: _carry(
+        def vectors(here: list[str], totals: list[Val]) -> list[Val]:
+            return _carry(
                 emitter,
                 (start, stop, width),
                 totals,
                 lambda index, now: _joined_at(
                     emitter, kernel, [*here, index], last, now
                 ),
-            ),
-        )
+            )
 
-    many, single = through(0, whole, WIDTH), through(whole, size, 1)
-    totals = [
-        _joined(emitter, kernel, _fold(emitter, kernel, wide), one)
-        for wide, one in zip(many, single, strict=True)
-    ]
+        firsts = _firsts(emitter, kernel, width, narrow=short)
+        made = _nested(emitter, kernel, inner, at, firsts, vectors)
+        return [_fold(emitter, kernel, one) for one in made]
+
+    parts = [through(0, whole, WIDTH)] if whole else []
+    parts += [through(whole, size, rest)] if rest else []
+    if not parts:  # nothing to reduce
+        parts = [_firsts(emitter, kernel, 1)]
+    totals = parts[0]
+    for more in parts[1:]:
+        pairs = zip(totals, more, strict=True)
+        totals = [_joined(emitter, kernel, a, b) for a, b in pairs]
     _finish(emitter, kernel, totals, at, 1)
 
 
 def _fold(emitter: Emitter, kernel: Loop, many: Val) -> Val:
     """Join the lanes of a vector, halves first: always in the same order."""
-    parts = [emitter.maths.lane(many, i) for i in range(many.width)]
-    while len(parts) > 1:
-        half = len(parts) // 2
-        pairs = zip(parts[:half], parts[half:], strict=True)
-        parts = [_joined(emitter, kernel, a, b) for a, b in pairs]
-    return parts[0]
+    size = 1 << (many.width - 1).bit_length()
+    if size > many.width:
+        start = _start(kernel, many.dtype)
+        filler = emitter.maths.constant(start, many.dtype, many.width)
+        many = emitter.maths.picked(many, filler, range(size))
+    while many.width > 1:
+        half = many.width // 2
+        low = emitter.maths.picked(many, many, range(half))
+        high = emitter.maths.picked(many, many, range(half, 2 * half))
+        many = _joined(emitter, kernel, low, high)
+    return many
 
 
 def _find(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
     """Find the first largest element; NaN counts as largest, as in NumPy."""
     maths, dtype = emitter.maths, kernel.expr.dtype
     axis = len(kernel.shape) - 1
+    if dtype.kind == "f" and 1 < kernel.shape[axis] <= WIDTH:
+        _finish(emitter, kernel, [_find_in_vector(emitter, kernel, at)], at, 1)
+        return
     first = emitter.expression(kernel.expr, [*at, "0"], axis, 1)
 
     def step(index: str, carried: list[str]) -> list[str]:
@@ -358,3 +369,18 @@ def _find(emitter: Emitter, kernel: Loop, at: list[str]) -> None:
     kinds = [(llvm_type(dtype), first.name), ("i64", "0")]
     ends = emitter.text.loop("1", str(kernel.shape[axis]), 1, step, kinds)
     _finish(emitter, kernel, [Val(ends[1], I64, 1)], at, 1)
+
+
+def _find_in_vector(emitter: Emitter, kernel: Loop, at: list[str]) -> Val:
+    """Find the first largest of elements that fit one vector."""
+    maths, text = emitter.maths, emitter.text
+    axis, size = len(kernel.shape) - 1, kernel.shape[-1]
+    values = emitter.expression(kernel.expr, [*at, "0"], axis, size)
+    largest = maths.splat(_fold(emitter, replace(kernel, how="max"), values), size)
+    same = maths.compare("fcmp oeq", values, largest)
+    unknown = maths.compare("fcmp uno", values, values)
+    hits = maths.binary("or", same, unknown)
+    bits = text.let(f"bitcast {hits.type} {hits.name} to i{size}")
+    wide = text.let(f"zext i{size} {bits} to i64")
+    text.declare("declare i64 @llvm.cttz.i64(i64, i1)")
+    return Val(text.let(f"call i64 @llvm.cttz.i64(i64 {wide}, i1 true)"), I64, 1)

@@ -47,6 +47,17 @@ class Maths:
         name = self.text.let(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
         return Val(name, value.dtype, width)
 
+    def picked(self, a: Val, b: Val, order: range) -> Val:
+        """Return the lanes of two vectors, side by side, that a range names."""
+        if len(order) == 1:
+            return self.lane(a, order[0])
+        mask = ", ".join(f"i32 {i}" for i in order)
+        name = self.text.let(
+            f"shufflevector {a.type} {a.name}, {b.type} {b.name}, "
+            f"<{len(order)} x i32> <{mask}>"
+        )
+        return Val(name, a.dtype, len(order))
+
     def lane(self, value: Val, index: int) -> Val:
         """Return one lane."""
         name = self.text.let(f"extractelement {value.type} {value.name}, i64 {index}")

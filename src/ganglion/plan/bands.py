@@ -31,7 +31,7 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.lower import SLICES
 from ganglion.plan.parts import parts_of
-from ganglion.plan.winograd import WinogradConv
+from ganglion.plan.winograd import LANES, WinogradConv
 
 FEWEST = SLICES // 2  # slices, for several threads to get about equal shares
 FARTHEST = 60  # kernels to look ahead over
@@ -56,9 +56,7 @@ class Cut:
 def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
     """Return how a kernel can be cut along its first axis, None if it cannot."""
     if isinstance(kernel, Loop):
-        if not kernel.outer or (kernel.adds and len(kernel.shape) == 1):
-            return None
-        return _cut(kernel.shape[0], _loop_views(kernel), aliases)
+        return _cut_loop(kernel, aliases)
     if isinstance(kernel, Contract):
         if not kernel.batch:
             return None
@@ -71,6 +69,17 @@ def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
         made = _cut(kernel.source[0], views, aliases)
         return Cut(kernel.parallel, made.own | {kernel.scratch})
     return None
+
+
+def _cut_loop(kernel: Loop, aliases: Aliases) -> Cut | None:
+    if not kernel.outer or (kernel.adds and len(kernel.shape) == 1):
+        return None
+    made = _cut(kernel.shape[0], _loop_views(kernel), aliases)
+    if len(kernel.outer) > 1:
+        return made
+    # The only axis is the one that vectors lie along: units are whole vectors.
+    whole = made.units % LANES == 0
+    return Cut(made.units // LANES, made.own) if whole else None
 
 
 def _cut(

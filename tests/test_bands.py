@@ -1,0 +1,159 @@
+"""Bands: which kernels run slice by slice, and that a wrong band is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_plan import step_of
+
+from ganglion.backends import cpu_run
+from ganglion.ir.graph import Constant, Graph, Input
+from ganglion.ir.pointwise import add, divide, multiply, subtract
+from ganglion.ir.primitives import OPS
+from ganglion.ir.program import Program
+from ganglion.ir.shaping import broadcast, reshape, sum_
+from ganglion.plan import build as build_module
+from ganglion.plan.bands import quarrel
+from ganglion.plan.build import build
+from ganglion.plan.check import PlanError
+from ganglion.plan.interpret import PlanInterpreter
+from ganglion.plan.kernel import Band, Buffer, Load, Loop, View
+from ganglion.plan.moments import one_pass
+
+
+@pytest.fixture(scope="module")
+def plan():
+    program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
+    return build(program)
+
+
+def test_a_convolution_and_its_statistics_share_a_band(plan):
+    names = [[k.name for k in plan.kernels[b.first : b.last]] for b in plan.bands]
+    assert ["winograd_conv" in one and "sum" in one for one in names].count(True) == 1
+    assert all(band.slices == 32 for band in plan.bands)
+
+
+def test_no_barrier_stands_inside_of_a_band(plan):
+    for band in plan.bands:
+        marks = plan.marks[band.first : band.last]
+        assert not any(mark.barrier for mark in marks[:-1])
+        assert not any(mark.alone for mark in marks)
+
+
+def test_a_band_that_needs_all_of_another_kernel_is_found(plan):
+    (first, *others) = plan.bands
+    assert quarrel(plan.kernels, plan.bands, {}) is None
+    longer = replace(first, last=first.last + 1)  # adds up what all slices made
+    wrong = quarrel(plan.kernels, (longer, *others), {})
+    assert wrong == (first.last, first.last)
+
+
+def test_reading_another_slice_is_found():
+    x, t, y = (
+        Buffer(name, (64, 32), np.dtype("float32"), kind)
+        for name, kind in (("x", "data"), ("t", "arena"), ("y", "arena"))
+    )
+    forward, backward = View.whole(t), View(t, (-32, 1), 63 * 32)
+    first = Loop("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
+    same = Loop("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
+    other = Loop("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
+    band = Band(0, 2, 32)
+    assert quarrel([first, same], [band], {}) is None
+    assert quarrel([first, other], [band], {}) == (0, 1)
+
+
+def test_slices_that_do_not_divide_a_kernel_are_found(plan):
+    wrong = replace(plan.bands[0], slices=31)
+    assert quarrel(plan.kernels, (wrong,), {}) == (wrong.first, wrong.first)
+
+
+def test_a_plan_with_a_wrong_band_is_refused(monkeypatch):
+    program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
+    arranged = build_module.arrange
+
+    def longer(kernels, aliases):
+        made, (first, *others) = arranged(kernels, aliases)
+        return made, (replace(first, last=first.last + 1), *others)
+
+    monkeypatch.setattr(build_module, "arrange", longer)
+    with pytest.raises(PlanError, match="cannot share a band"):
+        build(program)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 16, 31, 48, 100, 128])
+def test_any_batch_gives_the_same_bits_on_any_number_of_threads(batch):
+    program, data, state = step_of("mnist-cnn", rows=130, batch=batch)
+    compiled = cpu_run.compile(program)
+    compiled.poisons = True
+    found = []
+    for threads in (1, 2, 3):
+        compiled.forced_threads = threads
+        own = {name: array.copy() for name, array in state.items()}
+        compiled.run({n: np.ascontiguousarray(data[n]) for n in program.data}, own, 2)
+        found.append(own)
+    for other in found[1:]:
+        for name, array in found[0].items():
+            np.testing.assert_array_equal(other[name], array, err_msg=name)
+
+
+# ---- mean and variance in one pass -------------------------------------------------
+
+
+def moments(shape, bias=False):
+    x = Input("x", shape, "float32")
+    b = Input("b", shape[-1:], "float32")
+    axes = tuple(range(len(shape) - 1))
+    count = np.float32(np.prod(shape[:-1]))
+    value = add(x, broadcast(b, shape=shape)) if bias else multiply(x, x)
+    kept = (1,) * len(axes) + shape[-1:]
+    number = broadcast(Constant(count), shape=kept)
+    mean = divide(reshape(sum_(value, axes=axes), shape=kept), number)
+    away = subtract(value, broadcast(mean, shape=shape))
+    squares = sum_(multiply(away, away), axes=axes)
+    outputs = {"mean": reshape(mean, shape=shape[-1:]), "squares": squares}
+    return Graph.of("moments", [x, b], outputs)
+
+
+@pytest.mark.parametrize("shape", [(32, 16, 16, 5), (97, 64, 1), (4096, 17)])
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1000.0])
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_pass_is_as_exact_as_two(shape, offset, bias):
+    rng = np.random.default_rng(3)
+    x = (rng.normal(size=shape) + offset).astype("float32")
+    b = rng.normal(size=shape[-1:]).astype("float32")
+    graph = moments(shape, bias)
+    assert len(one_pass(graph).nodes) != len(graph.nodes)
+    program = Program(graph, ("x", "b"), (), ("mean", "squares"))
+    value = x + b if bias else x * x
+    exact = value.astype("float64")
+    axes = tuple(range(len(shape) - 1))
+    mean = exact.mean(axes)
+    squares = ((exact - mean) ** 2).sum(axes)
+    for compiled in (cpu_run.compile(program), PlanInterpreter(build(program))):
+        found = compiled.run({"x": x, "b": b}, {}, 1)
+        np.testing.assert_allclose(found["mean"][0], mean, rtol=3e-7)
+        # The data has 24 bits: around 1000 a distance of about 1 has 14 of them left.
+        np.testing.assert_allclose(found["squares"][0], squares, rtol=2e-5)
+
+
+def test_equal_values_have_no_variance_at_all():
+    graph = moments((32, 16, 16, 5), bias=True)
+    program = Program(graph, ("x", "b"), (), ("mean", "squares"))
+    x = np.full((32, 16, 16, 5), 0.1, "float32")
+    data = {"x": x, "b": np.full(5, 0.7, "float32")}
+    found = cpu_run.compile(program).run(data, {}, 1)
+    np.testing.assert_array_equal(found["squares"][0], 0)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 15, 16, 17])
+def test_argmax_takes_the_first_and_knows_nan(size):
+    rng = np.random.default_rng(size)
+    x = rng.integers(0, 3, (40, size)).astype("float32")
+    x[3, 1], x[4, :] = np.nan, np.nan
+    x[5, :] = -np.inf
+    given = Input("x", x.shape, "float32")
+    node = OPS["argmax"](given, axis=1)
+    graph = Graph.of("find", [given], {"found": node})
+    program = Program(graph, ("x",), (), ("found",))
+    found = cpu_run.compile(program).run({"x": x}, {}, 1)["found"][0]
+    np.testing.assert_array_equal(found, np.argmax(x, axis=1))

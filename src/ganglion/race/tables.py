@@ -6,10 +6,13 @@ import sys
 from typing import Any
 
 from ganglion.race import figures
-from ganglion.race.figures import NOTHING, Group, Spread
+from ganglion.race.figures import NOTHING, Group
 from ganglion.race.results import Race
 
 WIDTH = 144  # where there is no terminal to ask
+WIDE = 130  # columns of a terminal that the whole summary fits into
+RESULT = ("accuracy", "run time", "ratio")
+COSTS = ("import", "prepare", "train", "test", "in all", "memory", "installed")
 BUSY = 0.25  # of the cores, before the race: more than that moves the times
 SHOWN_STEPS = (1, 2, 3, 5, 10, 20)
 
@@ -27,7 +30,8 @@ def show(race: Race) -> None:
     steps = first_steps(race)
     if steps is not None:
         console.print(steps)
-    console.print(summary(race))
+    for table in summary(race, console.width):
+        console.print(table)
     console.print(figures.verdict(race), markup=False, highlight=False)
     for note in notes(race):
         console.print(note, markup=False, highlight=False)
@@ -53,27 +57,52 @@ def engine_table(group: Group) -> Any:
     return table
 
 
-def summary(race: Race) -> Any:
-    """Return all engines side by side, fastest first."""
-    from rich.table import Table
-
+def summary(race: Race, width: int = WIDTH) -> list[Any]:
+    """Return all engines side by side, fastest first: in two tables if it is narrow."""
+    ranked = figures.by_time(race)
     title = f"{race.recipe}: {race.epochs} epochs, batch {race.batch_size}, "
     title += f"{race.threads} threads, {race.device}"
-    table = Table("engine", title=title, title_justify="left")
-    heads = ("accuracy", "run time", "ratio", "import", "prepare", "train", "test")
-    for name in (*heads, "in all", "memory", "installed"):
-        table.add_column(name, justify="right")
-    ranked = figures.by_time(race)
-    for group in ranked:
-        table.add_row(*_summary_row(race, group, ranked))
+    names = [f"{one.label}: {one.form}" if one.form else one.label for one in ranked]
+    results = [_result(one, ranked) for one in ranked]
+    costs = [_costs(race, one) for one in ranked]
+    if width >= WIDE:
+        rows = [[*one, *other] for one, other in zip(results, costs, strict=True)]
+        return [
+            _table(f"{title}; seconds and megabytes", (*RESULT, *COSTS), names, rows)
+        ]
+    return [
+        _table(title, RESULT, names, results),
+        _table("seconds and megabytes", COSTS, [one.label for one in ranked], costs),
+    ]
+
+
+def _table(title: str, heads: Any, names: list[str], rows: list[list[str]]) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        "engine", title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+    )
+    for head in heads:
+        table.add_column(head, justify="right")
+    for name, row in zip(names, rows, strict=True):
+        table.add_row(name, *row)
     return table
 
 
-def _summary_row(race: Race, group: Group, ranked: list[Group]) -> list[str]:
+def _result(group: Group, ranked: list[Group]) -> list[str]:
     if not group.done:
-        return [group.label, "failed"]
+        return ["failed", NOTHING, NOTHING]
     times = figures.ratio(group, ranked)
-    parts = (
+    return [
+        figures.spread_text(group.accuracy, 4),
+        f"{figures.spread_text(group.time, 2)} s",
+        NOTHING if times is None else f"{times:.2f}",
+    ]
+
+
+def _costs(race: Race, group: Group) -> list[str]:
+    seconds = (
         group.spread(lambda run: run.import_seconds),
         group.spread(lambda run: run.prepare_seconds),
         group.spread(lambda run: run.train_seconds),
@@ -81,18 +110,10 @@ def _summary_row(race: Race, group: Group, ranked: list[Group]) -> list[str]:
         group.spread(lambda run: run.total_seconds),
     )
     return [
-        f"{group.label}: {group.form}" if group.form else group.label,
-        figures.spread_text(group.accuracy, 4),
-        f"{figures.spread_text(group.time, 2)} s",
-        NOTHING if times is None else f"{times:.2f}",
-        *map(_seconds, parts),
-        f"{figures.megabytes(group.memory)} MB",
-        f"{figures.megabytes(race.install_sizes.get(group.engine))} MB",
+        *(NOTHING if one is None else f"{one.mean:.2f}" for one in seconds),
+        figures.megabytes(group.memory),
+        figures.megabytes(race.install_sizes.get(group.engine)),
     ]
-
-
-def _seconds(spread: Spread | None) -> str:
-    return NOTHING if spread is None else f"{spread.mean:.2f} s"
 
 
 def first_steps(race: Race) -> Any:

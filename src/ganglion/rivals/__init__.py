@@ -21,7 +21,7 @@ import numpy as np
 from ganglion.config import closest
 from ganglion.recipes import LayerSpec, Recipe
 
-PASSIVE = "passive threads"
+PASSIVE = "passive"
 TEST_BATCH = 1000  # rows at a time when testing, the same in every engine
 
 

@@ -384,7 +384,7 @@ def test_the_tables_have_every_run_and_average(tmp_path, capsys):
     tables.show(made)
     text = capsys.readouterr().out
     assert text.count("0.9000 ± 0.0000") == 4  # two engines, alone and side by side
-    for word in ("import", "prepare", "in all", "memory", "installed", "lockstep"):
+    for word in ("import", "prepare", "in all", "memory", "on disk", "lockstep"):
         assert word in text
     assert "Published, on other machines: 0.9089 TensorFlow" in text
 

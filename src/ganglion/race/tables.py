@@ -12,7 +12,7 @@ from ganglion.race.results import Race
 WIDTH = 144  # where there is no terminal to ask
 WIDE = 130  # columns of a terminal that the whole summary fits into
 RESULT = ("accuracy", "run time", "ratio")
-COSTS = ("import", "prepare", "train", "test", "in all", "memory", "installed")
+COSTS = ("import", "prepare", "train", "test", "in all", "memory", "on disk")
 BUSY = 0.25  # of the cores, before the race: more than that moves the times
 SHOWN_STEPS = (1, 2, 3, 5, 10, 20)
 

@@ -1,0 +1,113 @@
+"""Programs that the CUDA backend is checked on, here and on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from cpu_checks import pure
+from layer_cases import CASES
+from test_simplify import Maker
+
+from ganglion import layers, models
+from ganglion.data import Table
+from ganglion.ir import arrays, pointwise, shaping, structured
+from ganglion.ir.gradient import gradients
+from ganglion.ir.graph import Graph, Input
+from ganglion.runner import batch_of
+
+
+def training_step(case, floatx):
+    """Return a step of a small model around a layer, and what it runs on."""
+    inputs = [
+        layers.Input(s[1:], dtype="int32" if case.classes else None)
+        for s in case.shapes
+    ]
+    inner = case.make(layers)(inputs if len(inputs) > 1 else inputs[0])
+    outputs = layers.Dense(3)(layers.Flatten()(layers.Rescaling(1.0)(inner)))
+    model = models.Model(inputs, outputs)
+    model.compile("sgd", "mse")
+    x = case.inputs()
+    rows = case.shapes[0][0]
+    y = np.random.default_rng(1).normal(size=(rows, 3)).astype(floatx)
+    table = Table(x, y)
+    signature = table.signature(rows, None, False)
+    step, _ = model._runner.step("train", batch_of(table), signature)
+    state = {name: one.numpy() for name, one in step.variables.items()}
+    return step.program, table.arrays(), state
+
+
+def product(size, dtype):
+    """Return products of awkward sizes, with both operands lying either way."""
+    rng = np.random.default_rng(size)
+    inputs, ends, data = [], {}, {}
+    shapes = ((size, 5, 17), (3, size, 2), (2, 7, size), (size, size, size))
+    for number, (m, k, n) in enumerate(shapes):
+        a = Input(f"a{number}", (m, k), dtype)
+        b = Input(f"b{number}", (k, n), dtype)
+        inputs += [a, b]
+        ends[f"ab{number}"] = structured.matmul(a, b)
+        ends[f"ba{number}"] = structured.matmul(
+            arrays.transpose(b, axes=(1, 0)), arrays.transpose(a, axes=(1, 0))
+        )
+        data |= {a.name: rng.normal(size=(m, k)), b.name: rng.normal(size=(k, n))}
+    data = {name: array.astype(dtype) for name, array in data.items()}
+    return pure(Graph.of("products", inputs, ends)), data, {}
+
+
+def loops(size, dtype):
+    """Return maps and reductions of awkward sizes."""
+    rng = np.random.default_rng(size)
+    x = Input("x", (size, 3, size), dtype)
+    ends = {
+        "map": pointwise.exp(x),
+        "rows": shaping.sum_(x, axes=(2,)),
+        "columns": shaping.sum_(x, axes=(0,)),
+        "all": shaping.sum_(x, axes=(0, 1, 2)),
+        "largest": arrays.max_(x, axes=(0, 2)),
+        "where": arrays.argmax(x, axis=2),
+        "running": arrays.cumsum(x, axis=0),
+        "turned": pointwise.negative(arrays.transpose(x, axes=(2, 0, 1))),
+    }
+    data = {"x": rng.normal(size=x.shape).astype(dtype)}
+    return pure(Graph.of("loops", [x], ends)), data, {}
+
+
+def convolution(rows, channels):
+    """Return a training step of a convolution of awkward sizes."""
+    case_of = next(one for one in CASES if one.layer == "Conv2D")
+    arguments = {"filters": channels, "kernel_size": 3, "padding": "same"}
+    case = type(case_of)("Conv2D", ((rows, 7, 9, channels),), arguments)
+    return training_step(case, "float32")
+
+
+def random_graphs(count):
+    """Yield random graphs with their gradients, and what they run on."""
+    from hypothesis import HealthCheck, Phase, given, seed, settings
+    from hypothesis import strategies as st
+
+    made = []
+
+    @seed(7)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data(), st.integers(1, 12))
+    def collect(data, steps):
+        made.append(_graph(Maker(data, "float64", smooth=True).graph(steps), steps))
+
+    collect()
+    return made[:count]
+
+
+def _graph(graph, steps):
+    last = graph.outputs["last"]
+    loss = pointwise.sin(shaping.sum_(last, axes=tuple(range(last.ndim))))
+    slopes = gradients(loss, graph.inputs)
+    ends = {f"slope {k.name}": v for k, v in slopes.items()} | dict(graph.outputs)
+    whole = Graph.of("random", graph.inputs, ends)
+    rng = np.random.default_rng(steps)
+    drawn = {one.name: rng.uniform(-1, 1, one.shape) for one in whole.inputs}
+    return pure(whole), drawn

@@ -1,0 +1,329 @@
+"""Checks and times the CUDA backend on a machine with a GPU.
+
+    python3 tests/device_cuda.py check     every op, layer and random graph
+    python3 tests/device_cuda.py time      milliseconds a step of each recipe
+    python3 tests/device_cuda.py profile   microseconds of each launch of a step
+
+Not collected by pytest: the tests without a GPU are in test_cuda*.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")]
+
+from ganglion import config
+from ganglion.backends import cuda_driver, cuda_emit, cuda_run, reference
+from ganglion.backends.cuda_schedule import schedule
+from ganglion.backends.cuda_simplify import simplify
+from ganglion.ir.primitives import OPS
+from ganglion.plan.kernel import Contract, Loop
+
+AWKWARD = (1, 2, 3, 7, 13, 17, 31, 33, 64, 130)
+RECIPES = ("mnist-perceptron", "mnist-mlp", "mnist-cnn", "cifar10-cam")
+# What products lose by rounding their operands.
+TOLERANCE = {"tf32": 5e-3, "bf16": 4e-2, "float32": 2e-4, "float64": 1e-9}
+
+
+# ---- what is checked ---------------------------------------------------------------------
+
+
+def op_cases():
+    from cpu_checks import op_program
+
+    for name in sorted(OPS):
+        for dtype in ("float32", "float64"):
+            drawn, attrs = OPS[name].domain(np.random.default_rng(0))
+            if dtype == "float32":
+                drawn = [a.astype("f4") if a.dtype == np.float64 else a for a in drawn]
+                attrs = {k: dtype if v == "float64" else v for k, v in attrs.items()}
+            program, data = op_program(OPS[name], drawn, attrs)
+            yield f"op {name}", dtype, program, data, {}, 1
+
+
+def layer_cases():
+    from cuda_cases import training_step
+    from layer_cases import CASES
+
+    for case in CASES:
+        for floatx in ("float32", "float64"):
+            config.set_floatx(floatx)
+            program, data, state = training_step(case, floatx)
+            yield f"layer {case.id}", floatx, program, data, state, 2
+    config.set_floatx("float32")
+
+
+def size_cases():
+    from cuda_cases import convolution, loops, product
+
+    for size in AWKWARD:
+        for dtype in ("float32", "float64"):
+            yield (f"product {size}", dtype, *product(size, dtype), 1)
+            yield (f"loops {size}", dtype, *loops(size, dtype), 1)
+    for rows in (1, 5, 17):
+        for channels in (1, 3, 16, 17, 32):
+            yield (f"conv {rows} {channels}", "float32", *convolution(rows, channels), 2)
+
+
+def graph_cases():
+    from cuda_cases import random_graphs
+
+    for number, (program, data) in enumerate(random_graphs(100)):
+        yield f"graph {number}", "float64", program, data, {}, 1
+
+
+def all_cases(kind):
+    makers = {
+        "ops": op_cases,
+        "layers": layer_cases,
+        "sizes": size_cases,
+        "graphs": graph_cases,
+    }
+    config.set_backend("numpy")
+    for name in kind.split(",") if kind else makers:
+        yield from makers[name]()
+
+
+# ---- compiling ahead, in many processes --------------------------------------------------
+
+
+class Compiler:
+    """A driver that only compiles: fills the cache."""
+
+    def __init__(self, capability):
+        self.capability = capability
+
+    def compile(self, source):
+        return cuda_driver.compile_source(source, f"sm_{self.capability}")
+
+
+def compile_share(job):
+    kind, precision, capability, share, shares = job
+    warnings.simplefilter("ignore")
+    target = cuda_emit.Target(capability, precision)
+    for number, (_, dtype, program, *_) in enumerate(all_cases(kind)):
+        if number % shares == share and not (dtype == "float64" and precision != "tf32"):
+            emission = cuda_emit.emit(cuda_run.plan_of(program), target)
+            compile_functions(emission, Compiler(capability))
+    return share
+
+
+def compile_functions(emission, compiler):
+    names = list(emission.functions)
+    for i in range(0, len(names), cuda_run.BUNDLE):
+        bundle = names[i : i + cuda_run.BUNDLE]
+        cuda_run.code_of([emission.functions[name] for name in bundle], compiler)
+
+
+def compile_ahead(kind, precisions, capability, workers):
+    started = time.time()
+    jobs = [(kind, p, capability, s, workers) for p in precisions for s in range(workers)]
+    with ProcessPoolExecutor(workers) as pool:
+        list(pool.map(compile_share, jobs))
+    print(f"compiled ahead in {time.time() - started:.0f} s", flush=True)
+
+
+# ---- checking ----------------------------------------------------------------------------
+
+
+def run(executable, data, state, steps):
+    after = {name: array.copy() for name, array in state.items()}
+    results = executable.run(data, after, steps)
+    return {f"state {n}": a for n, a in after.items()} | results
+
+
+def distance(found, wanted):
+    """Return how far arrays are apart, in units of the wanted one's size."""
+    worst, where = 0.0, ""
+    for name, array in wanted.items():
+        ours = found[name]
+        if array.dtype.kind != "f":
+            far = float(np.count_nonzero(ours != array))
+        else:
+            a, b = ours.astype("f8"), array.astype("f8")
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            gap = np.where(same, 0.0, np.abs(a - b))
+            # NaN that is wanted nowhere, or lost, is infinitely far.
+            gap = np.where(np.isnan(gap), np.inf, gap)
+            size = np.sqrt(np.mean(np.square(b[np.isfinite(b)]))) if b.size else 0.0
+            far = float(np.max(gap, initial=0.0)) / max(float(size), 1e-2)
+        if far > worst:
+            worst, where = far, name
+    return worst, where
+
+
+def check(kind, precisions, workers):
+    memory = cuda_run.memory()
+    compile_ahead(kind, precisions, memory.driver.capability, workers)
+    started, bad, count = time.time(), 0, 0
+    worst = dict.fromkeys((*precisions, "float64"), (0.0, ""))
+    for name, dtype, program, data, state, steps in all_cases(kind):
+        data = {key: data[key] for key in program.data}
+        wanted = run(reference.compile(program), data, state, steps)
+        for precision in precisions:
+            if dtype == "float64" and precision != precisions[0]:
+                continue
+            count += 1
+            label = "float64" if dtype == "float64" else precision
+            config.set_precision(precision)
+            try:
+                made = cuda_run.CompiledProgram(cuda_run.plan_of(program), memory)
+                made.poisons = True
+                found = run(made, data, state, steps)
+                again = run(made, data, state, steps)
+            except Exception as error:
+                bad += 1
+                print(f"FAILED {name} {label}: {type(error).__name__} {error}"[:400])
+                if "CUDA_ERROR" in str(error):
+                    raise
+                continue
+            far, where = distance(found, wanted)
+            worst[label] = max(worst[label], (far, name))
+            if not far <= TOLERANCE[label]:
+                bad += 1
+                print(f"WRONG {name} {label}: {far:.2e} in {where}")
+            if any(a.tobytes() != again[key].tobytes() for key, a in found.items()):
+                bad += 1
+                print(f"NOT REPEATED {name} {label}")
+    print(f"{count} checks, {bad} bad, {time.time() - started:.0f} s")
+    for label, (far, name) in worst.items():
+        print(f"  worst {label}: {far:.1e} ({name})")
+    return bad
+
+
+# ---- timing ------------------------------------------------------------------------------
+
+
+def training(name, rows=12_800, batch=None):
+    """Return a recipe's training step, compiled, with random data and its state."""
+    from ganglion import recipes
+    from ganglion.data import Table
+    from ganglion.runner import batch_of
+
+    recipe = recipes.get(name)
+    size = batch or recipe.batch_size
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (rows, *recipe.input_shape)).astype("uint8")
+    y = rng.integers(0, recipe.classes, rows).astype("int32")
+    if recipe.one_hot:
+        y = np.eye(recipe.classes, dtype="float32")[y]
+    table = Table(x, y)
+    config.set_backend("numpy")
+    model = recipes.build(recipe)
+    signature = table.signature(size, rows, recipe.shuffle)
+    step, _ = model._runner.step("train", batch_of(table), signature)
+    state = {key: one.numpy().copy() for key, one in step.variables.items()}
+    arrays = table.arrays()
+    return step.program, {key: arrays[key] for key in step.program.data}, state, rows // size
+
+
+def timed(driver, action, repeats=7):
+    """Return the median milliseconds of an action on the device."""
+    action()
+    first, last = driver.stopwatch()
+    found = []
+    for _ in range(repeats):
+        driver.mark(first)
+        action()
+        driver.mark(last)
+        found.append(driver.milliseconds(first, last))
+    return sorted(found)[len(found) // 2]
+
+
+def compiled_recipe(name, precision):
+    program, data, state, steps = training(name)
+    config.set_precision(precision)
+    started = time.time()
+    plan = cuda_run.plan_of(program)
+    made = cuda_run.CompiledProgram(plan, cuda_run.memory())
+    seconds = time.time() - started
+    return made, data, state, steps, seconds
+
+
+def time_recipes(names, precisions):
+    driver = cuda_run.memory().driver
+    for name in names:
+        for precision in precisions:
+            made, data, state, steps, seconds = compiled_recipe(name, precision)
+            made.run(data, state, steps)
+            ms = timed(driver, lambda m=made, s=steps: m._launch(s)) / steps
+            launches = len(made.emission.every)
+            print(
+                f"{name:12} {precision:8} {ms * 1e3:9.1f} us/step  {launches:3} launches"
+                f"  ({ms * 1e3 / launches:.1f} us each)  compiled in {seconds:.1f} s",
+                flush=True,
+            )
+
+
+def described(work):
+    kernel = work.kernel
+    text = kernel.name
+    if isinstance(kernel, Loop):
+        text += f"{list(kernel.outer)}"
+        if kernel.reduced:
+            text += f"<{list(kernel.shape[len(kernel.outer) :])}"
+    if isinstance(kernel, Contract):
+        groups = (kernel.batch, kernel.rows, kernel.columns, kernel.inner)
+        text += " ".join("x".join(str(a.size) for a in g) or "1" for g in groups)
+    return text + f"+{len(work.guests)}" * bool(work.guests)
+
+
+def profile(names, precisions, repeats=20):
+    driver = cuda_run.memory().driver
+    for name in names:
+        for precision in precisions:
+            made, data, state, steps, _ = compiled_recipe(name, precision)
+            made.run(data, state, steps)
+            launches = schedule(simplify(made.plan.kernels).every)
+            total = 0.0
+            print(f"--- {name} {precision}")
+            for number, (function, call, arguments) in enumerate(made._calls):
+
+                def many(f=function, c=call, a=arguments):
+                    for _ in range(repeats):
+                        driver.launch(f, c.blocks, 256, c.shared, a)
+
+                driver.begin_capture()
+                many()
+                graph = driver.end_capture()
+                us = timed(driver, lambda g=graph: driver.replay(g), 3) / repeats * 1e3
+                total += us
+                lanes = launches[number].lanes if number < len(launches) else []
+                texts = [" ; ".join(described(w) for w in one.works) for one in lanes]
+                print(f"{number:3} {us:7.1f} us {call.blocks:5} blocks "
+                      f"{call.shared // 1024:3} KB  {' || '.join(texts)[:150]}")  # fmt: skip
+            print(f"    {total:.1f} us in all", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="+", choices=["check", "time", "profile"])
+    parser.add_argument("--kind", default="", help="ops,layers,sizes,graphs")
+    parser.add_argument("--recipes", default=",".join(RECIPES))
+    parser.add_argument("--precisions", default="tf32,float32")
+    parser.add_argument("--workers", type=int, default=16)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    driver = cuda_run.memory().driver
+    print(driver.name, driver.capability, f"numpy {np.__version__}", flush=True)
+    precisions = tuple(given.precisions.split(","))
+    bad = 0
+    if "check" in given.what:
+        bad = check(given.kind, precisions, given.workers)
+    if "time" in given.what:
+        time_recipes(given.recipes.split(","), precisions)
+    if "profile" in given.what:
+        profile(given.recipes.split(","), precisions)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

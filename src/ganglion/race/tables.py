@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import sys
 from typing import Any
 
 from ganglion.race import figures
 from ganglion.race.figures import NOTHING, Group
+from ganglion.race.lockstep import TOLERANCE
 from ganglion.race.results import Race
 
 WIDTH = 144  # where there is no terminal to ask
@@ -60,8 +63,9 @@ def engine_table(group: Group) -> Any:
 def summary(race: Race, width: int = WIDTH) -> list[Any]:
     """Return all engines side by side, fastest first: in two tables if it is narrow."""
     ranked = figures.by_time(race)
-    title = f"{race.recipe}: {race.epochs} epochs, batch {race.batch_size}, "
-    title += f"{race.threads} threads, {race.device}"
+    title = f"{race.recipe}: {figures.swept(race, 'epochs', race.epochs)} epochs, "
+    title += f"batch {figures.swept(race, 'batch-size', race.batch_size)}, "
+    title += f"{figures.swept(race, 'threads', race.threads)} threads, {race.device}"
     names = [f"{one.label}: {one.form}" if one.form else one.label for one in ranked]
     results = [_result(one, ranked) for one in ranked]
     costs = [_costs(race, one) for one in ranked]
@@ -135,13 +139,32 @@ def first_steps(race: Race) -> Any:
     shown = [step for step in SHOWN_STEPS if step <= most]
     for step in shown:
         table.add_column(str(step), justify="right")
-    for name, losses in firsts.items():
+    table.add_column("steps in step", justify="right")
+    together = in_step(list(firsts.values()))
+    for (name, losses), count in zip(firsts.items(), together, strict=True):
         cells = [
             f"{losses[step - 1]:.5f}" if step <= len(losses) else NOTHING
             for step in shown
         ]
-        table.add_row(name, *cells)
+        table.add_row(name, *cells, f"{count} of {len(losses)}")
     return table
+
+
+def in_step(courses: list[tuple[float, ...]]) -> list[int]:
+    """Return for how many first steps each engine is within 1e-3 of their median.
+
+    >>> in_step([(2.0, 1.0, 0.5), (2.0, 1.0, 0.6), (2.0001, 1.0, 0.5)])
+    [3, 2, 3]
+    """
+    medians = [statistics.median(step) for step in zip(*courses, strict=False)]
+    counts = []
+    for losses in courses:
+        near = [
+            math.isclose(loss, middle, rel_tol=TOLERANCE)
+            for loss, middle in zip(losses, medians, strict=False)
+        ]
+        counts.append(near.index(False) if False in near else len(near))
+    return counts
 
 
 def problems(race: Race) -> list[str]:
@@ -149,7 +172,7 @@ def problems(race: Race) -> list[str]:
     found = []
     for run in race.finished:
         if not run.done:
-            text = f"{run.engine}, run {run.number} failed: {run.reason}"
+            text = f"{figures.run_label(run)} failed: {run.reason}"
             lines = run.log_end.splitlines()
             found.append("\n".join([text, *(f"    | {line}" for line in lines)]))
     found += [f"{one.engine} was left out: {one.reason}" for one in race.skipped]

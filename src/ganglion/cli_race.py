@@ -68,6 +68,20 @@ def race(
         float | None,
         typer.Option(help="GB of address space a run may take; no limit by default."),
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Race at several points: lr=0.1,0.5. Keys: lr, momentum, batch-size, "
+            "epochs, threads, seed. Given twice, every combination is a point."
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Run on a Ray cluster: ray (the one that this machine is a part of) "
+            "or ray://HOST:PORT."
+        ),
+    ] = None,
 ) -> None:
     """Train a recipe in Ganglion and in its rivals; compare accuracy and time.
 
@@ -75,6 +89,7 @@ def race(
     page with curves are kept in a folder; Ctrl-C loses nothing.
     """
     from ganglion.race import runner, settings, watch
+    from ganglion.race import sweep as sweeping
 
     bound = None if memory is None else int(memory * 1e9)
     limits: dict[str, Any] = {"limit": limit, "memory": bound}
@@ -85,6 +100,7 @@ def race(
         "device": device,
         "seed": seed,
         "batch_size": batch_size,
+        "sweep": sweeping.parse(sweep) if sweep else None,
     }
     before, folder = None, out
     if resume is not None:
@@ -97,14 +113,19 @@ def race(
             "recipe": recipe,
             "engines": None if engines is None else settings.named(engines),
         }
-        chosen = settings.of_race(before, resume, given, **limits)
+        chosen = settings.of_race(before, resume, given, on=on or before.on, **limits)
     else:
         if recipe is None:
             raise typer.BadParameter("say which recipe; `ganglion recipes` lists them.")
-        chosen = settings.choose(recipe, engines=engines, **given, **limits)
+        chosen = settings.choose(recipe, engines=engines, on=on, **given, **limits)
         folder = _free(out or _named(recipe))
     assert folder is not None
-    racing = runner.Racing(
+    kind = runner.Racing
+    if chosen.on:
+        from ganglion.race import cluster
+
+        kind = cluster.RayRacing
+    racing = kind(
         chosen,
         settings.engines_of(chosen),
         folder,

@@ -6,7 +6,7 @@ read it, none has a copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -184,6 +184,19 @@ def get(name: str) -> Recipe:
     if name not in RECIPES:
         raise ValueError(f"Unknown recipe {name!r}. {closest(name, RECIPES)}")
     return RECIPES[name]
+
+
+def tuned(recipe: Recipe, optimizer: dict[str, float]) -> Recipe:
+    """Return a recipe with other numbers for its optimizer.
+
+    >>> tuned(get("mnist-mlp"), {"learning_rate": 0.1}).optimizer
+    ('SGD', {'learning_rate': 0.1})
+    """
+    kind, given = recipe.optimizer
+    given = given | optimizer
+    if not given.get("momentum"):  # nothing to look ahead along, and PyTorch objects
+        given.pop("nesterov", None)
+    return replace(recipe, optimizer=(kind, given))
 
 
 def build(recipe: Recipe) -> Any:

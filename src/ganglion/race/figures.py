@@ -105,6 +105,23 @@ def settings_text(settings: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in settings.items())
 
 
+def swept(race: Race, key: str, value: Any) -> str:
+    """Return a setting of a race, or the values that a sweep gives it.
+
+    >>> race = Race("m", "t", 1, 64, 1, 2, "cpu", 0, (), sweep={"batch-size": [64, 99]})
+    >>> swept(race, "batch-size", race.batch_size), swept(race, "epochs", race.epochs)
+    ('64 or 99', '1')
+    """
+    return " or ".join(map(str, race.sweep.get(key, [value])))
+
+
+def run_label(run: Run) -> str:
+    """Return which run this is: the engine, its settings in a sweep, the number."""
+    settings = settings_text(run.settings)
+    who = f"{run.engine} ({settings})" if settings else run.engine
+    return f"{who}, run {run.number}"
+
+
 def groups(race: Race) -> list[Group]:
     """Return the runs of each engine, in the race's own order of engines."""
     found: dict[tuple[str, str], list[Run]] = {}

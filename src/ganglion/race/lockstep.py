@@ -39,6 +39,7 @@ class Found:
     form: str = ""
     parameters: int = 0
     losses: tuple[float, ...] = ()
+    seed: int = 0  # of the start that gave these losses
     start_seconds: float = 0.0  # import and preparation
     step_seconds: float = 0.0
     problem: str = ""  # why it does not race
@@ -87,7 +88,7 @@ def _try(
     start: Start,
     limit: float,
 ) -> Found:
-    found = Found(engine.name, form)
+    found = Found(engine.name, form, seed=settings.seed_of(1))
     log = f"{engine.name}-lockstep-{form}"
     try:
         with session.opened(engine, form, settings, place, log, limit) as asked:
@@ -168,19 +169,29 @@ def refused_for_loss(found: float, wanted: float) -> str:
     )
 
 
-def keep(all_found: Iterable[Found], folder: Path) -> None:
+def name_of_file(settings: Settings) -> str:
+    """Return where it is kept what was found for a race, or for a point of a sweep.
+
+    Only batch size and threads change which form is fastest.
+    """
+    keys = [key for key in ("batch-size", "threads") if key in settings.point]
+    parts = [f"-{key}-{settings.point[key]}" for key in keys]
+    return f"lockstep{''.join(parts)}.json"
+
+
+def keep(all_found: Iterable[Found], folder: Path, name: str = FILE) -> None:
     """Write what was found beside the results, so that a resumed race has it."""
     text = json.dumps([asdict(one) for one in all_found], indent=1)
-    write_whole(folder / FILE, text.encode())
+    write_whole(folder / name, text.encode())
 
 
-def kept(folder: Path) -> dict[str, Found]:
+def kept(folder: Path, name: str = FILE) -> dict[str, Found]:
     """Return what a race found before it was interrupted, by engine.
 
     What cannot be read is found out anew.
     """
     try:
-        found = [Found(**one) for one in json.loads((folder / FILE).read_text())]
+        found = [Found(**one) for one in json.loads((folder / name).read_text())]
     except (OSError, ValueError, TypeError):
         return {}
     return {one.engine: one for one in found if not one.unavailable}

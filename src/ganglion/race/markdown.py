@@ -46,10 +46,14 @@ def text(race: Race) -> str:
 
 
 def _what(race: Race) -> str:
+    epochs = figures.swept(race, "epochs", race.epochs)
+    batch = figures.swept(race, "batch-size", race.batch_size)
+    threads = figures.swept(race, "threads", race.threads)
+    seed = figures.swept(race, "seed", race.seed)
     lines = [
-        f"{_safe(race.title)}. Epochs: {race.epochs}, batch {race.batch_size}, runs an "
-        f"engine: {race.runs}, threads: {race.threads}, device: "
-        f"{_safe(race.device)}, seed {race.seed}; started "
+        f"{_safe(race.title)}. Epochs: {_safe(epochs)}, batch {_safe(batch)}, runs an "
+        f"engine: {race.runs}, threads: {_safe(threads)}, device: "
+        f"{_safe(race.device)}, seed {_safe(seed)}; started "
         f"{_safe(figures.when(race.started))}.",
         _safe(figures.remark(race)),
         figures.progress(race),
@@ -128,7 +132,7 @@ def _problems(race: Race) -> list[str]:
     for run in race.finished:
         if not run.done:
             reason = _safe(run.reason) or "no reason was given"
-            found.append(f"- {_safe(run.engine)}, run {run.number} failed: {reason}")
+            found.append(f"- {_safe(figures.run_label(run))} failed: {reason}")
             if run.log_end:
                 found.append(_fenced(run.log_end, "  "))
     found += [

@@ -185,10 +185,10 @@ def _section(
 
 def _settings(race: Race) -> Html:
     given = {
-        "epochs": race.epochs,
-        "batch": race.batch_size,
+        "epochs": figures.swept(race, "epochs", race.epochs),
+        "batch": figures.swept(race, "batch-size", race.batch_size),
         "runs an engine": race.runs,
-        "threads": race.threads,
+        "threads": figures.swept(race, "threads", race.threads),
         "device": race.device,
         "machine": race.machine.get("gpu" if race.device == "cuda" else "cpu"),
         "started": figures.when(race.started),

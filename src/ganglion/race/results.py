@@ -60,6 +60,7 @@ class Run:
     peak_memory: int = 0  # bytes
     started: str = ""  # ISO 8601, UTC
     settings: dict[str, Any] = field(default_factory=dict)  # of a sweep
+    where: str = ""  # the node of a cluster
 
     @property
     def done(self) -> bool:
@@ -118,6 +119,8 @@ class Race:
     finished: tuple[Run, ...] = ()
     complete: bool = False
     started: str = ""  # ISO 8601, UTC
+    sweep: dict[str, list[Any]] = field(default_factory=dict)  # values of each key
+    on: str = ""  # the cluster; one machine if empty
     schema: int = SCHEMA
 
 

@@ -83,6 +83,7 @@ class Session:
                 device=settings.device,
                 start=str(start.folder),
                 order_seed=start.order_seed,
+                optimizer=settings.optimizer,
             )
         )
 
@@ -104,6 +105,7 @@ def opened(
     Ganglion keeps compiled programs on disk; here it is given an empty folder each
     time, so that it compiles in front of everybody.
     """
+    log += settings.label
     home = place.data / "homes" / log.replace(" ", "-")
     variables = engine.variables(form) | {"GANGLION_HOME": str(home)}
     process = Process(

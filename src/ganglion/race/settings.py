@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ganglion.rivals import RIVALS, Engine, engine
 
 DEFAULT_ENGINES = ("ganglion", *RIVALS)
 _FIXED = ("recipe", "engines", "runs", "epochs", "batch_size", "threads", "device",
-          "seed")  # fmt: skip
+          "seed", "sweep")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,15 @@ class Settings:
     seed: int
     limit: float | None = None  # seconds a run may take; by first measurements if None
     memory: int | None = None  # bytes of address space a run may take
+    sweep: dict[str, list[Any]] = field(default_factory=dict)  # values of each key
+    point: dict[str, Any] = field(default_factory=dict)  # one point of a sweep
+    optimizer: dict[str, float] = field(default_factory=dict)  # other than the recipe's
+    on: str = ""  # a cluster; this machine if empty
+
+    @property
+    def label(self) -> str:
+        """The point of a sweep as a part of a file's name, "" outside of a sweep."""
+        return "".join(f"-{key}-{value}" for key, value in self.point.items())
 
     def seed_of(self, number: int) -> int:
         """Return the seed of a run (from 1): equal for all engines."""
@@ -52,6 +61,8 @@ def choose(
     seed: int | None = None,
     limit: float | None = None,
     memory: int | None = None,
+    sweep: dict[str, list[Any]] | None = None,
+    on: str | None = None,
 ) -> Settings:
     """Return the settings of a new race: what is not given is the recipe's own."""
     chosen = recipes.get(recipe)
@@ -61,23 +72,33 @@ def choose(
     device = device or "cpu"
     if device not in DEVICES:
         raise ValueError(f"Unknown device {device!r}: choose {' or '.join(DEVICES)}.")
-    threads = threads or config.threads()
-    if threads > machine.cores():
+    sweep = sweep or {}
+    given = {"epochs": epochs, "batch-size": batch_size, "threads": threads,
+             "seed": seed}  # fmt: skip
+    for name, value in given.items():
+        if value is not None and name in sweep:
+            raise ValueError(f"--{name} is swept over: leave --{name} {value} out.")
+    first = {name: values[0] for name, values in sweep.items()}
+    threads = threads or first.get("threads") or config.threads()
+    most = max([threads, *sweep.get("threads", ())])
+    if most > machine.cores() and not on:  # the nodes of a cluster may have more
         raise ValueError(
-            f"--threads {threads}: this machine has {machine.cores()} cores to use, "
+            f"--threads {most}: this machine has {machine.cores()} cores to use, "
             "and more threads than cores would only measure their quarrel."
         )
     return Settings(
         recipe=chosen.name,
         engines=names,
         runs=runs or 1,
-        epochs=epochs or chosen.epochs,
-        batch_size=batch_size or chosen.batch_size,
+        epochs=epochs or first.get("epochs") or chosen.epochs,
+        batch_size=batch_size or first.get("batch-size") or chosen.batch_size,
         threads=threads,
         device=device,
-        seed=seed or 0,
+        seed=seed or first.get("seed") or 0,
         limit=limit,
         memory=memory,
+        sweep=sweep,
+        on=on or "",
     )
 
 
@@ -101,6 +122,9 @@ def of_race(race: Race, folder: Path, given: dict[str, Any], **limits: Any) -> S
         if value is not None and value != kept:
             option = "RECIPE" if name == "recipe" else f"--{name.replace('_', '-')}"
             shown = ",".join(kept) if isinstance(kept, tuple) else kept
+            if name == "sweep":
+                each = (f"{key}={','.join(map(str, v))}" for key, v in kept.items())
+                shown = " ".join(each) or "of nothing"
             raise ValueError(
                 f"{folder} holds a race with {option} {shown}: leave {option} out, or "
                 "start another race with another --out."

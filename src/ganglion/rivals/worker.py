@@ -88,6 +88,7 @@ class Handler:
         device: str = "cpu",
         start: str | None = None,
         order_seed: int = 0,
+        optimizer: dict[str, float] | None = None,
     ) -> dict[str, Any]:
         """Build the engine's model; for a race (`start` is given), warm it up, too."""
         from ganglion import recipes
@@ -100,7 +101,7 @@ class Handler:
             arrays |= {f"{n}_test": read(given / f"{n}_test.npy") for n in "xy"}
             self._orders = read(there / "orders.npy")
         task = Task(
-            recipes.get(recipe),
+            recipes.tuned(recipes.get(recipe), optimizer or {}),
             read_weights(there),
             batch_size=batch_size,
             threads=threads,

@@ -1,0 +1,116 @@
+"""One run of one engine: ready, lockstep once more, epoch after epoch, a record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from ganglion import recipes
+from ganglion.race import lockstep, session
+from ganglion.race.order import Start
+from ganglion.race.results import Epoch, Run
+from ganglion.race.session import Place, Session
+from ganglion.race.settings import Settings
+from ganglion.race.watch import Watch
+from ganglion.rivals import Engine, Unavailable
+from ganglion.rivals.process import EngineError
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of one engine, with all that is needed to do it anywhere."""
+
+    engine: Engine
+    form: str
+    number: int  # from 1
+    settings: Settings
+    place: Place
+    start: Start
+    first_loss: float  # what the first batch must give; NaN if nobody knows
+    limit: float  # seconds
+
+
+class Refused(EngineError):  # noqa: N818 (it did not fail: it computes something else)
+    """An engine that computes something else than the others."""
+
+
+def run_once(job: Job, watch: Watch) -> Run:
+    """Run one engine once, in a process of its own; a failure is a result, too."""
+    settings, name = job.settings, job.engine.name
+    run = Run(name, job.number, settings.seed_of(job.number), "done", form=job.form)
+    part = _Part(replace(run, started=now(), settings=settings.point))
+    log = f"{name}-run-{job.number}"
+    try:
+        with session.opened(
+            job.engine, job.form, settings, job.place, log, job.limit
+        ) as asked:
+            _get_ready(job, asked, part, watch)
+            for number in range(1, settings.epochs + 1):
+                watch.training(name, job.number, number, settings.epochs)
+                part.add(_epoch(asked, number))
+                watch.tested(name, job.number, part.run.epochs[-1])
+            memory = asked.ask("memory", "bytes")
+            part.run = replace(part.run, peak_memory=int(memory))
+    except (EngineError, Unavailable) as error:
+        part.fail(error)
+    watch.finished(part.run)
+    return part.run
+
+
+class _Part:
+    """A run as far as it has come."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def add(self, epoch: Epoch) -> None:
+        run = self.run
+        self.run = replace(
+            run,
+            epochs=(*run.epochs, epoch),
+            train_seconds=run.train_seconds + epoch.train_seconds,
+            test_seconds=run.test_seconds + epoch.test_seconds,
+        )
+
+    def fail(self, error: Exception) -> None:
+        reason = getattr(error, "reason", str(error))
+        log_end = getattr(error, "log_end", "")
+        self.run = replace(self.run, status="failed", reason=reason, log_end=log_end)
+
+
+def _get_ready(job: Job, asked: Session, part: _Part, watch: Watch) -> None:
+    """Import, prepare, and take the first steps; refuse what computes something else.
+
+    The training begins anew afterwards.
+    """
+    watch.says(job.engine.name, f"run {job.number}: getting ready")
+    seconds = asked.load(job.engine)
+    made = asked.prepare(job.place, job.start)
+    parameters = int(made["parameters"])
+    part.run = replace(
+        part.run,
+        import_seconds=seconds,
+        prepare_seconds=float(made["seconds"]),
+        parameters=parameters,
+    )
+    losses = asked.first_losses()
+    part.run = replace(part.run, first_losses=losses)
+    wanted = recipes.get(job.settings.recipe).parameters
+    if parameters != wanted:
+        raise Refused(lockstep.refused_for_parameters(parameters, wanted))
+    if not math.isnan(job.first_loss) and not lockstep.agree(losses[0], job.first_loss):
+        raise Refused(lockstep.refused_for_loss(losses[0], job.first_loss))
+
+
+def _epoch(asked: Session, number: int) -> Epoch:
+    answer = asked.ask("epoch", "", number=number)
+    try:
+        return Epoch(number, **{key: float(value) for key, value in answer.items()})
+    except (TypeError, ValueError):
+        raise asked.odd("epoch", answer) from None
+
+
+def now() -> str:
+    """Return the time in UTC, as ISO 8601 has it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

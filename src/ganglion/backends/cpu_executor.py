@@ -1,8 +1,14 @@
 """The native loop over steps and the threads that share it, as LLVM IR text.
 
 Each thread walks a tape of its own: records of five words (function, arguments, end
-and start of its share, barrier or not). Whoever waits spins for a moment, then sleeps:
-a busy neighbour, or more threads than cores, costs no more than it must.
+and start of its share, barrier or not). Where there is much to do, a record without a
+function stands before some that are run slice by slice: (0, ranges, how many records,
+threads, barrier or not), and those hold the size of a slice and the end of all. Each
+thread has a range of the slices and takes one at a time; who is done takes from the
+others, so that a thread that was held up holds up nobody for long.
+
+Whoever waits spins for a moment, then sleeps: a busy neighbour, or more threads than
+cores, costs no more than it must.
 """
 
 from __future__ import annotations
@@ -12,6 +18,8 @@ RECORD_WORDS = 5
 JOB_WORDS, THREAD_WORDS = 4, 4
 # Bytes of a pool: a cache line each for round, sleepers, job, and three of the barrier.
 POOL_BYTES, BARRIER_AT = 384, 192
+# Words of a thread's range of slices, a cache line: taken so far, first, how many.
+RANGE_WORDS = 8
 
 _WAITING = """\
 define internal i1 @until_changed(ptr %word, i32 %old, ptr %sleepers, i64 %spins) #0 {
@@ -81,6 +89,67 @@ wait:
 }
 """
 
+_SHARE = """\
+; Run the records behind this one on every slice that nobody else has taken.
+define internal void @share(ptr %at, i64 %thread, i64 %step) #0 {
+entry:
+  %at1 = getelementptr inbounds i64, ptr %at, i64 1
+  %ranges = load ptr, ptr %at1, align 8
+  %at2 = getelementptr inbounds i64, ptr %at, i64 2
+  %members = load i64, ptr %at2, align 8
+  %at3 = getelementptr inbounds i64, ptr %at, i64 3
+  %threads = load i64, ptr %at3, align 8
+  %first.member = getelementptr inbounds [5 x i64], ptr %at, i64 1
+  %last.member = getelementptr inbounds [5 x i64], ptr %first.member, i64 %members
+  br label %owner
+owner:
+  %tried = phi i64 [ 0, %entry ], [ %tried.next, %owner.end ]
+  %sum = add i64 %thread, %tried
+  %whose = urem i64 %sum, %threads
+  %range = getelementptr inbounds [8 x i64], ptr %ranges, i64 %whose
+  %range1 = getelementptr inbounds i64, ptr %range, i64 1
+  %first = load i64, ptr %range1, align 8
+  %range2 = getelementptr inbounds i64, ptr %range, i64 2
+  %count = load i64, ptr %range2, align 8
+  ; In each step every thread finds the range empty once: tickets are never taken back.
+  %per.step = add i64 %count, %threads
+  %before = mul i64 %step, %per.step
+  br label %take
+take:
+  %ticket = atomicrmw add ptr %range, i64 1 monotonic
+  %number = sub i64 %ticket, %before
+  %left = icmp slt i64 %number, %count
+  br i1 %left, label %slice, label %owner.end
+slice:
+  %index = add i64 %first, %number
+  %index.next = add i64 %index, 1
+  br label %member
+member:
+  %m = phi ptr [ %first.member, %slice ], [ %m.next, %member ]
+  %function = load ptr, ptr %m, align 8
+  %m1 = getelementptr inbounds i64, ptr %m, i64 1
+  %args = load ptr, ptr %m1, align 8
+  %m2 = getelementptr inbounds i64, ptr %m, i64 2
+  %size = load i64, ptr %m2, align 8
+  %m3 = getelementptr inbounds i64, ptr %m, i64 3
+  %end = load i64, ptr %m3, align 8
+  %lo = mul i64 %index, %size
+  %up = mul i64 %index.next, %size
+  %over = icmp sgt i64 %up, %end
+  %hi = select i1 %over, i64 %end, i64 %up
+  call void %function(ptr %args, i64 %lo, i64 %hi)
+  %m.next = getelementptr inbounds [5 x i64], ptr %m, i64 1
+  %more = icmp ult ptr %m.next, %last.member
+  br i1 %more, label %member, label %take
+owner.end:
+  %tried.next = add i64 %tried, 1
+  %others = icmp slt i64 %tried.next, %threads
+  br i1 %others, label %owner, label %done
+done:
+  ret void
+}
+"""
+
 _EXECUTE = """\
 define void @execute(ptr %job, i64 %thread) #0 {
 entry:
@@ -112,18 +181,25 @@ step:
 record:
   %at = phi ptr [ %tape, %step ], [ %at.next, %record.end ]
   %function = load ptr, ptr %at, align 8
-  %some = icmp ne ptr %function, null
-  br i1 %some, label %call, label %called
-call:
   %at1 = getelementptr inbounds i64, ptr %at, i64 1
   %args = load ptr, ptr %at1, align 8
   %at2 = getelementptr inbounds i64, ptr %at, i64 2
   %hi = load i64, ptr %at2, align 8
   %at3 = getelementptr inbounds i64, ptr %at, i64 3
   %lo = load i64, ptr %at3, align 8
+  %some = icmp ne ptr %function, null
+  br i1 %some, label %call, label %no.call
+call:
   call void %function(ptr %args, i64 %lo, i64 %hi)
   br label %called
+no.call:
+  %slices = icmp ne ptr %args, null
+  br i1 %slices, label %share, label %called
+share:
+  call void @share(ptr %at, i64 %thread, i64 %s)
+  br label %called
 called:
+  %members = phi i64 [ 0, %call ], [ 0, %no.call ], [ %hi, %share ]
   %at4 = getelementptr inbounds i64, ptr %at, i64 4
   %meets = load i64, ptr %at4, align 8
   %waits = icmp ne i64 %meets, 0
@@ -132,7 +208,8 @@ barrier:
   call void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %spins)
   br label %record.end
 record.end:
-  %at.next = getelementptr inbounds [5 x i64], ptr %at, i64 1
+  %passed = add i64 %members, 1
+  %at.next = getelementptr inbounds [5 x i64], ptr %at, i64 %passed
   %r.more = icmp ult ptr %at.next, %end
   br i1 %r.more, label %record, label %move
 move:
@@ -255,4 +332,4 @@ def executor(family: str, system: str) -> str:
         name = "SwitchToThread" if system == "windows" else "sched_yield"
         sleeping = _YIELD.replace("YIELD", name)
     waiting = _WAITING.replace("PAUSE", pause)
-    return f"declare void @{declared}\n{sleeping}\n{waiting}\n{_EXECUTE}"
+    return f"declare void @{declared}\n{sleeping}\n{waiting}\n{_SHARE}\n{_EXECUTE}"

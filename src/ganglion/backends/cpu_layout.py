@@ -8,10 +8,18 @@ from typing import Protocol
 import numpy as np
 
 from ganglion.backends.cpu_emit import Record
-from ganglion.backends.cpu_executor import JOB_WORDS, RECORD_WORDS, THREAD_WORDS
+from ganglion.backends.cpu_executor import (
+    JOB_WORDS,
+    RANGE_WORDS,
+    RECORD_WORDS,
+    THREAD_WORDS,
+)
+from ganglion.plan.cost import work
 from ganglion.plan.kernel import Buffer, Plan
 
 _LINE = 8  # words of a cache line
+PIECES = 16  # of a kernel that is not in a band
+WORTH_SHARING_OUT = 100_000.0  # nanoseconds: with less, taking turns costs too much
 
 
 class Addresses(Protocol):
@@ -33,15 +41,13 @@ def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, in
     return min(first * grain, parallel), min(last * grain, parallel)
 
 
-def _joined(records: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Let a barrier be a part of the record before it."""
-    made: list[tuple[int, ...]] = []
-    for one in records:
-        if made and not one[0] and made[-1][0] and not made[-1][-1]:
-            made[-1] = (*made[-1][:-1], one[-1])
-        else:
-            made.append(one)
-    return made or [(0,) * RECORD_WORDS]
+def _pieces(call: Record) -> int:
+    """Return how many slices threads may take a kernel in.
+
+    >>> _pieces(Record("f", (), 1000, 64)), _pieces(Record("f", (), 10, 1))
+    (16, 10)
+    """
+    return min(PIECES, -(-call.parallel // call.grain))
 
 
 class Layout:
@@ -65,7 +71,11 @@ class Layout:
         self._bound: dict[str, int] = {}
         counts = [len(call.buffers) for call in calls]
         self._first_slot = [sum(counts[:n]) for n in range(len(calls))]
-        self._slices = [band.slices if band else 1 for band in plan.band_of()]
+        self._slices = [
+            band.slices if band else _pieces(call)
+            for band, call in zip(plan.band_of(), calls, strict=True)
+        ]
+        self._ranges = self._shared_out()
         for column, one in enumerate(slots):
             if one.kind == "constant":
                 self._pointers[:, column] = self._constant(one)
@@ -92,49 +102,88 @@ class Layout:
         found = []
         for number, call in enumerate(self._calls):
             private = self._plan.kernels[number].private()
-            low, _ = self._share(number, thread)
+            part = self._part(number, thread)
             for one in call.buffers:
                 if one.kind == "arena":
-                    own = low * one.nbytes // call.parallel if one in private else 0
+                    own = part * one.nbytes // call.parallel if one in private else 0
                     found.append(self._plan.offsets[one] + own)
         return found
+
+    def _part(self, number: int, thread: int) -> int:
+        """Return which part of private buffers a thread uses: no two the same."""
+        call = self._calls[number]
+        return (
+            thread if self._threads <= call.parallel else self._share(number, thread)[0]
+        )
 
     def _tape(self, functions: Sequence[int], thread: int) -> np.ndarray:
         """Return the records of one thread: what it has no share in is left out."""
         records: list[tuple[int, ...]] = []
         for run in self._plan.runs():
+            own: list[tuple[int, ...]] = []
+            ranges = self._ranges.get(run.start)
+            if ranges is not None:
+                where = int(ranges.ctypes.data)
+                own.append((0, where, len(run), self._threads, 0))
             for number, low, high in self._shares(run, thread):
                 arguments = self._arguments(number, thread)
-                records.append((functions[number], arguments, high, low, 0))
+                own.append((functions[number], arguments, high, low, 0))
             if self._plan.marks[run.stop - 1].barrier and self._threads > 1:
-                records.append((0, 0, 0, 0, 1))
-        return np.array(_joined(records), np.int64)
+                own = own or [(0,) * RECORD_WORDS]
+                last = -1 if ranges is None else 0
+                own[last] = (*own[last][:-1], 1)
+            records += own
+        return np.array(records or [(0,) * RECORD_WORDS], np.int64)
 
     def _shares(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
-        """Yield what a thread runs of a band, slice by slice, or of a kernel."""
+        """Yield kernels and what a thread runs of them, from where to where.
+
+        Of what is shared out as it runs: the end of all, and the size of a slice.
+        """
         slices = self._slices[run.start]
-        if slices == 1:
+        if run.start in self._ranges:
+            for number in run:
+                call = self._calls[number]
+                yield number, call.parallel, -(-call.parallel // slices)
+        elif len(run) == 1:
             low, high = self._share(run.start, thread)
             if low < high:
                 yield run.start, low, high
-            return
-        for one in range(*share(slices, 1, thread, self._threads)):
-            for number in run:
-                each = self._calls[number].parallel // slices
-                yield number, one * each, (one + 1) * each
+        else:
+            for one in range(*share(slices, 1, thread, self._threads)):
+                for number in run:
+                    each = self._calls[number].parallel // slices
+                    yield number, one * each, (one + 1) * each
 
     def _share(self, number: int, thread: int) -> tuple[int, int]:
         """Return what a thread runs of a kernel."""
-        call, slices = self._calls[number], self._slices[number]
+        call = self._calls[number]
         if self._threads == 1:
             return 0, call.parallel
         if self._plan.marks[number].alone:
             return 0, call.parallel if thread == 0 else 0
-        if slices == 1:
-            return share(call.parallel, call.grain, thread, self._threads)
-        each = call.parallel // slices
-        low, high = share(slices, 1, thread, self._threads)
-        return low * each, high * each
+        return share(call.parallel, call.grain, thread, self._threads)
+
+    def _shared_out(self) -> dict[int, np.ndarray]:
+        """Return ranges of slices for the runs whose slices threads take as they go."""
+        made = {}
+        for run in self._plan.runs() if self._threads > 1 else ():
+            if self._plan.marks[run.start].alone:
+                continue
+            kernels = self._plan.kernels[run.start : run.stop]
+            private = any(
+                kernel.private() and self._threads > self._calls[number].parallel
+                for number, kernel in zip(run, kernels, strict=True)
+            )
+            if private or sum(work(one) for one in kernels) < WORTH_SHARING_OUT:
+                continue
+            slices = self._slices[run.start]
+            ranges = np.zeros((self._threads, RANGE_WORDS), np.int64)
+            for thread in range(self._threads):
+                first, last = share(slices, 1, thread, self._threads)
+                ranges[thread, 1:3] = first, last - first
+            made[run.start] = ranges
+        return made
 
     def _arguments(self, number: int, thread: int) -> int:
         """Return where a call's pointers are."""
@@ -176,4 +225,6 @@ class Layout:
     def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:
         """Return the address of the job of some steps."""
         self._job[0], self._job[2], self._job[3] = steps, barrier, spins
+        for ranges in self._ranges.values():
+            ranges[:, 0] = 0
         return self._address

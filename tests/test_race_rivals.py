@@ -1,14 +1,15 @@
 """All engines of the race take the same steps, in their own words and all their forms.
 
-Convolutions are added up plainly here (GANGLION_PRECISE): at a learning rate of 0.5 the
-few bits that Winograd's method rounds away grow with every step. For the same reason
-the batches are small: PyTorch (channels last) and TensorFlow add up the variances of
-batch norm in plain float32, and lose more digits the more numbers there are.
+The convolutional recipe learns at a fiftieth of its rate here. At 0.5 the last bit of
+two almost equal pixels, between which a maximum chooses, becomes 1e-3 of the loss in
+five steps, between any two engines (docs/race.md). Convolutions are added up plainly
+(GANGLION_PRECISE): Winograd's method rounds away a few bits more than the others do.
 """
 
 import importlib.util
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,6 +59,8 @@ def run(folder, recipe, name, form):
     rows, _ = order.lay_out_data(recipe, data)
     start = order.lay_out_start(recipe, 1, 2, rows, data / "start")
     chosen = settings.Settings(recipe.name, (name,), 1, 2, BATCH, 1, "cpu", 1)
+    if recipe.name == "mnist-cnn":
+        chosen = replace(chosen, optimizer={"learning_rate": 0.01})
     engine, place = rivals.engine(name), Place(data, folder)
     with session.opened(engine, form, chosen, place, f"{name} {form}", 300) as asked:
         asked.load(engine)
@@ -83,8 +86,6 @@ def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses
     ours, our_epochs = courses(recipe, "ganglion", "fit")
     theirs, their_epochs = courses(recipe, name, form)
     np.testing.assert_allclose(theirs, ours, rtol=1e-3)
-    if recipe == "mnist-cnn":
-        return  # after forty steps rounding has grown into other accuracies
     for mine, other in zip(our_epochs, their_epochs, strict=True):
         assert set(mine) == set(other)
         for what in ("train_loss", "test_loss"):
@@ -147,8 +148,8 @@ def test_the_command_for_real(tmp_path):
     assert len(made.finished) == 6
     assert all(one.done for one in made.finished)
     for number in (1, 2):
-        accuracies = {one.accuracy for one in made.finished if one.number == number}
-        assert len(accuracies) == 1
+        found = [one.accuracy for one in made.finished if one.number == number]
+        assert found == pytest.approx([found[0]] * 3, abs=1e-6)
     assert made.versions["torch"] in (tmp_path / "here" / "results.md").read_text()
     assert "<html" in (tmp_path / "here" / "report.html").read_text()
     assert "torch: eager" in done.stdout

@@ -17,7 +17,7 @@ from ganglion.plan.bands import quarrel
 from ganglion.plan.build import build
 from ganglion.plan.check import PlanError
 from ganglion.plan.interpret import PlanInterpreter
-from ganglion.plan.kernel import Band, Buffer, Load, Loop, View
+from ganglion.plan.kernel import Band, Buffer, Contract, Load, Loop, View
 from ganglion.plan.moments import one_pass
 
 
@@ -157,3 +157,25 @@ def test_argmax_takes_the_first_and_knows_nan(size):
     program = Program(graph, ("x",), (), ("found",))
     found = cpu_run.compile(program).run({"x": x}, {}, 1)["found"][0]
     np.testing.assert_array_equal(found, np.argmax(x, axis=1))
+
+
+# ---- narrow products -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [1, 3, 10, 15])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_narrow_products_are_turned_around(columns, batch):
+    rng = np.random.default_rng(columns)
+    x = rng.normal(size=(*batch, 21, 50)).astype("float32")
+    g = rng.normal(size=(*batch, 21, columns)).astype("float32")
+    given = Input("x", x.shape, "float32"), Input("g", g.shape, "float32")
+    axes = (*range(len(batch)), len(batch) + 1, len(batch))
+    node = OPS["matmul"](OPS["transpose"](given[0], axes=axes), given[1])
+    graph = Graph.of("narrow", given, {"found": node})
+    program = Program(graph, ("x", "g"), (), ("found",))
+    plan = build(program)
+    (product,) = [one for one in plan.kernels if isinstance(one, Contract)]
+    assert [axis.size for axis in product.columns] == [50]
+    found = cpu_run.compile(program).run({"x": x, "g": g}, {}, 1)["found"][0]
+    exact = np.swapaxes(x, -1, -2).astype("float64") @ g
+    np.testing.assert_allclose(found, exact, atol=1e-5)

@@ -12,13 +12,14 @@ from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Plan, View, walk
 from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
 from ganglion.plan.moments import one_pass
+from ganglion.plan.narrow import turn_narrow
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
 
 
 def build(program: Program) -> Plan:
     """Return the plan of a program: lowered, fused, in one arena, marked, checked."""
-    graph = one_pass(program.graph)
+    graph = turn_narrow(one_pass(program.graph))
     low = Lowering(graph, set(program.data), set(program.results))
     _lower_all(low)
     results = _results(low, program.results)

@@ -2,7 +2,7 @@
 
 import os
 
-from ganglion import cli, recipes
+from ganglion import cli, cli_train, recipes
 from ganglion.datasets import glyphs
 
 
@@ -18,5 +18,6 @@ def small(recipe):
 
 if __name__ == "__main__":
     recipes.load = small
-    cli.SAVE_SECONDS = float(os.environ.get("SMALL_SAVE_SECONDS", cli.SAVE_SECONDS))
+    seconds = os.environ.get("SMALL_SAVE_SECONDS", cli_train.SAVE_SECONDS)
+    cli_train.SAVE_SECONDS = float(seconds)
     cli.main()

@@ -39,7 +39,7 @@ FLOORS: list[tuple[str, str]] = [
     (
         "program",
         "__init__ cli dumping recipes backend rivals bench bench_report race "
-        "cli_race cli_report",
+        "cli_race cli_report cli_train",
     ),
 ]
 FLOOR_OF = {

@@ -1,0 +1,199 @@
+"""`ganglion train`: a published experiment, or a folder of your own images."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ganglion import recipes as recipe_book
+
+INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+SAVE_SECONDS = 5.0  # saving more often than this would cost more than it protects
+EPILOG = (
+    "Examples:  ganglion train mnist-mlp --epochs 3 --log steps  |  "
+    "ganglion train mnist-cnn --save cnn.keras  |  "
+    "ganglion train mnist-cnn --resume cnn.keras --save cnn.keras"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(epilog=EPILOG)(train)
+
+
+def train(
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
+    ],
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs in all; the recipe's own by default.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images a step; 128 by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal runs.")] = 0,
+    backend: Annotated[
+        str | None, typer.Option(help="Who computes; see `ganglion info`.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="How many threads; all cores by default.")
+    ] = None,
+    log: Annotated[
+        str, typer.Option(help="keras: progress bar; steps: a line an epoch; json.")
+    ] = "keras",
+    save: Annotated[
+        Path | None, typer.Option(help="Keep the model here (.keras), also on Ctrl-C.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on from a file that --save wrote.")
+    ] = None,
+) -> None:
+    """Train a published experiment and test it after every epoch."""
+    chosen = recipe_book.get(recipe)
+    if log not in ("keras", "steps", "json"):
+        raise typer.BadParameter(f"{log!r}; choose keras, steps or json.")
+    if save is not None:
+        _check_target(save)
+    _choose(backend, threads, seed)
+    training, testing, remark = recipe_book.load(chosen)
+    for line in (remark, chosen.remark):
+        if line:
+            _say(line)
+    model = _model(chosen, resume)
+    total = chosen.epochs if epochs is None else epochs
+    first = int(model.training_state.epoch.array)
+    _announce(chosen, model, total, batch_size, log)
+    started = time.perf_counter()
+    try:
+        history = model.fit(
+            *training,
+            batch_size=batch_size or chosen.batch_size,
+            epochs=total,
+            initial_epoch=first,
+            shuffle=chosen.shuffle,
+            validation_data=testing,
+            validation_batch_size=1000,
+            callbacks=_callbacks(log, save),
+            verbose=1 if log == "keras" else 0,
+        )
+    except KeyboardInterrupt:
+        _stopped(model, total, save, recipe)
+        raise typer.Exit(INTERRUPTED) from None
+    if save is not None:
+        model.save(save)
+        _say(f"Saved {save}.")
+    _conclude(chosen, history.history, time.perf_counter() - started)
+
+
+def _check_target(save: Path) -> None:
+    """Refuse at once what would fail after hours of training."""
+    if save.suffix != ".keras":
+        raise typer.BadParameter(f"--save {save}: the name must end in .keras.")
+    folder = save.absolute().parent
+    if not folder.is_dir():
+        raise typer.BadParameter(f"--save {save}: the folder {folder} does not exist.")
+
+
+def _choose(backend: str | None, threads: int | None, seed: int) -> None:
+    from ganglion import config, utils
+
+    if backend is not None:
+        config.set_backend(backend)
+    if threads is not None:
+        config.set_threads(threads)
+    utils.set_random_seed(seed)
+
+
+def _model(recipe: recipe_book.Recipe, resume: Path | None) -> Any:
+    if resume is None:
+        return recipe_book.build(recipe)
+    from ganglion import saving
+
+    model = saving.load_model(resume)
+    if model.name != recipe.name:
+        raise ValueError(
+            f"{resume} holds the model {model.name!r}, not {recipe.name!r}."
+        )
+    return model
+
+
+def _announce(
+    recipe: recipe_book.Recipe, model: Any, total: int, batch: int | None, log: str
+) -> None:
+    from ganglion import config
+
+    if log == "keras":
+        model.summary()
+    first = int(model.training_state.epoch.array) + 1
+    _say(
+        f"{recipe.name}: {recipe.title}; {model.count_params():,} parameters, batch "
+        f"{batch or recipe.batch_size}, epochs {first} to {total}, "
+        f"backend {config.backend()}"
+    )
+
+
+def _callbacks(log: str, save: Path | None) -> list[Any]:
+    from ganglion.callbacks import EpochLogger
+    from ganglion.progress import JsonLog, StepLog
+
+    chosen: list[Any] = []
+    if log == "steps":
+        chosen.append(EpochLogger(StepLog()))
+    elif log == "json":
+        chosen.append(EpochLogger(JsonLog()))
+    if save is not None:
+        chosen.append(_keeper(save))
+    return chosen
+
+
+def _keeper(save: Path) -> Any:
+    """Return a callback that saves after an epoch, when some time has passed."""
+    from ganglion import callbacks
+
+    class Keeper(callbacks.Callback):
+        saved = time.monotonic()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            """Save, unless the last time was a moment ago."""
+            if time.monotonic() - self.saved > SAVE_SECONDS:
+                self.model.save(save)
+                self.saved = time.monotonic()
+
+    return Keeper()
+
+
+def _stopped(model: Any, total: int, save: Path | None, recipe: str) -> None:
+    epoch = int(model.training_state.epoch.array) + 1
+    _say(f"\nStopped in epoch {min(epoch, total)} of {total}.")
+    if save is None:
+        _say("Nothing was saved; give --save FILE to be able to resume.")
+        return
+    model.save(save)
+    _say(
+        f"Saved {save}. Go on with: ganglion train {recipe} --epochs {total} "
+        f"--resume {save} --save {save}"
+    )
+
+
+def _conclude(
+    recipe: recipe_book.Recipe, history: dict[str, list[float]], seconds: float
+) -> None:
+    if not history.get("val_accuracy"):
+        _say("Nothing left to train.")
+        return
+    published = ", ".join(
+        f"{one.accuracy:.4f} {one.system} ({one.time})" for one in recipe.published
+    )
+    _say(
+        f"Test accuracy {history['val_accuracy'][-1]:.4f} after {seconds:.1f} s. "
+        f"Published: {published}."
+    )
+
+
+def _say(text: str) -> None:
+    """Tell the user something that is not a result: results go to standard output."""
+    print(text, file=sys.stderr, flush=True)

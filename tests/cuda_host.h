@@ -134,19 +134,30 @@ DEVICE double read_through(const double* place) { return *place; }
 DEVICE void wait_for_others() {}
 DEVICE void let_others_start() {}
 
-template <int BYTES> DEVICE void copy_async(void* to, const void* from, bool wanted) {
+template <int BYTES, bool AGAIN>
+DEVICE void copy_async(void* to, const void* from, bool wanted) {
   if ((uintptr_t)to % BYTES || (wanted && (uintptr_t)from % BYTES)) abort();
   if (wanted)
     memcpy(to, from, BYTES);
   else
     memset(to, 0, BYTES);
 }
+static const float* matrix_rows[THREADS];
+DEVICE void load_matrices(float (&words)[4], const float* row) {
+  const int warp = THREAD / 32, lane = THREAD % 32;
+  if ((uintptr_t)row % 16) abort();
+  matrix_rows[THREAD] = row;
+  meet(emulated_warps[warp]);
+  for (int i = 0; i < 4; i++)
+    words[i] = matrix_rows[warp * 32 + i * 8 + lane / 4][lane % 4];
+  meet(emulated_warps[warp]);
+}
 DEVICE void commit_copies() {}
 template <int LEFT> DEVICE void await_copies() {}
 DEVICE unsigned as_tf32(float x) {
   const unsigned bits = bits_of_float(x);
   if ((bits & 0x7f800000u) == 0x7f800000u) return bits;
-  return (bits + 0x1000u) & ~0x1fffu;
+  return (bits + 0xfffu + ((bits >> 13) & 1)) & ~0x1fffu;
 }
 DEVICE unsigned bf16_bits(float x) {
   const unsigned bits = bits_of_float(x);

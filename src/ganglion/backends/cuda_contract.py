@@ -23,12 +23,17 @@ from ganglion.backends.cuda_text import (
     root,
     split_places,
 )
-from ganglion.backends.cuda_work import Work, lanes_allowed, sizes
+from ganglion.backends.cuda_work import Parted, Work, lanes_allowed, sizes
 from ganglion.plan.kernel import Axis, Contract, View
 
 PRECISIONS = ("tf32", "bf16", "float32")
 PROCESSORS = 132  # of the GPU that this is tuned for
-SHARED_LIMIT = 99 * 1024  # bytes a block may have on every GPU since 8.6
+MOST_STAGES = 16
+LONG, LARGE = 2048, 1 << 20  # sums and results that are worth parts of their own
+CHANNELS = 32  # of an image that are taken together where windows overlap
+# Bytes a nanosecond that a processor gets from far, cycles a nanosecond, and how long
+# the first byte takes.
+BANDWIDTH, CLOCK, LATENCY = 27.0, 1.75, 900.0
 
 
 @dataclass(frozen=True)
@@ -51,15 +56,18 @@ class Tile:
 
 
 TILES = (
-    Tile(128, 128, 4, 2),
-    Tile(128, 64, 4, 2),
-    Tile(64, 64, 2, 2),
+    Tile(128, 128, 2, 4),
+    Tile(128, 64, 2, 2),
+    Tile(64, 64, 1, 2),
+    Tile(64, 64, 1, 1),
     Tile(128, 32, 4, 1),
+    Tile(128, 32, 2, 1),
     Tile(64, 32, 2, 1),
-    Tile(32, 64, 1, 2),
+    Tile(64, 32, 1, 1),
+    Tile(32, 64, 1, 1),
     Tile(32, 32, 1, 1),
-    Tile(128, 16, 4, 1),
-    Tile(64, 16, 2, 1),
+    Tile(128, 16, 2, 1),
+    Tile(64, 16, 1, 1),
     Tile(32, 16, 1, 1),
 )
 PLAIN = Tile(64, 64, 4, 2)
@@ -75,9 +83,14 @@ class Product:
         to_columns = [a for a in kernel.batch if a.right and a.left == 0]
         # Columns must stay neighbours in memory, so what joins them goes in front.
         self.batch = [a for a in kernel.batch if a.left and a.right]
-        self.rows = [*to_rows, *kernel.rows]
+        self.rows = [*to_rows, *_by_channels(kernel.rows, kernel.inner)]
         self.columns = [*to_columns, *kernel.columns]
         self.inner = list(kernel.inner)
+
+    @property
+    def parts(self) -> int:
+        """How many parts of the sums are stored: 1 for the whole."""
+        return self.kernel.parts if isinstance(self.kernel, Parted) else 1
 
     @cached_property
     def m(self) -> int:
@@ -105,6 +118,11 @@ class Product:
         inner = next((a for a in reversed(self.inner) if a.size > 1), None)
         row = next((a for a in reversed(self.rows) if a.size > 1), None)
         return row is None or row.left != 1 or (inner is not None and inner.left == 1)
+
+    @cached_property
+    def again(self) -> float:
+        """How often an element of the left operand is read, by a row of tiles."""
+        return self.batches * self.m * self.k / max(self.kernel.left.buffer.size, 1)
 
     def lanes(self, side: str) -> int:
         """Return how many neighbours of an operand can be copied at once."""
@@ -139,41 +157,72 @@ class Cut:
     stages: int
 
 
-def cut_of(product: Product, bf16: bool) -> Cut:
+def cut_of(product: Product, bf16: bool, room: int) -> Cut:
     """Choose the cheapest way to cut a product, by a rough model of a large GPU."""
-    return min(_cuts(product, bf16), key=lambda one: _cost(product, one, bf16))
+    parts = product.parts
+    found = _cuts(product, bf16, room, [parts] if parts > 1 else None)
+    return min(found, key=lambda one: _cost(product, one, bf16, room, parts > 1))
 
 
-def _cuts(product: Product, bf16: bool) -> list[Cut]:
+def parts_for(kernel: Contract, bf16: bool, room: int) -> int:
+    """Return into how many parts to cut the sums of a contraction: 1 for none."""
+    product = Product(kernel)
+    if product.k < LONG or product.m * product.n > LARGE:
+        return 1
+    whole = min(
+        _cost(product, one, bf16, room, False) for one in _cuts(product, bf16, room)
+    )
+    best, cost = 1, whole
+    for cut in _cuts(product, bf16, room):
+        if cut.splits > 1 and _cost(product, cut, bf16, room, True) < cost:
+            best, cost = cut.splits, _cost(product, cut, bf16, room, True)
+    return best
+
+
+def _cuts(
+    product: Product, bf16: bool, room: int, splits: list[int] | None = None
+) -> list[Cut]:
     made = []
     for tile in TILES:
         steps = -(-product.k // tile.step(bf16))
-        splits = 1
-        while splits <= min(steps, 64):
-            stages = next(
-                (s for s in (4, 3, 2) if shared_bytes(product, tile, s, bf16) <= SHARED_LIMIT),
-                0,
-            )
-            if stages:
-                made.append(Cut(tile, splits, stages))
-            splits *= 2
+        for count in splits or _splits(product.tiles(tile), steps):
+            most = max(2, min(-(-steps // count), MOST_STAGES))
+            for stages in range(most, 1, -1):
+                if shared_bytes(product, tile, stages, bf16) <= room:
+                    made.append(Cut(tile, count, stages))
+                    break
     return made
 
 
-def _cost(product: Product, cut: Cut, bf16: bool) -> float:
+def _splits(tiles: int, steps: int) -> list[int]:
+    """Return numbers of splits to think about: powers of two, and what fills a GPU."""
+    found = {1, 2, 4, 8, 16, 32, 64}
+    found |= {turns * PROCESSORS // tiles for turns in (1, 2, 3, 4)}
+    return sorted(n for n in found if 1 <= n <= min(steps, 128))
+
+
+def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> float:
     """Return about how many nanoseconds a product takes."""
     tile, step = cut.tile, cut.tile.step(bf16)
-    blocks = product.tiles(tile) * cut.splits
-    turns = -(-blocks // PROCESSORS)
+    each = -(-product.tiles(tile) * cut.splits // PROCESSORS)  # blocks of a processor
     steps = -(-(-(-product.k // step)) // cut.splits)
-    copied = (tile.rows / _speed(product.lanes("left"))) + (
-        tile.columns / _speed(product.lanes("right"))
-    )
-    each = max(copied * step * 4 / 45, tile.rows * tile.columns * step / 550, 90)
-    ends = 600 + tile.rows * tile.columns * 4 / 40
-    if cut.splits > 1:
-        ends += 1200 + cut.splits * tile.rows * tile.columns * 4 / 40
-    return turns * (steps * each + ends)
+    far = tile.rows / min(product.again, 3.0) + tile.columns
+    copied = far * step * 4 / BANDWIDTH
+    lanes = tile.rows / _speed(product.lanes("left"))
+    lanes += tile.columns / _speed(product.lanes("right"))
+    near = tile.rows * tile.warps_across + tile.columns * tile.warps_down
+    worked = (near / 32 + lanes / 32) * step / CLOCK
+    shared = shared_bytes(product, tile, cut.stages, bf16)
+    together = min(each, max(room * 2 // (shared + 1024), 1))
+    waited = -(-each // together) * steps * LATENCY / (cut.stages - 1)
+    size = tile.rows * tile.columns * 4
+    near_ends = tile.groups * tile.rows * tile.columns / 12 / CLOCK
+    ends = 1000 + each * (200 + near_ends + size / BANDWIDTH)
+    if cut.splits > 1 and parted:
+        ends += cut.splits * product.m * product.n * 4 / BANDWIDTH / PROCESSORS
+    elif cut.splits > 1:
+        ends += 1500 + cut.splits * size / BANDWIDTH
+    return max(each * steps * max(copied, worked), waited) + ends
 
 
 def _speed(lanes: int) -> float:
@@ -192,8 +241,31 @@ def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
     return 4 * max(copies, sums)
 
 
-def emit_contract(work: Work, precision: str) -> Emitted:
-    """Return a contraction, and its guests, as text."""
+def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:
+    """Put the places of a window that share elements into the same tiles.
+
+    The rows of a kernel's gradient are (taps, channels), the last two one long axis;
+    some channels of all taps read the same pixels.
+    """
+    axes = [axis for axis in rows if axis.size > 1]
+    if not axes or axes[-1].left != 1:
+        return list(rows)
+    *outer, last = axes
+    steps = [a.left for a in inner if a.size > 1 and 1 < a.left < last.size]
+    channels = min(steps, default=last.size)
+    if last.size % channels or channels % CHANNELS:
+        return list(rows)
+    if channels < last.size:
+        part = Axis(last.size // channels, channels, 0, channels * last.out)
+        outer.append(part)
+    if not outer:
+        return list(rows)
+    first = Axis(channels // CHANNELS, CHANNELS, 0, CHANNELS * last.out)
+    return [first, *outer, Axis(CHANNELS, 1, 0, last.out)]
+
+
+def emit_contract(work: Work, precision: str, room: int) -> Emitted:
+    """Return a contraction, and its guests, as text; `room` is its shared memory."""
     kernel = work.kernel
     assert isinstance(kernel, Contract)
     product = Product(kernel)
@@ -202,13 +274,14 @@ def emit_contract(work: Work, precision: str) -> Emitted:
     tensor = precision != "float32" and dtype == np.float32 and product.k > 0
     if tensor:
         bf16 = precision == "bf16"
-        cut = cut_of(product, bf16)
+        cut = cut_of(product, bf16, room)
         step = cut.tile.step(bf16)
         shared = shared_bytes(product, cut.tile, cut.stages, bf16)
         function = "contract_on_tensor_cores"
     else:
         bf16, step, function = False, PLAIN_STEP, "contract_plainly"
-        cut = Cut(PLAIN, _plain_splits(product), 1)
+        splits = product.parts if product.parts > 1 else _plain_splits(product)
+        cut = Cut(PLAIN, splits, 1)
         tile_bytes = 64 * 68 * dtype.itemsize
         shared = max(2 * PLAIN_STEP * 68 * dtype.itemsize, tile_bytes)
     lanes = _out_lanes(work, product)
@@ -282,13 +355,34 @@ def _shape_struct(
     lines = ["struct BODY_SHAPE {", f"  typedef {body.index} Offset;"]
     for name, value in numbers.items():
         lines.append(f"  static constexpr int {name} = {value};")
-    for name, flag in (("LEFT_ROWS", product.along_rows), ("BF16", bf16)):
+    flags = {
+        "LEFT_ROWS": product.along_rows,
+        "LEFT_AGAIN": product.again > 1.5,
+        "PARTED": product.parts > 1,
+        "BF16": bf16,
+    }
+    for name, flag in flags.items():
         lines.append(f"  static constexpr bool {name} = {str(flag).lower()};")
+    kind = "unsigned" if body.index == "int" else "unsigned long long"
     for name, (axes, side) in functions.items():
-        places = split_places("i", sizes(axes))
-        at = affine(places, [getattr(one, side) for one in axes])
-        lines.append(f"  DEVICE Offset {name}(Offset i) {{ return {at}; }}")
+        pairs = _merged([(one.size, getattr(one, side)) for one in axes])
+        places = split_places("i", [size for size, _ in pairs])
+        at = affine(places, [stride for _, stride in pairs])
+        lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
     return [*lines, "};"]
+
+
+def _merged(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join neighbouring axes that are one long axis: fewer divisions."""
+    made: list[tuple[int, int]] = []
+    for size, stride in pairs:
+        if size == 1:
+            continue
+        if made and made[-1][1] == stride * size:
+            made[-1] = (made[-1][0] * size, stride)
+        else:
+            made.append((size, stride))
+    return made
 
 
 def _call(
@@ -297,19 +391,22 @@ def _call(
     kernel = product.kernel
     kind = c_type(kernel.out.buffer.dtype)
     parts, counters = f"({kind}*)0", "(unsigned*)0"
-    if cut.splits > 1:
+    if cut.splits > 1 and product.parts == 1:
         tiles, tile = product.tiles(cut.tile), cut.tile
         dtype = kernel.out.buffer.dtype.name
         parts = body.scratch(tiles * cut.splits * tile.rows * tile.columns, dtype)
         counters = body.scratch(tiles, "uint32")
     left = _address(body, kernel.left)
     right = _address(body, kernel.right)
-    head = f"auto store = [&](int b, int m, int n, {kind} (&value)[{lanes}])"
+    head = f"auto store = [&](int part, int b, int m, int n, {kind} (&value)[{lanes}])"
     with body.block(head):
         flat = (
             "BODY_SHAPE::out_batch(b) + BODY_SHAPE::out_row(m) + "
             f"BODY_SHAPE::out_column(n) + {kernel.out.offset}"
         )
+        if product.parts > 1:
+            size = kernel.out.buffer.size // product.parts
+            flat += f" + part * {size}"
         body.do(f"const {body.index} flat = {flat};")
         held = {root(kernel.out.buffer): "value" if lanes > 1 else "value[0]"}
         if root(kernel.out.buffer) not in work.dropped:

@@ -159,6 +159,7 @@ class CudaDriver:
     """The first GPU of this machine, through CUDA's driver."""
 
     def __init__(self) -> None:
+        import cuda.core  # noqa: F401 (before threads compile: they must not race)
         from cuda.bindings import driver as cu
 
         self._cu = cu

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.backends.cuda_contract import emit_contract
+from ganglion.backends.cuda_contract import PROCESSORS, emit_contract, parts_for
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_moves import (
     emit_adds,
@@ -29,13 +29,14 @@ from ganglion.backends.cuda_schedule import (
     schedule,
     works_of,
 )
-from ganglion.backends.cuda_simplify import simplify
+from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
-from ganglion.backends.cuda_work import Root, Work
+from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
 from ganglion.plan.kernel import (
     Buffer,
     Contract,
+    Kernel,
     Loop,
     Plan,
     PoolBack,
@@ -44,6 +45,8 @@ from ganglion.plan.kernel import (
 )
 
 TENSOR_CORES = 80  # compute capability from which tf32 and bf16 exist
+# Kilobytes of shared memory of a block, by compute capability.
+_SHARED = {75: 64, 80: 163, 87: 163, 90: 227, 100: 227, 103: 227}
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,16 @@ class Target:
 
     capability: int = 90
     precision: str = "tf32"
+
+    @property
+    def shared(self) -> int:
+        """The shared memory that a block may have, in bytes."""
+        return _SHARED.get(self.capability, 99) * 1024
+
+    @property
+    def half(self) -> int:
+        """The shared memory of each of two blocks on one processor."""
+        return self.shared // 2 - 1024
 
     @property
     def products(self) -> str:
@@ -87,7 +100,7 @@ def emit(plan: Plan, target: Target) -> Emission:
     """Return a plan as CUDA C."""
     simple = simplify(plan.kernels)
     first = schedule(simple.once, drops=False)
-    launches = schedule(simple.every)
+    launches = schedule(steps_of(simple, target))
     offsets, arena = place(launches, simple.kept())
     maker = _Maker(target)
     once = tuple(maker.call(one) for one in first)
@@ -106,6 +119,17 @@ def emit(plan: Plan, target: Target) -> Emission:
         maker.own_bytes,
         dict(plan.results),
     )
+
+
+def steps_of(simple: Simplified, target: Target) -> list[Kernel]:
+    """Return the kernels of a step, long contractions cut for a target."""
+
+    def parts(kernel: Contract) -> int:
+        if not is_host(kernel):
+            return 1
+        return parts_for(kernel, target.products == "bf16", target.half)
+
+    return in_parts(simple.every, parts)
 
 
 class _Maker:
@@ -127,7 +151,10 @@ class _Maker:
 
     def call(self, launch: Launch) -> Call:
         """Return a launch, its function written down if it is new."""
-        lanes = [self._lane(one) for one in launch.lanes]
+        lanes = [self._lane(one, self.target.half) for one in launch.lanes]
+        if sum(one.blocks for one in lanes) <= PROCESSORS:
+            whole = self.target.shared - 1024
+            lanes = [self._lane(one, whole) for one in launch.lanes]
         lanes.sort(key=lambda one: -one.blocks)
         function = _Function()
         for lane in lanes:
@@ -150,8 +177,8 @@ class _Maker:
             made.append(one)
         return tuple(made)
 
-    def _lane(self, lane: Lane) -> _LaneText:
-        bodies = [emit_work(one, self.target.products) for one in lane.works]
+    def _lane(self, lane: Lane, room: int) -> _LaneText:
+        bodies = [emit_work(one, self.target.products, room) for one in lane.works]
         alone = len(bodies) == 1
         return _LaneText(bodies, bodies[0].blocks if alone else 1)
 
@@ -166,11 +193,11 @@ class _Maker:
         return Call("count_step", 1, 0, (STEP,))
 
 
-def emit_work(work: Work, precision: str) -> Emitted:
-    """Return a kernel and its guests as text."""
+def emit_work(work: Work, precision: str, room: int) -> Emitted:
+    """Return a kernel and its guests as text, within some shared memory."""
     kernel = work.kernel
     if isinstance(kernel, Contract):
-        return emit_contract(work, precision)
+        return emit_contract(work, precision, room)
     if isinstance(kernel, Loop):
         if kernel.adds:
             return emit_adds(kernel)

@@ -16,7 +16,7 @@ from ganglion.backends.cuda_text import (
     root,
 )
 from ganglion.backends.cuda_work import Root, Stored, Work, lanes_allowed
-from ganglion.plan.kernel import Load, Loop, Shape, View, walk
+from ganglion.plan.kernel import Expr, Load, Loop, Shape, View, walk
 
 FILL = 132 * THREADS  # threads that keep a large GPU busy
 MOST_BLOCKS = 65_535  # beyond, blocks take several turns
@@ -38,9 +38,7 @@ def emit_map(work: Work) -> Emitted:
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
         at = at[: len(kernel.shape)]
-        held = compute_and_store(
-            body, kernel.stored, kernel.shape, at, width, {}, work.dropped
-        )
+        held = compute_and_store(body, kernel.stored, at, width, {}, work.dropped)
         flat = "i" if width == 1 else f"i * {width}"
         host_guests(body, work, flat, width, held)
     return body.emitted(min(-(-count // THREADS), MOST_BLOCKS))
@@ -69,15 +67,12 @@ def host_guests(
         if guest.shape not in decoded:
             decoded[guest.shape] = body.places(start, guest.shape, "g")
         at = decoded[guest.shape]
-        held |= compute_and_store(
-            body, guest.stored, guest.shape, at, width, held, work.dropped
-        )
+        held |= compute_and_store(body, guest.stored, at, width, held, work.dropped)
 
 
 def compute_and_store(
     body: Body,
     stored: Stored,
-    shape: Shape,
     at: Sequence[str],
     width: int,
     held: Mapping[Root, str],
@@ -90,29 +85,29 @@ def compute_and_store(
             if root(view.buffer) not in dropped:
                 body.do(f"{body.element(view, at)} = {value};")
     else:
-        values = _lanes(body, stored, shape, at, width, held)
+        values = lanes_of(body, [expr for expr, _ in stored], at, width, held)
         for value, (_, view) in zip(values, stored, strict=True):
             if root(view.buffer) not in dropped:
-                store_lanes(body, value, view, shape, at, width)
+                store_lanes(body, value, view, at, width)
     return {
         root(view.buffer): value for value, (_, view) in zip(values, stored, strict=True)
     }
 
 
-def _lanes(
+def lanes_of(
     body: Body,
-    stored: Stored,
-    shape: Shape,
+    exprs: Sequence[Expr],
     at: Sequence[str],
     width: int,
     held: Mapping[Root, str],
+    axis: int = -1,
 ) -> list[str]:
-    exprs = [expr for expr, _ in stored]
+    """Compute expressions at neighbours along an axis; return the arrays of values."""
     vectors: dict[View, str] = {}
     for one in walk(*exprs):
         if isinstance(one, Load) and root(one.view.buffer) not in held:
             view = one.view
-            if view not in vectors and in_lanes(view, width):
+            if view not in vectors and in_lanes(view, width, axis):
                 name = body.fresh("q")
                 body.do(f"{c_type(view.buffer.dtype)} {name}[{width}];")
                 place = affine(at, view.strides, view.offset)
@@ -125,27 +120,29 @@ def _lanes(
         values.append(name)
     body.lines.append("#pragma unroll")
     with body.block(f"for (int lane = 0; lane < {width}; lane++)"):
-        last = body.let(body.index, f"{at[-1]} + lane", "j")
-        here = Places(
-            [*at[:-1], last],
+        here = list(at)
+        here[axis] = body.let(body.index, f"{at[axis]} + lane", "j")
+        places = Places(
+            here,
             {key: f"{name}[lane]" for key, name in held.items()},
             {view: f"{name}[lane]" for view, name in vectors.items()},
         )
-        for name, value in zip(values, evaluate(body, exprs, here), strict=True):
+        for name, value in zip(values, evaluate(body, exprs, places), strict=True):
             body.do(f"{name}[lane] = {value};")
     return values
 
 
-def in_lanes(view: View, width: int) -> bool:
+def in_lanes(view: View, width: int, axis: int = -1) -> bool:
     """Tell whether neighbours of a view can be loaded and stored at once."""
-    *outer, last = view.strides
-    aligned = not any(s % width for s in (*outer, view.offset))
+    others = list(view.strides)
+    last = others.pop(axis)
+    aligned = not any(s % width for s in (*others, view.offset))
     # Results of several steps lie one after the other.
     return last == 1 and aligned and not view.buffer.size % width
 
 
 def store_lanes(
-    body: Body, value: str, view: View, shape: Shape, at: Sequence[str], width: int
+    body: Body, value: str, view: View, at: Sequence[str], width: int
 ) -> None:
     """Store neighbours that are in an array."""
     place = affine(at, view.strides, view.offset)

@@ -39,11 +39,12 @@ DEVICE void let_others_start() {
 DEVICE unsigned shared_place(const void* pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
-template <int BYTES>
+template <int BYTES, bool AGAIN>
 DEVICE void copy_async(void* to, const void* from, bool wanted) {
-  // What is not wanted is filled with zeros.
+  // What is not wanted is filled with zeros, and its address not looked at; what is
+  // needed again stays near.
   const int size = wanted ? BYTES : 0;
-  if constexpr (BYTES == 16)
+  if constexpr (BYTES == 16 && !AGAIN)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      shared_place(to)),
                  "l"(from), "r"(size)
@@ -54,6 +55,14 @@ DEVICE void copy_async(void* to, const void* from, bool wanted) {
                  "l"(from), "r"(size), "n"(BYTES)
                  : "memory");
 }
+// Four 8 x 4 matrices: each lane names a row; gets one word of its own row of each.
+DEVICE void load_matrices(float (&words)[4], const float* row) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=f"(words[0]), "=f"(words[1]), "=f"(words[2]), "=f"(words[3])
+      : "r"(shared_place(row))
+      : "memory");
+}
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT>
 DEVICE void await_copies() {
@@ -61,7 +70,11 @@ DEVICE void await_copies() {
 }
 DEVICE unsigned as_tf32(float x) {
   unsigned bits;
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#else
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#endif
   return bits;
 }
 DEVICE unsigned as_bf16_pair(float low, float high) {
@@ -71,16 +84,14 @@ DEVICE unsigned as_bf16_pair(float low, float high) {
 }
 DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4],
                           const unsigned (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
       "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 DEVICE void multiply_bf16(float (&c)[4], const unsigned (&a)[4],
                           const unsigned (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -246,13 +257,15 @@ CONTRACTION = """\
 // ---- contractions ----------------------------------------------------------------------
 
 // out[b, m, n] = sum of left[b, m, k] * right[b, k, n], tile by tile. `S` says the sizes
-// and where elements are; `store` takes LANES neighbours of a row of the result.
+// and where elements are; `store` takes LANES neighbours of a row of the result. Where the
+// inner axis is cut over blocks, the last of them adds up the parts, or all store theirs.
 template <class S, class T, class Store>
 DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* parts,
                         unsigned* counters, Store store) {
   constexpr int LANES = S::LANES, ROW = S::BN + 4, ACROSS = S::BN / LANES;
   BARRIER;
-  if constexpr (S::SPLITS > 1) {
+  constexpr bool joins = S::SPLITS > 1 && !S::PARTED;
+  if constexpr (joins) {
     T* mine = parts + ((long long)tile * S::SPLITS + split) * (S::BM * S::BN);
     for (int e = THREAD; e < S::BM * S::BN; e += THREADS) {
       const int m = e / S::BN, n = e % S::BN;
@@ -271,7 +284,7 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
     T total[LANES];
 #pragma unroll
     for (int l = 0; l < LANES; l++) total[l] = T(0);
-    if constexpr (S::SPLITS > 1) {
+    if constexpr (joins) {
 #pragma unroll 4
       for (int s = 0; s < S::SPLITS; s++)
 #pragma unroll
@@ -280,12 +293,14 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
                                    n + l);
     } else {
 #pragma unroll
-      for (int w = 0; w < S::WK; w++)
+      for (int w = 0; w < S::WK; w++) {
+        T part[LANES];
+        load_lanes(part, (const T*)sums + (w * S::BM + m) * ROW + n);
 #pragma unroll
-        for (int l = 0; l < LANES; l++)
-          total[l] += sums[(w * S::BM + m) * ROW + n + l];
+        for (int l = 0; l < LANES; l++) total[l] += part[l];
+      }
     }
-    store(b, m0 + m, n0 + n, total);
+    store(split, b, m0 + m, n0 + n, total);
   }
 }
 
@@ -373,6 +388,7 @@ template <class S> struct LeftCopies {
   static constexpr int DOWN = S::LEFT_ROWS ? S::BM : S::BK;
   static constexpr int STEP = THREADS / ACROSS > 0 ? THREADS / ACROSS : 1;
   static constexpr int COUNT = (DOWN + STEP - 1) / STEP;
+  static constexpr bool ALL_M = S::M % S::BM == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
   Offset rows[S::LEFT_ROWS ? COUNT : 1];
   bool exists[S::LEFT_ROWS ? COUNT : 1];
@@ -382,34 +398,34 @@ template <class S> struct LeftCopies {
 #pragma unroll
       for (int i = 0; i < COUNT; i++) {
         const int m = m0 + line + i * STEP;
-        exists[i] = m < S::M && line + i * STEP < DOWN;
+        exists[i] = ALL_M || (m < S::M && line + i * STEP < DOWN);
         rows[i] = exists[i] ? S::left_row(m) : 0;
       }
     } else {
-      exists[0] = m0 + at < S::M;
+      exists[0] = ALL_M || m0 + at < S::M;
       rows[0] = exists[0] ? S::left_row(m0 + at) : 0;
     }
   }
   METHOD void copy(float* to, const float* from, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    to += line * Stage<S>::LEFT_LINE + at;
     if constexpr (S::LEFT_ROWS) {
-      const bool inside = k0 + at < S::K;
-      const Offset inner = inside ? S::left_inner(k0 + at) : 0;
+      const bool inside = ALL_K || k0 + at < S::K;
+      from += S::left_inner(k0 + at);
 #pragma unroll
-      for (int i = 0; i < COUNT; i++) {
-        const bool wanted = inside && exists[i];
+      for (int i = 0; i < COUNT; i++)
         if (DOWN % STEP == 0 || line + i * STEP < DOWN)
-          copy_async<V * 4>(to + (line + i * STEP) * Stage<S>::LEFT_LINE + at,
-                            wanted ? from + rows[i] + inner : from, wanted);
-      }
+          copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE,
+                                           from + rows[i], inside && exists[i]);
     } else {
+      from += rows[0];
 #pragma unroll
       for (int i = 0; i < COUNT; i++) {
         const int k = k0 + line + i * STEP;
-        const bool wanted = exists[0] && k < S::K;
         if (DOWN % STEP == 0 || line + i * STEP < DOWN)
-          copy_async<V * 4>(to + (line + i * STEP) * Stage<S>::LEFT_LINE + at,
-                            wanted ? from + rows[0] + S::left_inner(k) : from, wanted);
+          copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE,
+                                           from + S::left_inner(k),
+                                           exists[0] && (ALL_K || k < S::K));
       }
     }
   }
@@ -420,74 +436,152 @@ template <class S> struct RightCopies {
   static constexpr int V = S::RIGHT_LANES, ACROSS = S::BN / V;
   static constexpr int STEP = THREADS / ACROSS;
   static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
+  static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
   Offset column;
   bool exists;
   METHOD void begin(int n0) {
     const int n = n0 + THREAD % ACROSS * V;
-    exists = n < S::N;
+    exists = ALL_N || n < S::N;
     column = exists ? S::right_column(n) : 0;
   }
   METHOD void copy(float* to, const float* from, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    to += line * Stage<S>::RIGHT_LINE + at;
+    from += column;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + line + i * STEP;
-      const bool wanted = exists && k < S::K;
       if (S::BK % STEP == 0 || line + i * STEP < S::BK)
-        copy_async<V * 4>(to + (line + i * STEP) * Stage<S>::RIGHT_LINE + at,
-                          wanted ? from + S::right_inner(k) + column : from, wanted);
+        copy_async<V * 4, false>(to + i * STEP * Stage<S>::RIGHT_LINE,
+                                 from + S::right_inner(k),
+                                 exists && (ALL_K || k < S::K));
     }
   }
 };
 
-template <class S> DEVICE float left_at(const float* a, int m, int k) {
-  return a[S::LEFT_ROWS ? m * Stage<S>::LEFT_LINE + k : k * Stage<S>::LEFT_LINE + m];
+// How rows and columns are given to the tiles of 16 x 8 that a warp multiplies: such
+// that what a thread needs of several tiles lies side by side.
+template <class S> struct Warp {
+  static constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
+  static constexpr int P = DOWN < 2 ? 1 : 2, Q = RIGHT < 4 ? RIGHT : 4;
+  static_assert(DOWN % P == 0 && RIGHT % Q == 0, "tiles come in groups");
+  DEVICE int row(int i, int half, int g) {
+    if (S::LEFT_ROWS) return i * 16 + half * 8 + g;
+    return i / P * (16 * P) + g * (2 * P) + i % P * 2 + half;
+  }
+  DEVICE int column(int j, int c) {
+    return j / Q * (8 * Q) + c * Q + j % Q;
+  }
+};
+
+// The left operand of one tile of 16 rows.
+template <class S>
+DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const float* a, int m0,
+                       int k) {
+  typedef Warp<S> W;
+  constexpr int LINE = Stage<S>::LEFT_LINE;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+  if constexpr (S::LEFT_ROWS && !S::BF16) {
+    const float* row = a + (m0 + lane % 16) * LINE + k + lane / 16 * 4;
+#pragma unroll
+    for (int i = 0; i < W::DOWN; i++) {
+      float words[4];
+      load_matrices(words, row + i * 16 * LINE);
+#pragma unroll
+      for (int h = 0; h < 4; h++) left[i][h] = as_tf32(words[h]);
+    }
+  } else if constexpr (S::LEFT_ROWS) {
+#pragma unroll
+    for (int i = 0; i < W::DOWN; i++)
+#pragma unroll
+      for (int h = 0; h < 4; h++) {
+        float pair[2];
+        const int m = m0 + W::row(i, h % 2, g);
+        load_lanes(pair, a + m * LINE + k + 2 * t + h / 2 * 8);
+        left[i][h] = as_bf16_pair(pair[0], pair[1]);
+      }
+  } else {
+#pragma unroll
+    for (int i = 0; i < W::DOWN; i += W::P)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float near[2 * W::P], next[2 * W::P];
+        const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
+        const float* at = a + kk * LINE + m0 + W::row(i, 0, g);
+        load_lanes(near, at);
+        if constexpr (S::BF16) load_lanes(next, at + LINE);
+#pragma unroll
+        for (int p = 0; p < 2 * W::P; p++)
+          left[i + p / 2][half * 2 + p % 2] =
+              S::BF16 ? as_bf16_pair(near[p], next[p]) : as_tf32(near[p]);
+      }
+  }
+}
+
+template <class S>
+DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2], const float* b, int n0,
+                        int k) {
+  typedef Warp<S> W;
+  constexpr int LINE = Stage<S>::RIGHT_LINE;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int j = 0; j < W::RIGHT; j += W::Q)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float near[W::Q], next[W::Q];
+      const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
+      const float* at = b + kk * LINE + n0 + W::column(j, g);
+      load_lanes(near, at);
+      if constexpr (S::BF16) load_lanes(next, at + LINE);
+#pragma unroll
+      for (int q = 0; q < W::Q; q++)
+        right[j + q][half] =
+            S::BF16 ? as_bf16_pair(near[q], next[q]) : as_tf32(near[q]);
+    }
 }
 
 // The products of one step of BK: each group of warps takes its own places of it.
 template <class S, int DOWN, int RIGHT>
 DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const float* a, const float* b,
                           int m0, int n0, int group) {
-  constexpr int KS = S::BF16 ? 16 : 8, LINE = Stage<S>::RIGHT_LINE;
-  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+  constexpr int KS = S::BF16 ? 16 : 8;
 #pragma unroll
   for (int step = 0; step < S::BK / KS / S::WK; step++) {
     const int k = (step * S::WK + group) * KS;
-    unsigned right[RIGHT][2];
+    unsigned left[DOWN][4], right[RIGHT][2];
+    right_parts<S>(right, b, n0, k);
+    left_parts<S>(left, a, m0, k);
 #pragma unroll
-    for (int j = 0; j < RIGHT; j++) {
-      const float* at = b + k * LINE + n0 + j * 8 + g;
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        if constexpr (S::BF16)
-          right[j][h] = as_bf16_pair(at[(2 * t + h * 8) * LINE],
-                                     at[(2 * t + h * 8 + 1) * LINE]);
-        else
-          right[j][h] = as_tf32(at[(t + h * 4) * LINE]);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < DOWN; i++) {
-      unsigned left[4];
-#pragma unroll
-      for (int h = 0; h < 4; h++) {
-        const int m = m0 + i * 16 + g + h % 2 * 8;
-        if constexpr (S::BF16) {
-          const int kk = k + 2 * t + h / 2 * 8;
-          left[h] = as_bf16_pair(left_at<S>(a, m, kk), left_at<S>(a, m, kk + 1));
-        } else {
-          left[h] = as_tf32(left_at<S>(a, m, k + t + h / 2 * 4));
-        }
-      }
+    for (int i = 0; i < DOWN; i++)
 #pragma unroll
       for (int j = 0; j < RIGHT; j++)
         if constexpr (S::BF16)
-          multiply_bf16(c[i][j], left, right[j]);
+          multiply_bf16(c[i][j], left[i], right[j]);
         else
-          multiply_tf32(c[i][j], left, right[j]);
-    }
+          multiply_tf32(c[i][j], left[i], right[j]);
   }
+}
+
+// Put a warp's sums where all threads of the block find them.
+template <class S, int DOWN, int RIGHT>
+DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int n0) {
+  typedef Warp<S> W;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int i = 0; i < DOWN; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+      for (int j = 0; j < RIGHT; j += W::Q)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float side[W::Q];
+#pragma unroll
+          for (int q = 0; q < W::Q; q++) side[q] = c[i][j + q][half * 2 + e];
+          const int m = m0 + W::row(i, half, g), n = n0 + W::column(j, 2 * t + e);
+          store_lanes(sums + m * (S::BN + 4) + n, side);
+        }
 }
 
 template <class S, class Store>
@@ -518,7 +612,7 @@ DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
       commit_copies();
     };
     float c[DOWN][RIGHT][4] = {};
-#pragma unroll
+#pragma unroll 1
     for (int ahead = 0; ahead < S::STAGES - 1; ahead++) fetch(p.begin + ahead);
 #pragma unroll 1
     for (int step = p.begin; step < p.end; step++) {
@@ -530,15 +624,7 @@ DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
     }
     await_copies<0>();
     BARRIER;
-    const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int i = 0; i < DOWN; i++)
-#pragma unroll
-      for (int j = 0; j < RIGHT; j++)
-#pragma unroll
-        for (int h = 0; h < 4; h++)
-          sums[(group * S::BM + m_of_warp + i * 16 + g + h / 2 * 8) * (S::BN + 4) +
-               n_of_warp + j * 8 + t * 2 + h % 2] = c[i][j][h];
+    lay_down<S>(sums + group * S::BM * (S::BN + 4), c, m_of_warp, n_of_warp);
     finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
     BARRIER;
   }

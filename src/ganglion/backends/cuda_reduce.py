@@ -14,7 +14,12 @@ import numpy as np
 
 from ganglion.backends import cuda_math
 from ganglion.backends.cuda_expr import Places, evaluate
-from ganglion.backends.cuda_loop import MOST_BLOCKS, host_guests
+from ganglion.backends.cuda_loop import (
+    MOST_BLOCKS,
+    host_guests,
+    lanes_of,
+    store_lanes,
+)
 from ganglion.backends.cuda_text import (
     THREADS,
     Body,
@@ -24,11 +29,12 @@ from ganglion.backends.cuda_text import (
     number,
     root,
 )
-from ganglion.backends.cuda_work import Root, Work
+from ganglion.backends.cuda_work import Root, Work, lanes_allowed
 from ganglion.plan.kernel import Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
-BLOCKS = 264  # as many as a large GPU runs at once
+BLOCKS = 528  # as many as a large GPU runs at once
+MUCH = 1 << 18  # elements from which a thread has several results
 FEWEST = 8  # elements that are worth a thread of their own
 
 
@@ -40,18 +46,20 @@ class Cut:
     along: int
     splits: int
     lanes_across: bool  # neighbouring threads have neighbouring results
+    lanes: int = 1  # results of one thread
 
 
-def cut_of(kernel: Loop) -> Cut:
+def cut_of(kernel: Loop, work: Work) -> Cut:
     """Return how to share a reduction, by where its elements lie."""
     results = math.prod(kernel.outer)
     length = math.prod(kernel.shape[len(kernel.outer) :])
     lanes_across = bool(kernel.outer) and _beside(kernel)
+    lanes = _lanes(kernel, work, length) if lanes_across else 1
+    results //= lanes
     along = 1
-    most = 8 if lanes_across else THREADS
-    if lanes_across:
-        while THREADS // most > max(_power(results), 8) and most < THREADS:
-            most *= 2
+    most = THREADS
+    if lanes_across:  # a line of memory at a time
+        most = THREADS // min(_power(results), 32 // lanes)
     while along < most and along * FEWEST < length:
         along *= 2
     while along < most and results * along < THREADS and along < length:
@@ -62,7 +70,16 @@ def cut_of(kernel: Loop) -> Cut:
     if kernel.how != "argmax":
         while tiles * splits * 2 <= BLOCKS and along * splits * 2 * FEWEST <= length:
             splits *= 2
-    return Cut(across, along, splits, lanes_across)
+    return Cut(across, along, splits, lanes_across, lanes)
+
+
+def _lanes(kernel: Loop, work: Work, length: int) -> int:
+    """Return how many neighbouring results a thread has, where there is much to add."""
+    if kernel.how == "argmax" or math.prod(kernel.shape) < MUCH or length < 64:
+        return 1
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
+    most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
+    return lanes_allowed(work, kernel.outer[-1], most)
 
 
 def _power(count: int) -> int:
@@ -93,8 +110,9 @@ def emit_reduction(work: Work) -> Emitted:
 
 class _Reduction:
     def __init__(self, work: Work, kernel: Loop) -> None:
-        self.work, self.kernel, self.cut = work, kernel, cut_of(kernel)
-        self.results = math.prod(kernel.outer)
+        self.work, self.kernel = work, kernel
+        self.cut = cut_of(kernel, work)
+        self.results = math.prod(kernel.outer) // self.cut.lanes
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // self.cut.across)
         self.body = Body(is_wide(work.buffers(), self.results, self.length))
@@ -126,6 +144,20 @@ class _Reduction:
             return f"{total} += {value};"
         return f"{total} = larger({total}, {value});"
 
+    def _each_lane(self, line: str) -> None:
+        """Append a line for each of a thread's results; LANE stands for its number."""
+        self.body.lines.append("#pragma unroll")
+        head = f"for (int lane = 0; lane < {self.cut.lanes}; lane++)"
+        self.body.do(f"{head} {line.replace('LANE', 'lane')}")
+
+    def _start(self) -> None:
+        for total, (expr, _) in zip(self.totals, self.kernel.stored, strict=True):
+            first = self._first(expr.dtype)
+            if first.startswith("{"):
+                self.body.do(f"{total}[0].place = -1;")
+            else:
+                self._each_lane(f"{total}[LANE] = {first};")
+
     def emitted(self) -> Emitted:
         body, cut = self.body, self.cut
         number_of = f"tile < {self.tiles * cut.splits}"
@@ -135,10 +167,9 @@ class _Reduction:
             body.do(f"const int x = THREAD / {cut.along}, g = THREAD % {cut.along};")
         with body.block(f"for (int tile = block; {number_of}; tile += blocks)"):
             body.do(f"const {body.index} i = tile / {cut.splits} * {cut.across} + x;")
-            for kind, name, (expr, _) in zip(
-                self.types, self.totals, self.kernel.stored, strict=True
-            ):
-                body.do(f"{kind} {name} = {self._first(expr.dtype)};")
+            for kind, name in zip(self.types, self.totals, strict=True):
+                body.do(f"{kind} {name}[{cut.lanes}];")
+            self._start()
             with body.block(f"if (i < {self.results})"):
                 self._accumulate()
             self._fold()
@@ -153,11 +184,20 @@ class _Reduction:
         if self.cut.along == 1:
             return 16
         widths = [24 if "Best" in one else 8 for one in self.types]
-        return sum(widths) * THREADS
+        return sum(widths) * THREADS * self.cut.lanes
+
+    def _outer(self) -> list[str]:
+        """Name the places of a thread's first result."""
+        body, outer = self.body, self.kernel.outer
+        if self.cut.lanes == 1:
+            return body.places("i", outer)
+        at = body.places("i", (*outer[:-1], outer[-1] // self.cut.lanes))
+        at[-1] = body.let(body.index, f"{at[-1]} * {self.cut.lanes}", "i")
+        return at
 
     def _accumulate(self) -> None:
         body, kernel, cut = self.body, self.kernel, self.cut
-        outer = body.places("i", kernel.outer)
+        outer = self._outer()
         start, step = "g", cut.along * cut.splits
         if cut.splits > 1:
             start = f"tile % {cut.splits} * {cut.along} + g"
@@ -166,14 +206,21 @@ class _Reduction:
         with body.block(head):
             inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")
             exprs = [expr for expr, _ in kernel.stored]
-            values = evaluate(body, exprs, Places([*outer, *inner]))
+            at = [*outer, *inner]
+            if cut.lanes > 1:
+                axis = len(outer) - 1
+                values = lanes_of(body, exprs, at, cut.lanes, {}, axis)
+                for total, value in zip(self.totals, values, strict=True):
+                    self._each_lane(self._join(f"{total}[LANE]", f"{value}[LANE]"))
+                return
+            values = evaluate(body, exprs, Places(at))
             for kind, total, value in zip(
                 self.types, self.totals, values, strict=True
             ):
                 if kernel.how == "argmax":
                     body.do(f"{kind} found = {{{value}, r}};")
                     value = "found"
-                body.do(self._join(total, value))
+                body.do(self._join(f"{total}[0]", value))
 
     def _fold(self) -> None:
         """Join what the threads along a result have: halves first."""
@@ -183,20 +230,22 @@ class _Reduction:
         names, at = [], 0
         for number_of, kind in enumerate(self.types):
             name = f"lane{number_of}"
-            place = f"(shared_bytes + {at * THREADS})"
+            place = f"(shared_bytes + {at * THREADS * cut.lanes})"
             body.do(f"{kind}* {name} = ({kind}*){place};")
             at += 24 if "Best" in kind else 8
             names.append(name)
+        mine = f"LANE * THREADS + g * {cut.across} + x"
         for name, total in zip(names, self.totals, strict=True):
-            body.do(f"{name}[g * {cut.across} + x] = {total};")
+            self._each_lane(f"{name}[{mine}] = {total}[LANE];")
         body.do("BARRIER;")
         body.lines.append("#pragma unroll")
         with body.block(f"for (int half = {cut.along // 2}; half > 0; half /= 2)"):
             with body.block("if (g < half)"):
                 for name, total in zip(names, self.totals, strict=True):
-                    other = f"{name}[(g + half) * {cut.across} + x]"
-                    body.do(self._join(total, other))
-                    body.do(f"{name}[g * {cut.across} + x] = {total};")
+                    other = f"{name}[LANE * THREADS + (g + half) * {cut.across} + x]"
+                    joined = self._join(f"{total}[LANE]", other)
+                    kept = f"{name}[{mine}] = {total}[LANE];"
+                    self._each_lane(f"{{ {joined} {kept} }}")
             body.do("BARRIER;")
 
     def _join_splits(self) -> None:
@@ -205,45 +254,52 @@ class _Reduction:
         if cut.splits == 1:
             return
         counters = body.scratch(self.tiles, "uint32")
+        count = self.results * cut.lanes
         parts = []
         for kind in self.types:
             dtype = {"double": "float64", "float": "float32"}.get(kind)
             dtype = dtype or {"int": "int32", "long long": "int64"}.get(kind, "uint64")
-            parts.append(body.scratch(cut.splits * self.results, dtype))
+            parts.append(body.scratch(cut.splits * count, dtype))
         with body.block(f"if (g == 0 && i < {self.results})"):
+            place = f"tile % {cut.splits} * {count} + i * {cut.lanes}"
             for part, total in zip(parts, self.totals, strict=True):
-                body.do(f"{part}[tile % {cut.splits} * {self.results} + i] = {total};")
+                self._each_lane(f"{part}[{place} + LANE] = {total}[LANE];")
         body.do(
             f"const bool last = am_last({counters} + tile / {cut.splits}, "
             f"{cut.splits});"
         )
         with body.block("if (last)"):
-            for total, (expr, _) in zip(self.totals, self.kernel.stored, strict=True):
-                body.do(f"{total} = {self._first(expr.dtype)};")
+            self._start()
             with body.block(f"if (i < {self.results})"):
                 body.lines.append("#pragma unroll 8")
                 head = f"for (int s = g; s < {cut.splits}; s += {cut.along})"
                 with body.block(head):
                     for part, total in zip(parts, self.totals, strict=True):
-                        value = f"{part}[s * {self.results} + i]"
-                        body.do(self._join(total, value))
+                        value = f"{part}[s * {count} + i * {cut.lanes} + LANE]"
+                        self._each_lane(self._join(f"{total}[LANE]", value))
             self._fold()
 
     def _finish(self) -> None:
-        body, kernel = self.body, self.kernel
-        places = body.places("i", kernel.outer)
+        body, kernel, lanes = self.body, self.kernel, self.cut.lanes
+        places = self._outer()
         held: dict[Root, str] = {}
         for total, (expr, view) in zip(self.totals, kernel.stored, strict=True):
             kind = c_type(view.buffer.dtype)
+            name = body.fresh("out")
+            body.do(f"{kind} {name}[{lanes}];")
             if kernel.how == "argmax":
-                value = f"({kind}){total}.place"
+                self._each_lane(f"{name}[LANE] = ({kind}){total}[LANE].place;")
             else:
                 wide = F64 if kernel.how == "sum" else expr.dtype
                 wide = wide if expr.dtype.kind == "f" else expr.dtype
-                value = cuda_math.cast(total, wide, view.buffer.dtype)
-            name = body.let(kind, value, "out")
-            held[root(view.buffer)] = name
-            if root(view.buffer) not in self.work.dropped:
-                body.do(f"{body.element(view, places)} = {name};")
-        host_guests(body, self.work, "i", 1, held)
-
+                value = cuda_math.cast(f"{total}[LANE]", wide, view.buffer.dtype)
+                self._each_lane(f"{name}[LANE] = {value};")
+            held[root(view.buffer)] = name if lanes > 1 else f"{name}[0]"
+            if root(view.buffer) in self.work.dropped:
+                continue
+            if lanes > 1:
+                store_lanes(body, name, view, places, lanes)
+            else:
+                body.do(f"{body.element(view, places)} = {name}[0];")
+        flat = "i" if lanes == 1 else f"i * {lanes}"
+        host_guests(body, self.work, flat, lanes, held)

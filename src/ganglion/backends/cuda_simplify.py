@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 
+from ganglion.backends.cuda_same import without_copies
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, is_flat, is_map
+from ganglion.backends.cuda_work import Parted, Root, is_flat, is_map
 from ganglion.plan.kernel import (
     Axis,
+    Buffer,
     Contract,
     Expr,
     Kernel,
@@ -42,8 +45,8 @@ class Simplified:
 
 def simplify(kernels: Sequence[Kernel]) -> Simplified:
     """Return equal kernels, fewer of them."""
-    made = _whole_sums([one for one in kernels if not _is_empty(one)])
-    return _constant_first(made)
+    made = [one for one in kernels if not _is_empty(one)]
+    return _constant_first(without_copies(_whole_sums(made)))
 
 
 def _is_empty(kernel: Kernel) -> bool:
@@ -199,6 +202,29 @@ def _summed_loop(maker: Loop, kernel: Loop) -> Loop | None:
         reduced=maker.reduced + 1,
         more=tuple(more),
     )
+
+
+def in_parts(
+    kernels: Sequence[Kernel], parts_for: Callable[[Contract], int]
+) -> list[Kernel]:
+    """Cut long contractions into as many parts as keep a GPU busy, then add those."""
+    made: list[Kernel] = []
+    for kernel in kernels:
+        parts = parts_for(kernel) if isinstance(kernel, Contract) else 1
+        if parts == 1:
+            made.append(kernel)
+            continue
+        assert isinstance(kernel, Contract)
+        target = kernel.out.buffer
+        name = f"{target.name} parts"
+        partial = Buffer(name, (parts, *target.shape), target.dtype, "arena")
+        fields = {f.name: getattr(kernel, f.name) for f in dataclass_fields(kernel)}
+        view = View(partial, kernel.out.strides, kernel.out.offset)
+        made.append(Parted(**(fields | {"out": view, "parts": parts})))
+        load = Load(target.dtype, View(partial, (1, target.size)))
+        shape = (target.size, parts)
+        made.append(Loop("sum", shape, load, View(target, (1,)), 1, "sum"))
+    return made
 
 
 # ---- what never changes ------------------------------------------------------------------

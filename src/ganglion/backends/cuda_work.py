@@ -35,6 +35,13 @@ Root = tuple[str, str]
 Stored = tuple[tuple[Expr, View], ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Parted(Contract):
+    """A contraction whose sums are cut into parts, stored one after the other."""
+
+    parts: int = 1
+
+
 @dataclass(eq=False)
 class Work:
     """A kernel and its guests; `dropped` are results that only guests read."""
@@ -90,6 +97,8 @@ def is_host(kernel: Kernel) -> bool:
     if isinstance(kernel, Loop):
         whole = all(is_flat(view, kernel.outer) for _, view in kernel.stored)
         return whole and not kernel.adds and math.prod(kernel.outer) > 0
+    if isinstance(kernel, Parted):
+        return False
     return isinstance(kernel, Contract) and _fills(kernel)
 
 

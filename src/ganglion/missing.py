@@ -63,9 +63,12 @@ _TABLE = {
         "preprocessing: image_dataset_from_directory text_dataset_from_directory "
         "timeseries_dataset_from_array",
     ),
-    "pretrained models are not there. Save the model in Keras "
+    "of the pretrained models, only EfficientNetLite0 is there. Save another in Keras "
     '(`model.save("model.keras")`) and load the file here.': (
         "applications",
+    ),
+    "models of other frameworks do not run here. Save the model in Keras "
+    '(`model.save("model.keras")`) and load the file here.': (
         "layers: TFSMLayer TorchModuleWrapper FlaxLayer JaxLayer",
     ),
     "this data set is not there yet. Load it in Keras once, keep it with "

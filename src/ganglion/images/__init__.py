@@ -1,0 +1,30 @@
+"""Folders of images: found, decoded once, split, and kept as whole numbers.
+
+    >>> from ganglion import images
+    >>> held = images.load("photos", test=192)  # doctest: +SKIP
+    >>> held.classes, held.train.x.shape, held.test.x.shape  # doctest: +SKIP
+    (('cats', 'dogs'), (808, 96, 96, 3), (192, 96, 96, 3))
+
+A folder holds a folder a class, or `train/` and `test/` with a folder a class each.
+Decoding needs Pillow: `pip install "ganglion[images]"`.
+"""
+
+from ganglion.images.decoding import Form, Unreadable, decode
+from ganglion.images.errors import ImagesError
+from ganglion.images.finding import Listing, find
+from ganglion.images.loading import ImageFolder, Images, load, read_files
+from ganglion.images.splitting import stratified
+
+__all__ = [
+    "Form",
+    "ImageFolder",
+    "Images",
+    "ImagesError",
+    "Listing",
+    "Unreadable",
+    "decode",
+    "find",
+    "load",
+    "read_files",
+    "stratified",
+]

@@ -1,0 +1,178 @@
+"""One image file as an array: any format, colour and size to the one that is asked."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import struct
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion.config import closest
+
+MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+FITS = ("crop", "resize", "pad")
+# Whatever the ending says, nothing else is tried: some formats run programs.
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF")
+METHODS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
+MOST_PIXELS = 100_000_000  # more than cameras make; 300 MB when decoded
+MOST_BYTES = 1 << 30
+_DAMAGE = (OSError, ValueError, SyntaxError, TypeError, EOFError, LookupError,
+           ArithmeticError, MemoryError, struct.error, zlib.error)  # fmt: skip
+
+
+class Unreadable(Exception):  # noqa: N818 (said of a file, it is the error)
+    """A file that is no image that we read; the text is the reason, in one line."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What every image becomes.
+
+    >>> Form((64, 48)).shape
+    (64, 48, 3)
+    """
+
+    size: tuple[int, int]  # rows and columns
+    color: str = "rgb"
+    fit: str = "crop"
+    method: str = "bilinear"
+    background: int | None = 255  # under what is transparent; None: alpha is dropped
+
+    def __post_init__(self) -> None:
+        for name, known in (("color", MODES), ("fit", FITS), ("method", METHODS)):
+            if getattr(self, name) not in known:
+                said = closest(str(getattr(self, name)), known)
+                raise ValueError(f"Unknown {name} of images. {said}")
+        if min(self.size) < 1 or self.size[0] * self.size[1] > MOST_PIXELS:
+            raise ValueError(f"Images of {self.size[0]} × {self.size[1]} pixels?")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Rows, columns and channels."""
+        return (*self.size, len(MODES[self.color]))
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the form as JSON can hold it."""
+        return asdict(self) | {"size": list(self.size)}
+
+    @classmethod
+    def from_data(cls, data: Any) -> Form:
+        """Return the form that `as_data` gave; refuse anything else."""
+        try:
+            rows, columns = data["size"]
+            return cls(**data | {"size": (int(rows), int(columns))})
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"This is no form of images: {data!r:.80}") from error
+
+
+def pillow(part: str = "Image") -> Any:
+    """Return a module of Pillow, or say how to get it."""
+    try:
+        return importlib.import_module(f"PIL.{part}")
+    except ImportError:
+        raise ImportError(
+            'Images need the library Pillow: pip install "ganglion[images]"'
+        ) from None
+
+
+def decode(source: str | os.PathLike[str] | bytes, form: Form) -> np.ndarray:
+    """Return an image file as whole numbers (rows, columns, channels)."""
+    try:
+        with _opened(source) as image:
+            _hasten(image, form)
+            upright = pillow("ImageOps").exif_transpose(image)
+            return _fitted(_coloured(upright, form), form)
+    except _DAMAGE as error:
+        raise Unreadable(_reason(error)) from error
+
+
+def header(source: str | os.PathLike[str] | bytes) -> tuple[tuple[int, int], str]:
+    """Return the size (rows, columns, upright) and the mode, without decoding."""
+    try:
+        with _opened(source) as image:
+            columns, rows = image.size
+            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            return (columns, rows) if turned else (rows, columns), image.mode
+    except _DAMAGE as error:
+        raise Unreadable(_reason(error)) from error
+
+
+def _opened(source: str | os.PathLike[str] | bytes) -> Any:
+    """Read the head of a file; refuse at once what would not fit into memory."""
+    image_module = pillow()
+    data = source if isinstance(source, bytes) else _read(Path(source))
+    if not data:
+        raise ValueError("the file is empty")
+    try:
+        image = image_module.open(io.BytesIO(data), formats=FORMATS)
+    except image_module.DecompressionBombError as error:
+        raise ValueError(f"too large: {error}".split(", could")[0]) from None
+    except image_module.UnidentifiedImageError:
+        raise ValueError(f"no image: {_kind(data)}") from None
+    columns, rows = image.size
+    if columns * rows > MOST_PIXELS:
+        raise ValueError(
+            f"too large: {columns} × {rows} pixels, more than {MOST_PIXELS:,}"
+        )
+    return image
+
+
+def _read(path: Path) -> bytes:
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ValueError(f"too large: {size / 1e9:.1f} GB")
+    return path.read_bytes()
+
+
+def _kind(data: bytes) -> str:
+    start = data[:512]
+    if start.isascii() and b"\0" not in start:
+        return "it holds text"
+    return "its content is not JPEG, PNG, BMP, WebP or GIF"
+
+
+def _reason(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:200]
+
+
+def _hasten(image: Any, form: Form) -> None:
+    """Let a JPEG decoder leave out detail that would be averaged away anyway."""
+    wanted = 2 * max(form.size)
+    if image.format in ("JPEG", "MPO") and min(image.size) > 2 * wanted:
+        # In proportion, so that the shorter side keeps twice the pixels it needs.
+        scale = wanted / min(image.size)
+        image.draft(None, tuple(int(scale * side) for side in image.size))
+
+
+def _coloured(image: Any, form: Form) -> Any:
+    mode = MODES[form.color]
+    if image.mode.startswith("I"):  # 16 bits: Pillow would cut off, not scale
+        values = np.asarray(image).astype("int64") // 257
+        image = pillow().fromarray(values.clip(0, 255).astype("uint8"))
+    see_through = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    if see_through and mode != "RGBA" and form.background is not None:
+        image = image.convert("RGBA")
+        below = pillow().new("RGBA", image.size, (form.background,) * 3 + (255,))
+        image = pillow().alpha_composite(below, image)
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _fitted(image: Any, form: Form) -> np.ndarray:
+    rows, columns = form.size
+    method = getattr(pillow().Resampling, form.method.upper())
+    if image.size == (columns, rows):
+        made = image
+    elif form.fit == "resize":
+        made = image.resize((columns, rows), method)
+    elif form.fit == "crop":
+        made = pillow("ImageOps").fit(image, (columns, rows), method)
+    else:
+        made = pillow("ImageOps").pad(image, (columns, rows), method)
+    return np.asarray(made, "uint8").reshape(form.shape)

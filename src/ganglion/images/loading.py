@@ -1,0 +1,306 @@
+"""A folder of images as arrays: decoded in parallel once, and split."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ganglion import config
+from ganglion.images import cache
+from ganglion.images.cache import Decoded
+from ganglion.images.decoding import Form, Unreadable, decode, header, pillow
+from ganglion.images.errors import ImagesError
+from ganglion.images.finding import TEST, TRAIN, VALIDATION, WHOLE, Listing, Part, find
+from ganglion.images.splitting import stratified
+
+Watch = Callable[[int, int], None]  # images done, of how many
+SIZES = (32, 48, 64, 96, 128)
+LOOKED_AT = 200  # files, to choose a size and colours
+TEST_SHARE = 0.2
+_GREY = ("L", "LA", "1", "I", "I;16", "I;16B", "I;16L")
+
+
+@dataclass(frozen=True)
+class Images:
+    """Some images with the class of each, and the files they are from."""
+
+    x: np.ndarray  # whole numbers from 0 to 255: (images, rows, columns, channels)
+    y: np.ndarray  # class numbers
+    files: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """A folder of images, decoded and split; parts that are not asked for are None."""
+
+    folder: Path
+    classes: tuple[str, ...]
+    form: Form
+    train: Images
+    validation: Images | None
+    test: Images | None
+    skipped: tuple[tuple[Path, str], ...]  # files that could not be read, and why
+    fingerprint: str  # of names and sizes: the same files give the same split
+
+    def counts(self) -> str:
+        """Say how many images there are for what.
+
+        "600 to train on, 192 to test on".
+        """
+        parts = [f"{len(self.train):,} to train on"]
+        for part, what in ((self.validation, "validate"), (self.test, "test")):
+            if part is not None:
+                parts.append(f"{len(part):,} to {what} on")
+        return ", ".join(parts)
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    size: int | tuple[int, int] | None = None,
+    test: float | None = None,
+    validation: float = 0,
+    color: str | None = None,
+    fit: str = "crop",
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> ImageFolder:
+    """Read a folder of images and split it.
+
+    Args:
+        folder: Holds a folder a class, or `train/` and `test/`.
+        size: Rows and columns, or one number for both; by the images if None.
+        test: How many to hold out, or their share if below 1; a fifth if None. Not
+            for a folder with a `test/`.
+        validation: The same, out of those to train on; not with a `validation/`.
+        color: "rgb", "rgba" or "grayscale"; by the images if None.
+        fit: What happens to other shapes: "crop", "resize" or "pad".
+        seed: Another seed holds out other images.
+        watch: Called while decoding with the images done and their number.
+    """
+    listing = find(folder)
+    if listing.is_split and TEST in listing.parts and test is not None:
+        raise ImagesError(
+            f"{listing.folder} has a test/ of its own: leave the number of images to "
+            "hold out for testing away."
+        )
+    form = form_of(listing, size, color, fit)
+    read = {part: read_files(one.files, form, watch) for part, one in _parts(listing)}
+    skipped = _skipped(listing, read)
+    _check_classes(listing, read)
+    parts = {
+        part: _images(listing, part, decoded, np.arange(len(decoded.kept)))
+        for part, decoded in read.items()
+    }
+    base = WHOLE if WHOLE in parts else TRAIN
+    kept = np.arange(len(parts[base]))
+    held: dict[str, Images | None] = {
+        TEST: parts.get(TEST),
+        VALIDATION: parts.get(VALIDATION),
+    }
+    wanted = {TEST: TEST_SHARE if test is None else test, VALIDATION: validation}
+    for part in (TEST, VALIDATION):
+        count = _count(wanted[part], len(kept))
+        if held[part] is None and count:
+            y = parts[base].y[kept]
+            left, out = stratified(y, count, seed)
+            held[part] = _images(listing, base, read[base], kept[out])
+            kept = kept[left]
+    return ImageFolder(
+        folder=listing.folder,
+        classes=listing.classes,
+        form=form,
+        train=_images(listing, base, read[base], kept),
+        validation=held[VALIDATION],
+        test=held[TEST],
+        skipped=skipped,
+        fingerprint=fingerprint(listing),
+    )
+
+
+def _count(wanted: float, rows: int) -> int:
+    if wanted < 0 or (wanted >= 1 and wanted != int(wanted)):
+        raise ImagesError(
+            f"{wanted} images cannot be held out: give a whole number, or a share "
+            "between 0 and 1."
+        )
+    return int(wanted) if wanted >= 1 else round(wanted * rows)
+
+
+def fingerprint(listing: Listing) -> str:
+    """Return a text that is another one for other files, wherever the folder lies."""
+    total = hashlib.sha256()
+    for _, part in _parts(listing):
+        for one in part.files:
+            name = one.relative_to(listing.folder).as_posix()
+            total.update(f"{name} {one.stat().st_size}\n".encode())
+    return total.hexdigest()[:32]
+
+
+def _parts(listing: Listing) -> Iterator[tuple[str, Part]]:
+    yield from sorted(listing.parts.items())
+
+
+def _images(listing: Listing, part: str, decoded: Decoded, rows: np.ndarray) -> Images:
+    """Return some of the images of a part that could be read."""
+    found = listing.parts[part]
+    numbers = decoded.kept[rows]
+    files = tuple(found.files[number] for number in numbers)
+    return Images(cache.rows(decoded, rows), found.labels[numbers], files)
+
+
+def _skipped(
+    listing: Listing, read: dict[str, Decoded]
+) -> tuple[tuple[Path, str], ...]:
+    return tuple(
+        (listing.parts[part].files[number], why)
+        for part, decoded in read.items()
+        for number, why in sorted(decoded.problems.items())
+    )
+
+
+def _check_classes(listing: Listing, read: dict[str, Decoded]) -> None:
+    """Refuse to go on where a whole class is lost."""
+    for part, decoded in read.items():
+        found = listing.parts[part]
+        if not len(decoded.kept):
+            first = f"{found.files[0]}: {decoded.problems[0]}"
+            raise ImagesError(
+                f"None of the {len(found.files)} images in {listing.folder} can be "
+                f"read; the first is {first}."
+            )
+        counts = Counter(found.labels[decoded.kept].tolist())
+        wanted = Counter(found.labels.tolist())
+        for number, count in wanted.items():
+            if part in (WHOLE, TRAIN) and not counts[number]:
+                at = int(np.argmax(found.labels == number))
+                raise ImagesError(
+                    f"None of the {count} images of the class "
+                    f"{listing.classes[number]!r} can be read; the first is "
+                    f"{found.files[at]}: {decoded.problems[at]}."
+                )
+
+
+def form_of(
+    listing: Listing,
+    size: int | tuple[int, int] | None,
+    color: str | None,
+    fit: str,
+) -> Form:
+    """Return what to make of the images, by some of them where it is not given."""
+    if size is None or color is None:
+        sides, modes = _look(listing)
+        if size is None:
+            middle = float(np.median(sides)) if sides else SIZES[0]
+            size = max([one for one in SIZES if one <= middle] or SIZES[:1])
+        if color is None:
+            grey = modes and all(one in _GREY for one in modes)
+            color = "grayscale" if grey else "rgb"
+    return Form((size, size) if isinstance(size, int) else size, color, fit)
+
+
+def _look(listing: Listing) -> tuple[list[int], list[str]]:
+    """Return the shorter sides and the modes of some images, all over the folder."""
+    files = [one for _, part in _parts(listing) for one in part.files]
+    sides, modes = [], []
+    with _quiet_pillow():
+        for one in files[:: -(-len(files) // LOOKED_AT)]:
+            try:
+                size, mode = header(one)
+            except Unreadable:
+                continue
+            sides.append(min(size))
+            modes.append(mode)
+    return sides, modes
+
+
+def read_files(
+    files: Sequence[Path], form: Form, watch: Watch | None = None, keep: bool = True
+) -> Decoded:
+    """Decode files, in parallel; from the cache if they were decoded before.
+
+    Args:
+        files: The image files.
+        form: What to make of them.
+        watch: Called with the images done and their number.
+        keep: Whether to look into the cache, and to keep them there.
+    """
+    pillow()  # says how to get it, before anything is done
+    shape = (len(files), *form.shape)
+
+    def fill(pixels: np.ndarray) -> dict[int, str]:
+        return _decode_all(files, form, pixels, watch)
+
+    if not keep:
+        return _in_memory(shape, fill)
+    key = cache.key_of(files, form)
+    found = cache.read(key, len(files), form)
+    if found is not None:
+        return found
+    try:
+        return cache.write(key, shape, fill)
+    except OSError as error:
+        warnings.warn(
+            f"The decoded images could not be kept in {cache.folder()} "
+            f"({error.strerror or error}), so they will be decoded again next time. "
+            "Set GANGLION_HOME to a folder that can be written to.",
+            stacklevel=2,
+        )
+        return _in_memory(shape, fill)
+
+
+def _in_memory(
+    shape: tuple[int, ...], fill: Callable[[np.ndarray], dict[int, str]]
+) -> Decoded:
+    pixels = np.empty(shape, "uint8")
+    problems = fill(pixels)
+    kept = np.array([i for i in range(shape[0]) if i not in problems], "int64")
+    return Decoded(pixels[kept] if problems else pixels, kept, problems)
+
+
+def _decode_all(
+    files: Sequence[Path], form: Form, pixels: np.ndarray, watch: Watch | None
+) -> dict[int, str]:
+    """Decode into the rows of an array; return the numbers of bad files, and why."""
+
+    def one(number: int) -> str:
+        try:
+            pixels[number] = decode(files[number], form)
+        except Unreadable as error:
+            return str(error)
+        return ""
+
+    problems: dict[int, str] = {}
+    # Pillow works outside of Python's lock, so threads are enough.
+    pool = ThreadPoolExecutor(config.threads())
+    with _quiet_pillow():
+        try:
+            for number, problem in enumerate(pool.map(one, range(len(files)))):
+                if problem:
+                    problems[number] = problem
+                if watch is not None:
+                    watch(number + 1, len(files))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return problems
+
+
+@contextmanager
+def _quiet_pillow() -> Iterator[None]:
+    """Keep warnings about single files (large ones, odd palettes) from the screen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pillow().DecompressionBombWarning)
+        warnings.filterwarnings("ignore", module="PIL")
+        yield

@@ -42,7 +42,11 @@ class Fake:
         factor = 1.02 if self._form == "wrong" else 1.0
         if self._form == "wrong later" and races(2):
             factor = 1.02
-        return [factor * self._loss / step for step in range(1, count + 1)]
+        losses = [factor * self._loss / step for step in range(1, count + 1)]
+        rate = self._task.recipe.optimizer[1]["learning_rate"]
+        if self._form == "other gradient" or (self._form == "kink" and rate > 0.1):
+            losses[4:] = [1.01 * one for one in losses[4:]]
+        return losses
 
     def epoch(self, order):
         self._epochs += 1

@@ -164,6 +164,21 @@ def test_a_wrong_loss_in_a_later_run_is_refused_too(tmp_path):
     assert later.reason.startswith("refused before timing: the loss of the first")
 
 
+def test_steps_that_part_at_a_large_rate_are_taken_again_at_a_small_one(tmp_path):
+    engines = fake("ganglion", "good"), fake("a", "kink"), fake("b", "other gradient")
+    made = race(tmp_path, *engines)
+    assert ends(made) == {
+        ("ganglion", 1): "done",
+        ("a", 1): "done",
+        ("b", 1): "failed",
+    }
+    refused = next(one for one in made.finished if not one.done)
+    assert "at 0.02 of the learning rate are 1.0e-02 off" in refused.reason
+    assert not list(tmp_path.glob("logs/b-run*"))
+    assert "at 0.01, 20 steps are at most 0e+00 apart" in made.machine["lockstep"]
+    assert any(one.startswith("Lockstep: at the") for one in tables.notes(made))
+
+
 def found(name, *losses, parameters=10):
     return Found(name, "form", parameters, losses)
 

@@ -40,6 +40,7 @@ class Found:
     parameters: int = 0
     losses: tuple[float, ...] = ()
     seed: int = 0  # of the start that gave these losses
+    gentle: tuple[float, ...] = ()  # losses at a small rate, see `gently`
     start_seconds: float = 0.0  # import and preparation
     step_seconds: float = 0.0
     problem: str = ""  # why it does not race

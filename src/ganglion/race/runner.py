@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import recipes
-from ganglion.race import facts, lockstep, session, sweep
+from ganglion.race import facts, gently, lockstep, session, sweep
 from ganglion.race.figures import settings_text
 from ganglion.race.lockstep import Found
 from ganglion.race.once import Job, now, run_once
@@ -117,13 +117,17 @@ class Racing:
         if remark:
             self._watch.says("", remark)
         if not self.race.machine:
-            sizes = {one.name: facts.install_size(one) for one in self._present}
-            self.race = replace(
-                self.race,
-                machine=facts.about_machine(remark),
-                versions=facts.versions(self._present),
-                install_sizes=sizes,
-            )
+            self.race = replace(self.race, **self._facts(remark))
+
+    def _facts(self, remark: str) -> dict[str, Any]:
+        """Return what to know of where the race is run."""
+        return {
+            "machine": facts.about_machine(remark),
+            "versions": facts.versions(self._present),
+            "install_sizes": {
+                one.name: facts.install_size(one) for one in self._present
+            },
+        }
 
     def _missing(self, settings: Settings) -> list[tuple[Engine, int]]:
         """Return what is still to run at a point, in the order in which it will.
@@ -205,6 +209,11 @@ class Racing:
             found[name] = lockstep.examine(
                 wanted[name], settings, place, start, self._watch.says
             )
+        lockstep.judge(list(found.values()), self._recipe.parameters, OURS)
+        told = gently.check(found, wanted, settings, place, start, self._watch.says)
+        if told:
+            about = self.race.machine | {"lockstep": told}
+            self.race = replace(self.race, machine=about)
         self._judge(settings, found, wanted, new)
         return found
 

@@ -188,6 +188,8 @@ def notes(race: Race) -> list[str]:
             f"Other work was running when the race began (load {load}): engines whose "
             "threads wait by spinning suffer most from it. Race on a quiet machine."
         )
+    if "lockstep" in race.machine:
+        found.append(f"Lockstep: {race.machine['lockstep']}.")
     if "data" in race.machine:
         found.append(str(race.machine["data"]))
     if race.published:

@@ -29,7 +29,7 @@ FLOORS: list[tuple[str, str]] = [
     (
         "services",
         "trace data progress callbacks saving datasets utils compiled outputs runner "
-        "machine summary feeding training_state",
+        "machine summary feeding training_state images",
     ),
     (
         "models",
@@ -39,7 +39,8 @@ FLOORS: list[tuple[str, str]] = [
     (
         "program",
         "__init__ cli dumping recipes backend rivals bench bench_report race "
-        "cli_race cli_report cli_train",
+        "cli_race cli_report cli_train applications explain cli_cam "
+        "cli_images image_recipes image_training",
     ),
 ]
 FLOOR_OF = {
@@ -48,7 +49,7 @@ FLOOR_OF = {
 # The API says what to compute, and knows nothing of how it is done.
 NOT_FOR_THE_API = {"plan", "backends"}
 HEAVY = ("llvmlite", "h5py", "rich", "typer", "PIL", "torch", "tensorflow", "keras",
-         "jax", "matplotlib", "scipy")  # fmt: skip
+         "jax", "matplotlib", "scipy", "ray")  # fmt: skip
 
 
 class Import(NamedTuple):

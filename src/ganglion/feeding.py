@@ -9,6 +9,19 @@ from ganglion.data import Batches, Table, check_labels, class_weighted, is_strea
 from ganglion.outputs import Outputs
 
 
+def opened(x: Any, y: Any, batch_size: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Return x, y, the batch size and how to shuffle; the rows of what has rows.
+
+    A folder of images is a stream of batches that lies in memory: its rows are gathered
+    inside of the compiled step, not in Python.
+    """
+    as_rows = getattr(x, "as_rows", None)
+    rows = as_rows() if callable(as_rows) else None
+    if rows is None or y is not None or batch_size is not None:
+        return x, y, batch_size, {}
+    return rows["x"], rows["y"], rows["batch_size"], {"shuffle": rows["shuffle"]}
+
+
 def training_source(
     model: Any,
     x: Any,
@@ -35,6 +48,9 @@ def training_source(
 
 def validation_source(model: Any, validation_data: Any) -> Table | Batches:
     """Return what `validation_data` means."""
+    x, y, _, rows = opened(validation_data, None, None)
+    if rows:
+        return table(model, x, y)
     if is_stream(validation_data):
         return Batches(validation_data)
     is_tuple = isinstance(validation_data, (tuple, list))

@@ -34,20 +34,15 @@ _TABLE = {
         "layers: MultiHeadAttention Attention AdditiveAttention GroupedQueryAttention "
         "GroupQueryAttention",
     ),
-    "image augmentation is not there yet. Change the images in a generator or a "
-    "`keras.utils.PyDataset`, and pass that to `fit`.": (
-        "layers: RandomFlip RandomRotation RandomZoom RandomTranslation RandomCrop "
-        "RandomContrast RandomBrightness RandomHeight RandomWidth RandomColorJitter "
-        "RandomHue RandomSaturation RandomSharpness RandomShear RandomErasing "
+    "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
+    "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "
+    "RandomErasing are; or write it as a Layer with `ganglion.ops`.": (
+        "layers: RandomHeight RandomWidth RandomColorJitter "
+        "RandomHue RandomSaturation RandomSharpness "
         "RandomGaussianBlur RandomGrayscale RandomInvert RandomPerspective "
         "RandomPosterization RandomElasticTransform RandomColorDegeneration "
         "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
-        "CenterCrop Resizing MaxNumBoundingBoxes Pipeline",
-        "utils: ImageDataGenerator apply_affine_transform random_rotation "
-        "random_shift random_shear random_zoom",
-        "preprocessing.image: ImageDataGenerator",
-        "layers.experimental",
-        "layers.preprocessing",
+        "CLAHE MaxNumBoundingBoxes Pipeline",
     ),
     "text and categories are not encoded here. Turn them into whole numbers with "
     "`keras.preprocessing.text.Tokenizer` or NumPy (np.unique(..., "
@@ -58,15 +53,13 @@ _TABLE = {
     ),
     "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
     "generator or a `keras.utils.PyDataset` to `fit`.": (
-        "utils: image_dataset_from_directory timeseries_dataset_from_array "
+        "utils: timeseries_dataset_from_array "
         "audio_dataset_from_directory split_dataset",
-        "preprocessing: image_dataset_from_directory text_dataset_from_directory "
+        "preprocessing: text_dataset_from_directory "
         "timeseries_dataset_from_array",
     ),
     "of the pretrained models, only EfficientNetLite0 is there. Save another in Keras "
-    '(`model.save("model.keras")`) and load the file here.': (
-        "applications",
-    ),
+    '(`model.save("model.keras")`) and load the file here.': ("applications",),
     "models of other frameworks do not run here. Save the model in Keras "
     '(`model.save("model.keras")`) and load the file here.': (
         "layers: TFSMLayer TorchModuleWrapper FlaxLayer JaxLayer",

@@ -66,6 +66,8 @@ class Trainer(Compilable):
             raise TypeError(f"`fit` does not know {', '.join(rest)}.")
         if not isinstance(epochs, (int, np.integer)):
             raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
+        x, y, batch_size, rows = feeding.opened(x, y, batch_size)
+        shuffle = rows.get("shuffle", shuffle)
         source = feeding.training_source(
             self,
             x,
@@ -151,6 +153,7 @@ class Trainer(Compilable):
         if rest:
             raise TypeError(f"`evaluate` does not know {', '.join(rest)}.")
         self._require_compiled("evaluate")
+        x, y, batch_size, _ = feeding.opened(x, y, batch_size)
         source = feeding.source(self, x, y, sample_weight)
         size, total = _size_and_steps(source, batch_size)
         calls = self._callbacks(callbacks, verbose, steps or total)
@@ -179,6 +182,7 @@ class Trainer(Compilable):
         callbacks: Any = None,
     ) -> Any:
         """Return the model's outputs for data."""
+        x, _, batch_size, _ = feeding.opened(x, None, batch_size)
         source = feeding.source(self, x)
         size, total = _size_and_steps(source, batch_size)
         calls = self._callbacks(callbacks, verbose, steps or total)

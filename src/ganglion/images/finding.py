@@ -69,7 +69,7 @@ def find(folder: str | os.PathLike[str], known: Sequence[str] = ()) -> Listing:
     if len(parts) == len(inside) and TRAIN in parts and len(parts) > 1:
         return _split(root, parts, known)
     named = {one.name: one for one in inside}
-    _check_case(root, named)
+    check_case(root, named)
     found = {name: _images_in(one) for name, one in named.items()}
     others = sum(count for _, count in found.values())
     files = {name: images for name, (images, _) in found.items()}
@@ -84,7 +84,7 @@ def _split(root: Path, folders: dict[str, Path], known: Sequence[str]) -> Listin
     others = 0
     for part, folder in folders.items():
         named = {one.name: one for one in _subfolders(folder)}
-        _check_case(folder, named)
+        check_case(folder, named)
         found = {name: _images_in(one) for name, one in named.items()}
         others += sum(count for _, count in found.values())
         files[part] = {name: images for name, (images, _) in found.items()}
@@ -126,7 +126,7 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(ENDINGS)
 
 
-def _check_case(folder: Path, names: Iterable[str]) -> None:
+def check_case(folder: Path, names: Iterable[str]) -> None:
     """Refuse classes that some file systems, and most people, take for one."""
     alike = Counter(one.casefold() for one in names)
     twice = sorted(one for one in names if alike[one.casefold()] > 1)

@@ -7,7 +7,6 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -281,6 +280,8 @@ def _decode_all(
         except Unreadable as error:
             return str(error)
         return ""
+
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
 
     problems: dict[int, str] = {}
     # Pillow works outside of Python's lock, so threads are enough.

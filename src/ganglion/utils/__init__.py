@@ -20,6 +20,7 @@ from ganglion.symbolic import is_symbolic as is_keras_tensor
 from ganglion.utils.arrays import normalize, pad_sequences, to_categorical
 from ganglion.utils.batches import PyDataset, Sequence
 from ganglion.utils.files import get_file
+from ganglion.utils.image_folders import image_dataset_from_directory
 from ganglion.utils.images import array_to_img, img_to_array, load_img, save_img
 from ganglion.utils.plotting import model_to_dot, plot_model
 from ganglion.utils.session import clear_session, set_random_seed
@@ -44,6 +45,7 @@ __all__ = [
     "get_file",
     "get_registered_name",
     "get_registered_object",
+    "image_dataset_from_directory",
     "img_to_array",
     "is_interactive_logging_enabled",
     "is_keras_tensor",

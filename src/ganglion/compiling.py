@@ -36,6 +36,8 @@ class Compilable(Layer):
         self._compile_arguments: dict[str, Any] = {}
         self._chosen_weights: list[Variable] | None = None
         self.training_state = TrainingState()
+        # Plain data that goes into the model's file and comes back: class names, say.
+        self.notes: dict[str, Any] = {}
 
     # ---- compile -----------------------------------------------------------------
 

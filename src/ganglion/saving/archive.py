@@ -40,11 +40,13 @@ def to_json(model: Any, **kwargs: Any) -> str:
 
 def write(model: Any, file: BinaryIO) -> None:
     """Write a model into an open file."""
-    metadata = {
+    metadata: dict[str, Any] = {
         "keras_version": KERAS_VERSION,
         "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
         "written_by": f"ganglion {VERSION}",
     }
+    if model.notes:  # Keras looks only at what it wrote itself
+        metadata["notes"] = model.notes
     config = to_json(model)
     buffer = io.BytesIO()
     with h5.opened(buffer, "w") as store:
@@ -62,7 +64,7 @@ def write(model: Any, file: BinaryIO) -> None:
 
 def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
     """Read a model from a path or an open file."""
-    config, stored = _members(source)
+    config, stored, notes = _members(source)
     entry = parsed(config)
     training = entry.pop("compile_config", None)
     with (
@@ -78,6 +80,7 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
             state.read_choices(model, store)
             weights.read_optimizers(model, store)
             state.read(model, store)
+    model.notes = notes
     return model
 
 
@@ -136,7 +139,7 @@ def read_weights(source: Any) -> bytes:
     return _members(source)[1]
 
 
-def _members(source: Any) -> tuple[bytes, bytes]:
+def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any]]:
     if isinstance(source, Path):
         check_exists(source)
     try:
@@ -145,6 +148,7 @@ def _members(source: Any) -> tuple[bytes, bytes]:
             return (
                 _member(archive, CONFIG, _MOST_CONFIG),
                 _member(archive, WEIGHTS, None),
+                _notes(archive),
             )
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(
@@ -154,6 +158,18 @@ def _members(source: Any) -> tuple[bytes, bytes]:
         raise ValueError(f"its archive cannot be read ({error}).") from error
     except zlib.error as error:
         raise ValueError(f"its compressed data is damaged ({error}).") from error
+
+
+def _notes(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Return what a model was told to remember, {} where there is nothing of ours."""
+    if METADATA not in archive.namelist():
+        return {}
+    try:
+        metadata = json.loads(_member(archive, METADATA, _MOST_CONFIG))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its member {METADATA!r} is no valid JSON.") from error
+    notes = metadata.get("notes") if isinstance(metadata, dict) else None
+    return notes if isinstance(notes, dict) else {}
 
 
 def _check_names(archive: zipfile.ZipFile) -> None:

@@ -10,16 +10,14 @@ from ganglion.backends.cpu_winograd_tile import Grid, Transforms
 from ganglion.plan.kernel import Kernel
 from ganglion.plan.winograd import (
     FLOAT,
-    PLACES,
-    SPAN,
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
     WinogradWeights,
-    kernel_matrix,
     padded,
     panels,
 )
+from ganglion.plan.winograd_matrices import matrices
 
 
 def emit_winograd(kernel: Kernel) -> Emitted:
@@ -42,7 +40,8 @@ class _Weights(Transforms):
         _, _, rows, channels = kernel.shape
         source = self.emitter.base(kernel.source.buffer)
         target = self.emitter.base(kernel.target)
-        transform = self.by_matrix(kernel_matrix(kernel.shape[0]))
+        found = matrices(kernel.shape[0], kernel.span)
+        transform, places = self.by_matrix(found.weights), kernel.span**2
 
         def row(at: list[str]) -> None:
             for start, widths in panels(channels):
@@ -50,7 +49,7 @@ class _Weights(Transforms):
                 for width in widths:
                     grid = self._taps(kernel, source, at[0], start + first, width)
                     place = self.text.times(at[0], wide)
-                    here = self.at(target, PLACES * rows * start + first)
+                    here = self.at(target, places * rows * start + first)
                     here = self.at(here, place)
                     for i, one in enumerate(self.both(transform, grid)):
                         self.emitter.put(one, self.at(here, i * rows * wide))
@@ -92,13 +91,14 @@ class _Weights(Transforms):
         taps, _, rows, channels = kernel.shape
         wide = padded(channels)
         sums, target = self.emitter.base(kernel.sums), self.emitter.base(kernel.target)
-        transform = self.by_matrix(kernel_matrix(taps).T)
+        span, places = kernel.span, kernel.span**2
+        transform = self.by_matrix(matrices(taps, span).weights.T)
 
         def vector(row: str, channel: str, width: int) -> None:
             here = self.at(self.at(sums, text.times(row, wide)), channel)
 
             def add(number: str, carried: list[str]) -> list[str]:
-                base = self.at(here, text.times(number, PLACES * rows * wide))
+                base = self.at(here, text.times(number, places * rows * wide))
                 made = []
                 for i, name in enumerate(carried):
                     one = self.emitter.load(
@@ -108,10 +108,10 @@ class _Weights(Transforms):
                 return made
 
             zero = self.maths.constant(0, FLOAT, width)
-            start = [(zero.type, zero.name)] * PLACES
+            start = [(zero.type, zero.name)] * places
             ends = text.loop("0", str(kernel.slices), 1, add, start)
             totals = [Val(name, FLOAT, width) for name in ends]
-            grid = [totals[i : i + SPAN] for i in range(0, PLACES, SPAN)]
+            grid = [totals[i : i + span] for i in range(0, places, span)]
             there = self.at(self.at(target, text.times(row, channels)), channel)
             for i, one in enumerate(self.both(transform, grid)):
                 self.emitter.put(one, self.at(there, i * rows * channels))

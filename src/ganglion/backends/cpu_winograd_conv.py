@@ -15,8 +15,6 @@ from ganglion.plan.kernel import View
 from ganglion.plan.winograd import (
     FLOAT,
     LANES,
-    PLACES,
-    SPAN,
     WinogradConv,
     WinogradSpread,
     panels,
@@ -41,8 +39,9 @@ class Conv(Blocks):
         """Emit the convolution."""
         kernel = self.kernel
         self.v = self.emitter.base(kernel.scratch)
-        self.m = self.at(self.v, PLACES * self.stride)
-        self.nowhere = self.at(self.m, PLACES * self.wide_stride)
+        places = self.tiling.places
+        self.m = self.at(self.v, places * self.stride)
+        self.nowhere = self.at(self.m, places * self.wide_stride)
 
         def block(_: str, start: str, count: str) -> None:
             if self.spreads:
@@ -72,9 +71,9 @@ class Conv(Blocks):
         """Transform the inputs of a block."""
         tiling, text = self.tiling, self.text
         transform: Transform = self.inputs
-        size, before = SPAN, tiling.before
+        size, before = tiling.span, tiling.before
         if self.spreads:
-            size, before, transform = tiling.step, (0, 0), self.spread()
+            size, before, transform = tiling.step, (0, 0), self.spread
         none = self.emitter.base(self.kernel.zeros)
         extent = self.source[1], self.source[2]
         window = Window(self.kernel.images, extent, size, before, none)
@@ -115,10 +114,10 @@ class Conv(Blocks):
             at += many
 
     def _products(self, first: str, widths: tuple[int, ...]) -> None:
-        """Multiply the 36 places of a block by those of a panel of weights."""
+        """Multiply the places of a block by those of a panel of weights."""
         text, channels, wide = self.text, self.channels, sum(widths)
         base = self.emitter.base(self.kernel.weights)
-        panel = self.at(base, text.times(first, PLACES * channels))
+        panel = self.at(base, text.times(first, self.tiling.places * channels))
 
         def place(at: list[str]) -> None:
             left = self.at(self.v, text.times(at[0], self.stride))
@@ -138,7 +137,7 @@ class Conv(Blocks):
 
             self.row_tiles(self.tiling.block, len(widths), rows)
 
-        self.emitter.nest([("0", str(PLACES))], place)
+        self.emitter.nest([("0", str(self.tiling.places))], place)
 
     def _outputs(
         self, first: str, live: int, wide: int, block: str, count: str
@@ -147,7 +146,7 @@ class Conv(Blocks):
         text, tiling = self.text, self.tiling
         size, before = tiling.step, (0, 0)
         if self.spreads:
-            size, before = SPAN, tiling.before
+            size, before = tiling.span, tiling.before
         extent = self.made[1], self.made[2]
         view = View.whole(self.kernel.target)
         window = Window(view, extent, size, before, self.nowhere, first)
@@ -161,18 +160,18 @@ class Conv(Blocks):
     def _store(self, source: str, pixels: list[list[str]], live: int) -> None:
         """Transform one tile back."""
         places = [place for row in pixels for place in row]
-        transform = self.outputs if self.tiling.step == 4 else self.outputs_of_two
+        span, count = self.tiling.span, self.tiling.places
 
         def loaded(channel: str, width: int) -> list[list[Val]]:
             here = self.at(source, channel)
             loads = [
                 self.emitter.load(self.at(here, i * self.wide_stride), FLOAT, width)
-                for i in range(PLACES)
+                for i in range(count)
             ]
-            return [loads[i : i + SPAN] for i in range(0, PLACES, SPAN)]
+            return [loads[i : i + span] for i in range(0, count, span)]
 
         def store(channel: str, width: int) -> None:
-            made = self.both(transform, loaded(channel, width))
+            made = self.both(self.outputs, loaded(channel, width))
             for one, place in zip(made, places, strict=True):
                 self.emitter.put(one, self.at(place, channel))
 

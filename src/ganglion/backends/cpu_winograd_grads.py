@@ -10,8 +10,6 @@ from ganglion.backends.cpu_winograd_tile import Blocks, Transform, Where, Window
 from ganglion.plan.winograd import (
     FLOAT,
     LANES,
-    PLACES,
-    SPAN,
     WinogradGrads,
     padded,
     panels,
@@ -33,8 +31,8 @@ class Grads(Blocks):
         kernel, text, tiling = self.kernel, self.text, self.tiling
         stride, group_stride = tiling.stride(self.channels), tiling.stride(self.group)
         v = self.emitter.base(kernel.scratch)
-        z = self.at(v, PLACES * stride)
-        each = PLACES * self.channels * self.wide
+        z = self.at(v, tiling.places * stride)
+        each = tiling.places * self.channels * self.wide
 
         def piece(number: list[str]) -> None:
             part, group = number[0], "0"
@@ -68,7 +66,7 @@ class Grads(Blocks):
         none = self.emitter.base(kernel.zeros)
 
         extents = [(one[1], one[2]) for one in (tiling.inputs, tiling.outputs)]
-        images = Window(kernel.images, extents[0], SPAN, tiling.before, none)
+        images = Window(kernel.images, extents[0], tiling.span, tiling.before, none)
         step = tiling.step
         grads = Window(kernel.grads, extents[1], step, (0, 0), none, channel)
 
@@ -84,7 +82,7 @@ class Grads(Blocks):
             self.pixels(
                 images, where, into(self.inputs, self.channels, self.channels, v)
             )
-            self.pixels(grads, where, into(self.spread(), self.live, self.group, z))
+            self.pixels(grads, where, into(self.spread, self.live, self.group, z))
 
         self.tiles(start, count, tile)
 
@@ -96,7 +94,7 @@ class Grads(Blocks):
         starts: str,
         count: str,
     ) -> None:
-        """Add a block's products to the sums of the 36 places."""
+        """Add a block's products to the sums of the places."""
         text, tiling = self.text, self.tiling
         channels, wide, group = tiling.inputs[3], self.wide, self.group
         single = tiling.piece <= tiling.block
@@ -123,7 +121,7 @@ class Grads(Blocks):
 
             self._cells(channels, tile)
 
-        self.emitter.nest([("0", str(PLACES))], place)
+        self.emitter.nest([("0", str(tiling.places))], place)
 
     def _cells(
         self, rows: int, tile: Callable[[str, int, str, tuple[int, ...]], None]

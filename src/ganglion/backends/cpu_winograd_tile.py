@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,15 @@ class Window:
     before: tuple[int, int]  # how far the first tile begins outside
     elsewhere: str
     first: str = "0"  # channel
+
+
+def _in_pairs(matrix: np.ndarray) -> bool:
+    """Tell whether rows but the first and last are pairs, alternately of one sign."""
+    signs = (-1.0) ** np.arange(matrix.shape[1])
+    pairs = range(1, len(matrix) - 1, 2)
+    return len(matrix) % 2 == 0 and all(
+        np.array_equal(matrix[i + 1], signs * matrix[i]) for i in pairs
+    )
 
 
 class Transforms:
@@ -58,76 +67,57 @@ class Transforms:
 
     def more(self, a: Val, factor: float, b: Val) -> Val:
         """Return factor * a + b."""
+        if abs(factor) == 1:
+            return self.add(b, a) if factor > 0 else self.minus(b, a)
         return self.maths.fma(a, self.maths.constant(factor, FLOAT, a.width), b)
 
-    def inputs(self, d: list[Val]) -> list[Val]:
-        """Transform six inputs (Bᵀd)."""
-        more = self.more
-        even, odd = more(d[2], -4, d[4]), more(d[1], -4, d[3])
-        near, step = self.minus(d[4], d[2]), self.minus(d[3], d[1])
-        return [
-            more(d[0], 4, more(d[2], -5, d[4])),
-            self.add(even, odd),
-            self.minus(even, odd),
-            more(step, 2, near),
-            more(step, -2, near),
-            more(d[1], 4, more(d[3], -5, d[5])),
-        ]
-
-    def outputs(self, m: list[Val]) -> list[Val]:
-        """Transform six products into four outputs (Aᵀm)."""
-        s1, d1 = self.add(m[1], m[2]), self.minus(m[1], m[2])
-        s2, d2 = self.add(m[3], m[4]), self.minus(m[3], m[4])
-        first = self.add(self.add(m[0], s1), s2)
-        last = self.add(self.more(d2, 8, d1), m[5])
-        return [first, self.more(d2, 2, d1), self.more(s2, 4, s1), last]
-
-    def outputs_of_two(self, m: list[Val]) -> list[Val]:
-        """Transform six products into two outputs."""
-        s1, d1 = self.add(m[1], m[2]), self.minus(m[1], m[2])
-        s2, d2 = self.add(m[3], m[4]), self.minus(m[3], m[4])
-        first = self.add(self.add(m[0], s1), s2)
-        return [first, self.add(self.more(d2, 2, d1), m[5])]
-
-    def grads(self, y: list[Val]) -> list[Val]:
-        """Spread the gradients of four outputs over six places (Ay)."""
-        e, o = self.add(y[0], y[2]), self.add(y[1], y[3])
-        e4, o4 = self.more(y[2], 4, y[0]), self.more(y[3], 4, y[1])
-        made = [self.add(e, o), self.minus(e, o)]
-        return [y[0], *made, self.more(o4, 2, e4), self.more(o4, -2, e4), y[3]]
-
-    def grads_of_two(self, y: list[Val]) -> list[Val]:
-        """Spread the gradients of two outputs over six places."""
-        made = [self.add(y[0], y[1]), self.minus(y[0], y[1])]
-        return [y[0], *made, self.more(y[1], 2, y[0]), self.more(y[1], -2, y[0]), y[1]]
-
-    def inputs_back(self, t: list[Val]) -> list[Val]:
-        """Add up what each of six inputs went into (Bt)."""
-        more, zero = self.more, self.maths.constant(0, FLOAT, t[0].width)
-        near, far = self.add(t[1], t[2]), self.add(t[3], t[4])
-        step, wide = self.minus(t[1], t[2]), self.minus(t[3], t[4])
-        return [
-            more(t[0], 4, zero),
-            more(self.minus(t[5], step), 4, more(wide, -2, zero)),
-            more(t[0], -5, more(near, -4, self.minus(zero, far))),
-            more(t[5], -5, more(wide, 2, step)),
-            self.add(self.add(t[0], near), far),
-            t[5],
-        ]
+    def dot(self, factors: Sequence[float], values: Sequence[Val]) -> Val:
+        """Return the sum of factors times values; a factor of one costs nothing."""
+        terms = [(f, v) for f, v in zip(factors, values, strict=True) if f]
+        if not terms:
+            return self.maths.constant(0, FLOAT, values[0].width)
+        first = next((i for i, (f, _) in enumerate(terms) if f == 1), 0)
+        factor, total = terms.pop(first)
+        if factor != 1:
+            scale = self.maths.constant(factor, FLOAT, total.width)
+            total = self.maths.binary("fmul", total, scale)
+        for factor, value in terms:
+            total = self.more(value, factor, total)
+        return total
 
     def by_matrix(self, matrix: np.ndarray) -> Transform:
-        """Return the transform that multiplies by a matrix."""
+        """Return the transform that multiplies by a matrix.
 
-        def transform(values: list[Val]) -> list[Val]:
-            made = []
-            for row in matrix:
-                total = self.maths.constant(0, FLOAT, values[0].width)
-                for factor, value in zip(row, values, strict=True):
-                    total = self.more(value, factor, total) if factor else total
-                made.append(total)
-            return made
+        Points come in pairs of opposite sign, whose rows (or columns) differ only in
+        the sign of every other element: what they share is computed once.
+        """
+        if _in_pairs(matrix):
+            return lambda values: self._by_rows(matrix, values)
+        if _in_pairs(matrix.T):
+            return lambda values: self._by_columns(matrix, values)
+        raise ValueError("the rows or columns of a transform come in pairs")
 
-        return transform
+    def _by_rows(self, matrix: np.ndarray, values: list[Val]) -> list[Val]:
+        made = [self.dot(matrix[0], values)]
+        for row in range(1, len(matrix) - 1, 2):
+            even, odd = matrix[row].copy(), matrix[row].copy()
+            even[1::2], odd[0::2] = 0, 0
+            scale = odd[np.flatnonzero(odd)[-1]] if odd.any() else 1.0
+            same, other = self.dot(even, values), self.dot(odd / scale, values)
+            made += [self.more(other, scale, same), self.more(other, -scale, same)]
+        return [*made, self.dot(matrix[-1], values)]
+
+    def _by_columns(self, matrix: np.ndarray, values: list[Val]) -> list[Val]:
+        terms, factors = [values[0]], [matrix[:, 0]]
+        for column in range(1, len(values) - 1, 2):
+            a, b = values[column : column + 2]
+            even, odd = matrix[:, column].copy(), matrix[:, column].copy()
+            even[1::2], odd[0::2] = 0, 0
+            terms += [self.add(a, b), self.minus(a, b)]
+            factors += [even, odd]
+        terms.append(values[-1])
+        factors.append(matrix[:, -1])
+        return [self.dot(row, terms) for row in np.array(factors).T]
 
     # ---- control ---------------------------------------------------------------------
 
@@ -187,6 +177,12 @@ class Blocks(Transforms):
     def __init__(self, tiling: Tiling) -> None:
         super().__init__()
         self.tiling = tiling
+        found = tiling.matrices
+        self.inputs = self.by_matrix(found.inputs)
+        self.outputs = self.by_matrix(found.outputs)
+        # The transforms of gradients, which go the other way.
+        self.inputs_back = self.by_matrix(found.inputs.T)
+        self.spread = self.by_matrix(found.outputs.T)
 
     def pieces(self, body: Callable[[str, str, str], None]) -> None:
         """Run over the blocks of each piece: its first tile, a block's, their count."""
@@ -227,10 +223,6 @@ class Blocks(Transforms):
             return []
 
         text.loop("0", count, 1, tile)
-
-    def spread(self) -> Transform:
-        """Return the transform of outputs' gradients for this size of tiles."""
-        return self.grads if self.tiling.step == 4 else self.grads_of_two
 
     def pixels(
         self,
@@ -289,7 +281,7 @@ class Blocks(Transforms):
         target: str,
         stride: int,
     ) -> None:
-        """Transform a tile, channel by channel, into the 36 places of a block."""
+        """Transform a tile, channel by channel, into the places of a block."""
 
         def vector(channel: str, width: int) -> None:
             grid = [

@@ -1,8 +1,9 @@
 """Winograd's convolution: kernels of 3×3 and 5×5 taps with fewer multiplications.
 
-A tile of 6×6 inputs gives 4×4 outputs of a 3×3 kernel, or 2×2 of a 5×5 one, by 36
-multiplications a channel instead of 144 or 100: inputs and weights are transformed,
-multiplied place by place (36 small matrix products), and the products transformed back.
+A tile of 6×6 inputs gives 4×4 outputs of a 3×3 kernel by 36 multiplications a channel
+instead of 144, one of 8×8 gives 4×4 of a 5×5 kernel by 64 instead of 400: inputs and
+weights are transformed, multiplied place by place (so many small matrix products), and
+the products transformed back. Which size of tile suits best depends on the images.
 """
 
 from __future__ import annotations
@@ -17,33 +18,22 @@ from ganglion.ir.graph import Node, Value
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Shape, View
 from ganglion.plan.lower import SLICES, Lowering
 from ganglion.plan.parts import parts_of
+from ganglion.plan.winograd_matrices import SPANS, Matrices, matrices
 
-SPAN = 6  # a tile's inputs along an axis
-PLACES = SPAN * SPAN
 LANES, NARROW = 16, 8  # channels are padded to the narrow vector, cut into wide ones
 FLOAT = np.dtype("float32")
 CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
 FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
 SUMS = 1_500_000  # elements that all slices of a weight gradient may have
 MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
-TRANSFORMS = 1.6  # what a tile costs, in products of its 36 places
+TRANSFORMS = 1.6  # what a tile costs, in products of its places
+# Multiplications that the transforms cost, by place and channel; 64 places are more
+# than there are registers.
+TRANSFORM = {6: 8, 8: 14}
+FEWEST_OF_ALL = 48  # tiles: fewer keep few threads busy
 FEWEST = 8  # pieces that a kernel should have, for threads to share
 
 Pairs = tuple[tuple[int, int], ...]
-
-
-def kernel_matrix(taps: int) -> np.ndarray:
-    """Return the matrix G that takes `taps` weights along an axis to six places.
-
-    >>> kernel_matrix(3)[3] * 24
-    array([1., 2., 4.])
-    """
-    points = (0.0, 1.0, -1.0, 2.0, -2.0)
-    scales = (1 / 4, -1 / 6, -1 / 6, 1 / 24, 1 / 24)
-    rows = [
-        [s * p**e for e in range(taps)] for p, s in zip(points, scales, strict=True)
-    ]
-    return np.array([*rows, [0.0] * (taps - 1) + [1.0]])
 
 
 def padded(channels: int) -> int:
@@ -78,13 +68,31 @@ class Tiling:
     outputs: Shape
     taps: int
     before: tuple[int, int]  # zeros above and to the left of an image
+    span: int  # inputs of a tile along an axis
     block: int = 1  # tiles
     piece: int = 1  # tiles
 
     @property
     def step(self) -> int:
         """The outputs of a tile along an axis."""
-        return SPAN + 1 - self.taps
+        return self.span + 1 - self.taps
+
+    @property
+    def places(self) -> int:
+        """The places of a tile, each of which has products of its own."""
+        return self.span**2
+
+    @property
+    def matrices(self) -> Matrices:
+        """The transforms of a tile."""
+        return matrices(self.taps, self.span)
+
+    @property
+    def cost(self) -> float:
+        """About how many multiplications everything costs."""
+        into, out = self.inputs[3], self.outputs[3]
+        each = into * out + TRANSFORM[self.span] * (into + out)
+        return self.tiles * self.places * each
 
     @property
     def across(self) -> tuple[int, int]:
@@ -113,8 +121,8 @@ class Tiling:
 
     def stride(self, channels: int) -> int:
         """Return the elements between two places of a transformed block."""
-        # A line more than needed, so that the 36 places do not fall on one another
-        # in the cache.
+        # A line more than needed, so that the places do not fall on one another in the
+        # cache.
         return -(-self.block * channels // LANES) * LANES + LANES
 
 
@@ -123,9 +131,10 @@ class Tiling:
 
 @dataclass(frozen=True, eq=False)
 class WinogradWeights(Kernel):
-    """Transform weights (taps, taps, in, out) into [panel][36][in][out of a panel]."""
+    """Transform weights (taps, taps, in, out) into [panel][place][in][out]."""
 
     shape: Shape
+    span: int
     source: View
     target: Buffer
 
@@ -199,7 +208,7 @@ class WinogradSpread(WinogradConv):
 
 @dataclass(frozen=True, eq=False)
 class WinogradGrads(Tiled):
-    """Sum the transformed gradient of the weights: [slice][36][in][out].
+    """Sum the transformed gradient of the weights: [slice][place][in][out].
 
     A piece is a slice of the tiles and one of `groups` of output channels.
     """
@@ -228,6 +237,7 @@ class WinogradKernel(Kernel):
     """Add up the slices, in order, and transform them into gradients of weights."""
 
     shape: Shape
+    span: int
     slices: int
     sums: Buffer
     target: Buffer
@@ -275,17 +285,25 @@ def worth(op: str, taps: int, inputs: Shape, outputs: Shape) -> bool:
     With eight channels or more it took 0.2 to 0.8 of the time in all sizes tried,
     unless most of a tile lay outside of the image. Few tiles keep few threads busy.
     """
-    tiles = Tiling(inputs, outputs, taps, (0, 0)).tiles
+    tiling = _best(inputs, outputs, taps, (0, 0))
+    tiles = tiling.tiles
     if op == "conv_transpose":
-        tiles = min(tiles, Tiling(outputs, inputs, taps, (0, 0)).tiles)
+        tiles = min(tiles, _best(outputs, inputs, taps, (0, 0)).tiles)
     channels = inputs[3], outputs[3]
     plain = math.prod(outputs[:3]) * taps**2
     return (
         min(channels) >= 8
-        and tiles >= 48
+        and tiles >= FEWEST_OF_ALL
         and plain * math.prod(channels) >= 500_000
-        and plain >= TRANSFORMS * PLACES * tiles
+        and plain >= TRANSFORMS * tiling.places * tiling.tiles
     )
+
+
+def _best(inputs: Shape, outputs: Shape, taps: int, before: tuple[int, int]) -> Tiling:
+    """Return the tiling with the size of tile that costs least."""
+    every = [Tiling(inputs, outputs, taps, before, span) for span in SPANS]
+    enough = [one for one in every if one.tiles >= FEWEST_OF_ALL]
+    return min(enough or every[:1], key=lambda one: one.cost)
 
 
 def _view(low: Lowering, value: Value) -> View:
@@ -313,29 +331,30 @@ def lower_conv(
 ) -> None:
     """Emit a convolution of x with a kernel of this shape."""
     before = (pairs[0][0], pairs[1][0])
-    most = CACHE // (PLACES * (shape[2] + _widest(shape[3])))
-    tiling = _cut(Tiling(x.shape, node.shape, shape[0], before), most, SLICES)
+    whole = _best(x.shape, node.shape, shape[0], before)
+    most = CACHE // (whole.places * (shape[2] + _widest(shape[3])))
+    tiling = _cut(whole, most, SLICES)
     _emit_conv(low, node, x, kernel, shape, tiling, WinogradConv)
 
 
 def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     """Emit the gradient of a convolution to its images; `pairs` pads the gradients.
 
-    It is the convolution with the kernel turned around, or, where that has many more
-    tiles, the adjoint.
+    It is the convolution with the kernel turned around, or, where that costs much
+    more, the adjoint.
     """
     dy, w = node.inputs
     taps, own = w.shape[0], node.attrs["pairs"]
     before = (own[0][0], own[1][0])
-    whole = Tiling(node.shape, dy.shape, taps, before)
-    other = Tiling(dy.shape, node.shape, taps, before)
-    spreads = whole.tiles * 5 <= other.tiles * 4
+    whole = _best(node.shape, dy.shape, taps, before)
+    other = _best(dy.shape, node.shape, taps, before)
+    spreads = whole.cost * 5 <= other.cost * 4
     kernel, shape = _exchanged(low, w, turned=not spreads)
     if not spreads:
         lower_conv(low, node, dy, kernel, shape, pairs)
         return
     each = math.prod(whole.across)
-    most = CACHE // (PLACES * each * (shape[2] + _widest(shape[3])))
+    most = CACHE // (whole.places * each * (shape[2] + _widest(shape[3])))
     images = -(-dy.shape[0] // SLICES)
     block = max(1, min(most, images))
     tiling = replace(whole, piece=images * each, block=block * each)
@@ -370,11 +389,12 @@ def _emit_conv(
     kind: type[WinogradConv],
 ) -> None:
     images = _view(low, x)
-    weights = low.new((PLACES * shape[2] * padded(shape[3]),), FLOAT, "u")
-    low.emit(WinogradWeights("winograd_weights", shape, kernel, weights))
+    places, span = tiling.places, tiling.span
+    weights = low.new((places * shape[2] * padded(shape[3]),), FLOAT, "u")
+    low.emit(WinogradWeights("winograd_weights", shape, span, kernel, weights))
     wide = _widest(shape[3])
     # Behind the block: a place for outputs that are not there.
-    region = PLACES * (tiling.stride(shape[2]) + tiling.stride(wide)) + 4 * LANES
+    region = places * (tiling.stride(shape[2]) + tiling.stride(wide)) + 4 * LANES
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
@@ -388,22 +408,24 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     images, grads = _view(low, x), _view(low, dy)
     pairs, channels, wide = node.attrs["pairs"], x.shape[3], padded(dy.shape[3])
     before = (pairs[0][0], pairs[1][0])
-    whole = Tiling(x.shape, dy.shape, node.shape[0], before)
-    fit = max(1, min(MOST_SUMS, SUMS // (PLACES * channels * wide)))
+    whole = _best(x.shape, dy.shape, node.shape[0], before)
+    places = whole.places
+    fit = max(1, min(MOST_SUMS, SUMS // (places * channels * wide)))
     slices = 1 << (fit.bit_length() - 1)
     groups = 1
     while groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
         groups *= 2
     own = padded(dy.shape[3] // groups)
     # Each block adds to the sums in memory: it should not be small.
-    most = max(CACHE // (PLACES * (channels + own)), 2 * LANES)
+    most = max(CACHE // (places * (channels + own)), 2 * LANES)
     tiling = _cut(whole, most, slices)
     pieces = tiling.pieces
-    sums = low.new((pieces, PLACES, channels, wide), FLOAT, "sums")
-    region = PLACES * (tiling.stride(channels) + tiling.stride(own))
+    sums = low.new((pieces, places, channels, wide), FLOAT, "sums")
+    region = places * (tiling.stride(channels) + tiling.stride(own))
     scratch = low.new((pieces * groups, region), FLOAT, "scratch")
     zeros, name = _zeros(max(channels, dy.shape[3])), "winograd_grads"
     low.emit(WinogradGrads(name, tiling, images, scratch, grads, zeros, sums, groups))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    low.emit(WinogradKernel("winograd_kernel", node.shape, pieces, sums, target))
+    name, span = "winograd_kernel", tiling.span
+    low.emit(WinogradKernel(name, node.shape, span, pieces, sums, target))

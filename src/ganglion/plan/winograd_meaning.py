@@ -10,17 +10,15 @@ import numpy as np
 from ganglion.ir.primitives import OPS
 from ganglion.plan.kernel import Kernel, Shape, View
 from ganglion.plan.winograd import (
-    PLACES,
-    SPAN,
     Tiling,
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
     WinogradSpread,
     WinogradWeights,
-    kernel_matrix,
     panels,
 )
+from ganglion.plan.winograd_matrices import matrices
 
 See = Callable[[View, Shape], np.ndarray]
 
@@ -33,9 +31,9 @@ def interpret(kernel: Kernel, see: See) -> None:
     """
     if isinstance(kernel, WinogradWeights):
         weights = see(kernel.source, kernel.shape).astype(np.float64)
-        made = _both(kernel_matrix(kernel.shape[0]), weights)
+        made = _both(matrices(kernel.shape[0], kernel.span).weights, weights)
         flat = see(View.whole(kernel.target), kernel.target.shape)
-        for piece, panel in _packed(flat, kernel.shape[2], kernel.shape[3]):
+        for piece, panel in _packed(flat, kernel.span, *kernel.shape[2:]):
             piece[...] = made[..., panel]
     elif isinstance(kernel, WinogradConv):
         _interpret_conv(kernel, see)
@@ -43,8 +41,9 @@ def interpret(kernel: Kernel, see: See) -> None:
         _interpret_grads(kernel, see)
     elif isinstance(kernel, WinogradKernel):
         sums = see(View.whole(kernel.sums), kernel.sums.shape).astype(np.float64)
-        whole = sums.sum(0).reshape(SPAN, SPAN, *sums.shape[2:])
-        made = _both(kernel_matrix(kernel.shape[0]).T, whole[..., : kernel.shape[3]])
+        whole = sums.sum(0).reshape(kernel.span, kernel.span, *sums.shape[2:])
+        back = matrices(kernel.shape[0], kernel.span).weights.T
+        made = _both(back, whole[..., : kernel.shape[3]])
         see(View.whole(kernel.target), kernel.shape)[...] = made
 
 
@@ -54,10 +53,10 @@ def _interpret_conv(kernel: WinogradConv, see: See) -> None:
     spreads = isinstance(kernel, WinogradSpread)
     source, target = reversed(ends) if spreads else ends
     flat = see(View.whole(kernel.weights), kernel.weights.shape)
-    made = np.zeros((SPAN, SPAN, source[3], target[3]))
-    for piece, panel in _packed(flat, source[3], target[3]):
+    made = np.zeros((tiling.span, tiling.span, source[3], target[3]))
+    for piece, panel in _packed(flat, tiling.span, source[3], target[3]):
         made[..., panel] = piece
-    weights = _both(np.linalg.pinv(kernel_matrix(tiling.taps)), made)
+    weights = _both(np.linalg.pinv(tiling.matrices.weights), made)
     images = see(kernel.images, source).astype(np.float64)
     attrs = _window(tiling)
     if spreads:
@@ -73,22 +72,23 @@ def _interpret_grads(kernel: WinogradGrads, see: See) -> None:
     grads = see(kernel.grads, tiling.outputs).astype(np.float64)
     taps = (tiling.taps, tiling.taps)
     exact = OPS["conv_kernel"].meaning(images, grads, kernel=taps, **_window(tiling))
-    lifted = _both(np.linalg.pinv(kernel_matrix(tiling.taps)).T, exact)
+    lifted = _both(np.linalg.pinv(tiling.matrices.weights).T, exact)
     sums = see(View.whole(kernel.sums), kernel.sums.shape)
     sums[...] = 0
-    sums[0, ..., : tiling.outputs[3]] = lifted.reshape(PLACES, *lifted.shape[2:])
+    sums[0, ..., : tiling.outputs[3]] = lifted.reshape(tiling.places, *lifted.shape[2:])
 
 
 def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.einsum("ia,jb,abcd->ijcd", matrix, matrix, weights)
 
 
-def _packed(flat: np.ndarray, rows: int, channels: int) -> Any:
+def _packed(flat: np.ndarray, span: int, rows: int, channels: int) -> Any:
     """Yield what each panel holds of transformed weights, and of which channels."""
     for start, widths in panels(channels):
         wide = sum(widths)
-        at = PLACES * rows * start
-        piece = flat[at : at + PLACES * rows * wide].reshape(SPAN, SPAN, rows, wide)
+        at = span * span * rows * start
+        piece = flat[at : at + span * span * rows * wide]
+        piece = piece.reshape(span, span, rows, wide)
         yield piece[..., : channels - start], slice(start, min(start + wide, channels))
 
 

@@ -247,6 +247,10 @@ _SCALES = [
     case("Normalization", (3, 5), axis=None, mean=1.5, variance=4.0),
     case("Normalization", (3, 2), mean=[1.0, 2.0], variance=[0.5, 4.0], invert=True),
     case("Normalization", (3, 4, 2), axis=(1, 2)),
+    case("Resizing", IMAGE, height=4, width=9),
+    case("Resizing", IMAGE, height=4, width=9, interpolation="nearest"),
+    case("CenterCrop", IMAGE, height=4, width=5),
+    case("CenterCrop", IMAGE, height=12, width=5),
 ]
 
 CASES = [

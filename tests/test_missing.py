@@ -13,9 +13,8 @@ from ganglion import missing
     [
         ("from ganglion.layers import LSTM", "recurrent.*Conv1D"),
         ("from ganglion.layers.recurrent import LSTM", "recurrent.*Conv1D"),
-        ("from ganglion.layers import Dense, RandomFlip", "augmentation.*PyDataset"),
+        ("from ganglion.layers import Dense, RandomHue", "augmentation.*Layer"),
         ("from ganglion.layers import MultiHeadAttention", "dot_product_attention"),
-        ("from ganglion.preprocessing.image import ImageDataGenerator", "generator"),
         ("from ganglion.datasets import imdb", "np.savez"),
         ("from ganglion.applications import VGG16", "pretrained.*model.save"),
         ("from ganglion.applications.vgg16 import VGG16", "pretrained.*model.save"),

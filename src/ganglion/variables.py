@@ -165,6 +165,7 @@ class Scope:
 
     def __init__(self, training: bool = False, concrete: bool = False) -> None:
         self.training = training
+        self.told = True  # somebody said whether this is training
         self.concrete = concrete
         self.reads: dict[Variable, Value] = {}
         self.writes: dict[Variable, Value] = {}

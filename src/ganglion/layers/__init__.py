@@ -8,6 +8,14 @@ from ganglion.layers.activating import (
     Softmax,
     ThresholdedReLU,
 )
+from ganglion.layers.augment import RandomBrightness, RandomContrast, RandomErasing
+from ganglion.layers.augment_places import (
+    RandomFlip,
+    RandomRotation,
+    RandomShear,
+    RandomTranslation,
+    RandomZoom,
+)
 from ganglion.layers.base import Layer
 from ganglion.layers.conv import Conv1D, Conv2D, Conv3D
 from ganglion.layers.conv_depthwise import (
@@ -32,6 +40,7 @@ from ganglion.layers.dropout import (
     SpatialDropout2D,
     SpatialDropout3D,
 )
+from ganglion.layers.image_size import CenterCrop, RandomCrop, Resizing
 from ganglion.layers.inputs import Input, InputLayer
 from ganglion.layers.inputspec import InputSpec
 from ganglion.layers.merging import (
@@ -130,6 +139,7 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNormalization",
+    "CenterCrop",
     "Concatenate",
     "Conv1D",
     "Conv1DTranspose",
@@ -191,10 +201,20 @@ __all__ = [
     "PReLU",
     "Permute",
     "RMSNormalization",
+    "RandomBrightness",
+    "RandomContrast",
+    "RandomCrop",
+    "RandomErasing",
+    "RandomFlip",
+    "RandomRotation",
+    "RandomShear",
+    "RandomTranslation",
+    "RandomZoom",
     "ReLU",
     "RepeatVector",
     "Rescaling",
     "Reshape",
+    "Resizing",
     "SeparableConv1D",
     "SeparableConv2D",
     "SeparableConvolution1D",

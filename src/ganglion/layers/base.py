@@ -69,6 +69,7 @@ class Layer(WeightHolder):
     created: origin.Origin
     _init_values: dict[str, Any]
     _building = False
+    active_unless_told = False  # in training mode when called by itself on arrays
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -198,6 +199,7 @@ class Layer(WeightHolder):
 
     def _call_on_arrays(self, args: Any, kwargs: dict[str, Any]) -> Any:
         with Scope(bool(kwargs.get("training")), concrete=True) as scope:
+            scope.told = kwargs.get("training") is not None
             result = self._call_traced(args, kwargs)
             made = concrete(result)
             scope.commit()
@@ -210,11 +212,12 @@ class Layer(WeightHolder):
         if self.autocast:
             args = tree.map_leaves(self._cast_float, args)
         self._build_for(args, kwargs)
-        before = scope.training
+        before = scope.training, scope.told
         if isinstance(kwargs.get("training"), (bool, int)):
-            scope.training = bool(kwargs["training"])
+            scope.training, scope.told = bool(kwargs["training"]), True
         elif "training" in _call_parameters(type(self)):
-            kwargs["training"] = scope.training
+            unless_told = self.active_unless_told and not scope.told
+            kwargs["training"] = scope.training or unless_told
         if "training" not in _call_parameters(type(self)):
             kwargs.pop("training", None)  # it speaks to the layers below
         try:
@@ -226,7 +229,7 @@ class Layer(WeightHolder):
                         added = self.activity_regularizer(one) / max(one.shape[0], 1)
                         scope.losses.append(read(added))
         finally:
-            scope.training = before
+            scope.training, scope.told = before
         return outputs
 
     def _cast_float(self, leaf: Any) -> Any:

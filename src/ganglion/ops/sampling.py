@@ -1,0 +1,192 @@
+"""Reading images at places between their pixels: affine maps and what lies outside.
+
+Rows of pixels are read as one long axis of width times channels, so that a loop over
+them fills its vectors, and everything up to the four pixels of a place is arithmetic on
+its coordinates: one loop computes the result and nothing in between is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganglion.ir import structured
+from ganglion.ir.graph import Value
+from ganglion.ops.dispatch import astype, op
+from ganglion.ops.numpy import add, clip, floor, less_equal, logical_and, mod, where
+from ganglion.ops.shapes import reshape
+from ganglion.variables import read
+
+__all__: list[str] = []
+
+FILL_MODES = ("reflect", "wrap", "constant", "nearest")
+INTERPOLATIONS = ("nearest", "bilinear")
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What lies outside of an image.
+
+    `like_scipy` is the meaning of `constant` and `wrap` in `scipy.ndimage`: beyond the
+    centre of the last pixel all is constant, and the first pixel lies on the last one.
+    """
+
+    mode: str = "nearest"
+    value: float = 0.0
+    like_scipy: bool = False
+
+
+@op
+def affine(
+    images: Any,
+    to_column: tuple[Any, Any, Any],
+    to_row: tuple[Any, Any, Any],
+    filling: Filling,
+    interpolation: str = "bilinear",
+    flips: tuple[Any, Any] = (None, None),
+) -> Any:
+    """Return images whose pixel (row, column) is read at an affine map of its place.
+
+    With ``to_column = (a, b, c)`` and ``to_row = (d, e, f)``, one number for each image
+    or one for all, it is read at column ``a column + b row + c`` and row
+    ``d column + e row + f``. None for `b` or `d` says that there is no turning, and
+    spares most of the arithmetic. `flips` are conditions for each image: whether the
+    result is mirrored from left to right and from top to bottom.
+    """
+    x = read(images)
+    _, height, width, channels = x.shape
+    columns = _places(np.repeat(np.arange(width), channels), width, flips[0])
+    rows = _places(np.arange(height)[:, None], height, flips[1])
+    return sampled(
+        x,
+        _mapped(to_row, rows, columns),
+        _mapped(to_column, rows, columns),
+        filling,
+        interpolation,
+    )
+
+
+def _places(numbers: np.ndarray, size: int, flips: Any) -> Any:
+    """Return the numbers of pixels, counted from the other end where flipped."""
+    forward = numbers.astype("float32")[None]
+    forward = forward[None] if forward.ndim == 2 else forward
+    if flips is None:
+        return forward
+    return where(each_image(flips), np.float32(size - 1) - forward, forward)
+
+
+def each_image(value: Any) -> Any:
+    """Give one number for each image the axes of rows and columns."""
+    value = read(value)
+    return reshape(value, (value.size, 1, 1)) if value.size > 1 else value
+
+
+def _mapped(factors: tuple[Any, Any, Any], rows: Any, columns: Any) -> Any:
+    by_column, by_row, total = factors
+    if by_row is not None:
+        total = each_image(by_row) * rows + each_image(total)
+    else:
+        total = each_image(total)
+    return total if by_column is None else each_image(by_column) * columns + total
+
+
+@op
+def sampled(
+    images: Any, rows: Any, columns: Any, filling: Filling, interpolation: str
+) -> Any:
+    """Return images read at coordinates.
+
+    `rows` has the shape (images or 1, rows or 1, 1 or width times channels), `columns`
+    (images or 1, 1 or rows, width times channels): each channel says where it is read.
+    """
+    x = read(images)
+    rows, columns = read(rows), read(columns)
+    reader = _Reader(x, rows.dtype, filling, columns.shape[-1])
+    inside = None
+    if filling.mode == "constant" and filling.like_scipy:
+        inside = logical_and(_within(rows, x.shape[1]), _within(columns, x.shape[2]))
+    if filling.like_scipy and filling.mode == "wrap":
+        rows, columns = _wound(rows, x.shape[1]), _wound(columns, x.shape[2])
+    if interpolation == "nearest":
+        made = reader.pixel(
+            reader.row(floor(rows + 0.5)), reader.column(floor(columns + 0.5))
+        )
+    else:
+        made = _between(reader, rows, columns)
+    if inside is not None:
+        made = where(inside, made, float(filling.value))
+    return reshape(made, (*made.shape[:2], -1, x.shape[3]))
+
+
+def _between(reader: _Reader, rows: Any, columns: Any) -> Value:
+    """Mix the four pixels around a place, each read once."""
+    up, left = floor(rows), floor(columns)
+    low, right = rows - up, columns - left
+    high, near = 1.0 - low, 1.0 - right
+    above, below = reader.row(up), reader.row(up + 1.0)
+    here, there = reader.column(left), reader.column(left + 1.0)
+    upper = reader.pixel(above, here) * near + reader.pixel(above, there) * right
+    lower = reader.pixel(below, here) * near + reader.pixel(below, there) * right
+    return upper * high + lower * low
+
+
+class _Reader:
+    """Pixels by whole numbers of rows and columns, which may lie outside."""
+
+    def __init__(self, x: Value, dtype: Any, filling: Filling, places: int) -> None:
+        count, self._height, self._width, self._channels = x.shape
+        self._flat, self._dtype, self._filling = reshape(x, (x.size,)), dtype, filling
+        one = x.size // count
+        self._starts = np.arange(count, dtype="int32").reshape(-1, 1, 1) * one
+        numbers = np.arange(self._channels, dtype="int32")
+        self._channel = np.tile(numbers, places // self._channels)
+
+    def row(self, place: Any) -> tuple[Any, Any]:
+        """Return where a row of each image begins, and whether it lies inside."""
+        number = _folded(place, self._height, self._filling)
+        start = add(number * (self._width * self._channels), self._starts)
+        return start, self._seen(place, self._height)
+
+    def column(self, place: Any) -> tuple[Any, Any]:
+        """Return where a column lies within its row, and whether it lies inside."""
+        number = _folded(place, self._width, self._filling)
+        return add(number * self._channels, self._channel), self._seen(
+            place, self._width
+        )
+
+    def _seen(self, place: Any, size: int) -> Any:
+        filling = self._filling
+        known = filling.mode == "constant" and not filling.like_scipy
+        return _within(place, size) if known else None
+
+    def pixel(self, row: tuple[Any, Any], column: tuple[Any, Any]) -> Value:
+        """Return the pixels at rows and columns."""
+        found = structured.gather(self._flat, add(row[0], column[0]))
+        found = astype(found, self._dtype)
+        if row[1] is None:
+            return found
+        seen = logical_and(row[1], column[1])
+        return where(seen, found, float(self._filling.value))
+
+
+def _within(place: Any, size: int) -> Any:
+    return logical_and(less_equal(0.0, place), less_equal(place, float(size - 1)))
+
+
+def _wound(place: Any, size: int) -> Any:
+    """Wind coordinates around an image whose first pixel lies on its last."""
+    around = mod(place, float(max(size - 1, 1)))
+    return where(_within(place, size), place, around)
+
+
+def _folded(place: Any, size: int, filling: Filling) -> Any:
+    """Return the pixel that stands for a whole number, which may lie outside."""
+    if filling.mode == "reflect":
+        around = mod(place, float(2 * size))
+        place = where(around < float(size), around, float(2 * size - 1) - around)
+    elif filling.mode == "wrap" and not filling.like_scipy:
+        place = mod(place, float(size))
+    # Rounding must not lead out of the image either.
+    return astype(clip(place, 0.0, float(size - 1)), "int32")

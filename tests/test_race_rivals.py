@@ -53,12 +53,12 @@ def courses(tmp_path_factory):
         yield course
 
 
-def run(folder, recipe, name, form):
+def run(folder, recipe, name, form, device="cpu"):
     data = folder / recipe.name
     data.mkdir(exist_ok=True)
     rows, _ = order.lay_out_data(recipe, data)
     start = order.lay_out_start(recipe, 1, 2, rows, data / "start")
-    chosen = settings.Settings(recipe.name, (name,), 1, 2, BATCH, 1, "cpu", 1)
+    chosen = settings.Settings(recipe.name, (name,), 1, 2, BATCH, 1, device, 1)
     if recipe.name == "mnist-cnn":
         chosen = replace(chosen, optimizer={"learning_rate": 0.01})
     engine, place = rivals.engine(name), Place(data, folder)
@@ -92,6 +92,21 @@ def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses
             assert other[what] == pytest.approx(mine[what], rel=1e-2), what
         for what in ("train_accuracy", "test_accuracy"):
             assert other[what] == pytest.approx(mine[what], abs=0.02), what
+
+
+@pytest.mark.rivals
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_the_first_steps_on_a_gpu(name, form, courses, tmp_path):
+    engine = rivals.engine(name)
+    if engine.missing() or name == "ganglion-numpy":
+        pytest.skip(engine.missing() or "NumPy knows no GPU")
+    ours, _ = courses("mnist-mlp", "ganglion-numpy", "numpy")
+    try:
+        theirs, _ = run(tmp_path, recipes.get("mnist-mlp"), name, form, "cuda")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    np.testing.assert_allclose(theirs, ours, rtol=1e-2)  # TF32 has ten bits
 
 
 @pytest.mark.rivals

@@ -16,6 +16,7 @@ from ganglion import machine
 from ganglion.rivals import Engine
 
 HERE = Path(__file__).parents[1]
+BUSY = 0.25  # of the cores, before the race: more than that moves the times
 _ALWAYS = ("ganglion", "numpy")
 
 
@@ -144,3 +145,18 @@ def _bytes(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
         return 0
+
+
+def busy(machine: dict[str, Any], threads: int) -> str:
+    """Say that other work was running when a race began, "" if there was none.
+
+    >>> busy({"load before": "0.10"}, 2), busy({"load before": "2.00"}, 2)[:22]
+    ('', 'Other work was running')
+    """
+    load = str(machine.get("load before") or "0")
+    if float(load) <= BUSY * threads:
+        return ""
+    return (
+        f"Other work was running when the race began (load {load}): engines whose "
+        "threads wait by spinning suffer most from it. Race on a quiet machine."
+    )

@@ -118,6 +118,8 @@ class Racing:
             self._watch.says("", remark)
         if not self.race.machine:
             self.race = replace(self.race, **self._facts(remark))
+            if told := facts.busy(self.race.machine, self._settings.threads):
+                self._watch.says("", told)
 
     def _facts(self, remark: str) -> dict[str, Any]:
         """Return what to know of where the race is run."""

@@ -7,7 +7,7 @@ import statistics
 import sys
 from typing import Any
 
-from ganglion.race import figures
+from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.lockstep import TOLERANCE
 from ganglion.race.results import Race
@@ -16,7 +16,6 @@ WIDTH = 144  # where there is no terminal to ask
 WIDE = 130  # columns of a terminal that the whole summary fits into
 RESULT = ("accuracy", "run time", "ratio")
 COSTS = ("import", "prepare", "train", "test", "in all", "memory", "on disk")
-BUSY = 0.25  # of the cores, before the race: more than that moves the times
 SHOWN_STEPS = (1, 2, 3, 5, 10, 20)
 
 
@@ -182,12 +181,8 @@ def problems(race: Race) -> list[str]:
 def notes(race: Race) -> list[str]:
     """Return what a reader must know to believe the tables."""
     found = []
-    load = str(race.machine.get("load before") or "0")
-    if float(load) > BUSY * race.threads:
-        found.append(
-            f"Other work was running when the race began (load {load}): engines whose "
-            "threads wait by spinning suffer most from it. Race on a quiet machine."
-        )
+    if told := facts.busy(race.machine, race.threads):
+        found.append(told)
     if "lockstep" in race.machine:
         found.append(f"Lockstep: {race.machine['lockstep']}.")
     if "data" in race.machine:

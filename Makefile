@@ -48,13 +48,15 @@ $(VENV)/core.done: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # The rivals (Keras, TensorFlow, PyTorch, JAX) are needed by the parity tests alone:
-# where they cannot be installed, those tests are skipped and say so.
+# where they cannot be installed, those tests are skipped and say so. So it is with Ray.
 $(VENV)/dev.done: pyproject.toml | $(BIN)/python
 	@echo "Installing Ganglion and the tools of its tests ..."
 	@$(PIP) --editable '.[dev,images]'
 	@echo "Installing Keras, TensorFlow, PyTorch and JAX to compare with (minutes) ..."
 	@$(PIP) torch==2.13.0 && $(PIP) --editable '.[rivals]' \
 	  || echo "The rivals could not be installed: tests against them will be skipped."
+	@$(PIP) --editable '.[ray]' \
+	  || echo "Ray could not be installed: tests on a cluster will be skipped."
 	@touch $@
 
 clean:

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from ganglion.race.figures import settings_text
 from ganglion.race.results import Epoch, Run
 
 REFRESHES = 2  # a second; drawing takes time from the engines
@@ -43,13 +44,18 @@ class Watch:
             f"{epoch.test_seconds:.2f} s",
         )
 
+    def at_work(self, engine: str, tasks: list[str]) -> None:
+        """Tell all that an engine does on a cluster; plain lines have told it."""
+
     def finished(self, run: Run) -> None:
         """Tell that a run is over."""
         if run.done:
             ending = f"{run.seconds:.2f} s, test accuracy {run.accuracy:.4f}"
         else:
             ending = f"failed: {run.reason}"
-        self.says(run.engine, f"run {run.number}: {ending}")
+        point = f" ({settings_text(run.settings)})" if run.settings else ""
+        where = f" on {run.where}" if run.where else ""
+        self.says(run.engine, f"run {run.number}{point}: {ending}{where}")
 
 
 class Quiet(Watch):
@@ -113,6 +119,12 @@ class LiveWatch(Watch):
         row.state = text
         is_over = text.startswith(("agrees", "left out"))
         row.began = 0.0 if is_over else time.monotonic()
+
+    def at_work(self, engine: str, tasks: list[str]) -> None:
+        """Show all that an engine does on a cluster, a line each."""
+        if engine in self._rows and tasks:
+            self._rows[engine].state = "\n".join(tasks)
+            self._rows[engine].began = 0.0
 
     def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
         """Show that an epoch begins."""

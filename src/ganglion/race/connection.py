@@ -1,0 +1,108 @@
+"""The way to a Ray cluster: which one is meant, is it there, and then connect."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+PORT = 10001  # of Ray's server for clients
+PATIENCE = 5.0  # seconds for an address to answer
+_TRY = "3"  # seconds; Ray tries three times, a wrong port too
+
+
+def address_of(on: str) -> str:
+    """Return the address that `--on` means, as Ray takes it.
+
+    >>> address_of("ray"), address_of("ray://there"), address_of("ray://there:7")
+    ('auto', 'ray://there:10001', 'ray://there:7')
+    """
+    if on == "ray":
+        return "auto"
+    kind, _, rest = on.partition("://")
+    host, _, port = rest.rpartition(":") if ":" in rest else (rest, "", str(PORT))
+    if kind != "ray" or not host or not port.isdigit():
+        raise ValueError(
+            f"--on {on}: write ray, for the cluster that this machine is a part of, or "
+            "ray://HOST:PORT."
+        )
+    return f"ray://{host}:{port}"
+
+
+@contextlib.contextmanager
+def connected(on: str) -> Iterator[Any]:
+    """Connect to a cluster; gives the module `ray`."""
+    address = address_of(on)
+    for name in ("INITIAL", "MAX"):  # read by Ray when it is imported
+        os.environ.setdefault(f"RAY_CLIENT_{name}_CONNECTION_TIMEOUT_S", _TRY)
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise RuntimeError(
+            f'--on {on} needs Ray, which is not installed: pip install "ganglion[ray]"'
+        ) from None
+    address = _found(on, address)
+    _knock(on, address)
+    _silence()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of is in our error
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ImportError) as error:
+        raise _unreachable(on, str(error).splitlines()[0]) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _silence() -> None:
+    """Keep Ray from printing between our tables what it knows of lost workers.
+
+    The race tells it itself. Where Ray has no such function, it just prints.
+    """
+    worker: Any = importlib.import_module("ray._private.worker")
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *given, **more: None
+
+
+def _found(on: str, address: str) -> str:
+    """Return where the cluster of this machine is, HOST:PORT."""
+    if address != "auto":
+        return address
+    if "://" in (given := os.environ.get("RAY_ADDRESS", "")):
+        return address_of(given)
+    services: Any = importlib.import_module("ray._private.services")
+    try:
+        there = services.canonicalize_bootstrap_address("auto")
+    except ConnectionError:
+        there = None
+    if not there:
+        raise RuntimeError(
+            f"--on {on}: no Ray cluster is running here. Start one with `ray start "
+            "--head`, join one with `ray start --address HOST:PORT`, or give the "
+            "address of one: --on ray://HOST:PORT."
+        )
+    return str(there)
+
+
+def _knock(on: str, address: str) -> None:
+    """Ask for an answer: Ray itself would wait for minutes where there is none."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except OSError as error:
+        raise _unreachable(on, f"{host}:{port}: {error}") from None
+
+
+def _unreachable(on: str, why: str) -> RuntimeError:
+    return RuntimeError(
+        f"--on {on}: no Ray cluster answers ({why}). Is it running, and is this the "
+        f"port for clients ({PORT} unless it was started with another "
+        "--ray-client-server-port)?"
+    )

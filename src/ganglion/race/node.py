@@ -1,0 +1,262 @@
+"""What a node of a cluster does: one piece of work, handed over as plain data.
+
+The arrays come as the bytes of files: they are laid out in a folder of the node, where
+the engine's own process finds them as it does in a race on one machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion import machine
+from ganglion.race import facts, lockstep, session
+from ganglion.race.lockstep import Found
+from ganglion.race.once import Job, now, run_once
+from ganglion.race.order import Start
+from ganglion.race.results import Epoch, Run
+from ganglion.race.session import Place
+from ganglion.race.settings import Settings
+from ganglion.race.watch import Watch
+from ganglion.rivals import Engine, Unavailable
+from ganglion.rivals.process import EngineError
+
+Parcel = dict[str, np.ndarray]  # the bytes of files, by name
+Post = Callable[..., None]  # of a text, and whether it is worth a line
+FOLDER = "ganglion-node-"
+LOCK = "in-use"
+LOG_BYTES = 200_000
+
+
+def packed(folder: Path) -> Parcel:
+    """Return the files of a folder, those of folders inside of it left out."""
+    files = sorted(one for one in folder.iterdir() if one.is_file())
+    return {one.name: np.fromfile(one, "uint8") for one in files}
+
+
+def unpack(parcel: Parcel, folder: Path) -> Path:
+    """Write the files of a parcel into a new folder."""
+    folder.mkdir(parents=True)
+    for name, data in parcel.items():
+        data.tofile(folder / name)
+    return folder
+
+
+class Reporter(Watch):
+    """Posts what happens to the one who drives the race."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+
+    def says(self, engine: str, text: str) -> None:
+        """Post a line."""
+        self._post(text)
+
+    def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
+        """Post that an epoch begins."""
+        self._post(f"run {run}, epoch {epoch} of {epochs}", False)
+
+    def finished(self, run: Run) -> None:
+        """Leave it to the result to say so."""
+
+
+def perform(
+    work: dict[str, Any], data: Parcel, start: Parcel, node: str, post: Post
+) -> dict[str, Any]:
+    """Do one piece of work; what goes wrong with it is a part of the answer."""
+    engine, settings = Engine(**work["engine"]), Settings(**work["settings"])
+    where = f"{socket.gethostname()}-{node}"
+    problem = _unfit(work, engine, where)
+    answer: dict[str, Any] = {"where": where, "facts": facts.about_machine("")}
+    if problem:
+        return answer | _refusal(work, engine, settings, problem)
+    with own_folder() as folder, own_cores(settings.threads) as cores:
+        if not cores:
+            post(f"has no {settings.threads} cores of its own: times will be too long")
+        place = Place(unpack(data, folder / "data"), folder)
+        begin = Start(unpack(start, folder / "start"), work["order_seed"])
+        answer |= _DOINGS[work["do"]](
+            work, engine, settings, place, begin, Reporter(post)
+        )
+        answer["logs"] = _logs(folder / "logs")
+    return answer | {"versions": facts.versions([engine])}
+
+
+def _unfit(work: dict[str, Any], engine: Engine, where: str) -> str:
+    """Say why this node cannot do it, "" if it can."""
+    ours, theirs = machine.version("ganglion"), work["version"]
+    if ours != theirs:
+        return f"{where} has Ganglion {ours}, the race is of {theirs}: install that one"
+    missing = engine.missing()
+    return f"on {where}, {missing}" if missing else ""
+
+
+def _refusal(
+    work: dict[str, Any], engine: Engine, settings: Settings, why: str
+) -> dict[str, Any]:
+    if work["do"] == "run":
+        return {"run": asdict(failed(engine.name, settings, work["number"], why))}
+    return {"found": asdict(Found(engine.name, unavailable=why)), "problem": why}
+
+
+def failed(engine: str, settings: Settings, number: int, reason: str) -> Run:
+    """Return the record of a run that could not be done."""
+    return Run(
+        engine,
+        number,
+        settings.seed_of(number),
+        "failed",
+        reason=reason,
+        started=now(),
+        settings=settings.point,
+    )
+
+
+def _examine(
+    work: dict[str, Any],
+    engine: Engine,
+    settings: Settings,
+    place: Place,
+    start: Start,
+    watch: Watch,
+) -> dict[str, Any]:
+    found = lockstep.examine(engine, settings, place, start, watch.says)
+    return {"found": asdict(found), "size": facts.install_size(engine)}
+
+
+def _first(
+    work: dict[str, Any],
+    engine: Engine,
+    settings: Settings,
+    place: Place,
+    start: Start,
+    watch: Watch,
+) -> dict[str, Any]:
+    log = f"{engine.name}-lockstep-run-of-{work['number']}"
+    try:
+        with session.opened(
+            engine, work["form"], settings, place, log, work["limit"]
+        ) as asked:
+            asked.load(engine)
+            asked.prepare(place, start)
+            return {"loss": asked.first_losses(1)[0]}
+    except (EngineError, Unavailable) as error:
+        return {"problem": getattr(error, "reason", str(error))}
+
+
+def _run(
+    work: dict[str, Any],
+    engine: Engine,
+    settings: Settings,
+    place: Place,
+    start: Start,
+    watch: Watch,
+) -> dict[str, Any]:
+    job = Job(
+        engine,
+        work["form"],
+        work["number"],
+        settings,
+        place,
+        start,
+        work["first_loss"],
+        work["limit"],
+    )
+    return {"run": asdict(run_once(job, watch))}
+
+
+_DOINGS = {"examine": _examine, "first": _first, "run": _run}
+
+
+def run_of(told: dict[str, Any]) -> Run:
+    """Return a run from the plain data that a node made of it.
+
+    >>> one = Run("jax", 1, 0, "done", epochs=(Epoch(1, 1, 1, 1, 1, 1, 1),))
+    >>> run_of(asdict(one)) == one
+    True
+    """
+    epochs = tuple(Epoch(**one) for one in told["epochs"])
+    losses = tuple(told["first_losses"])
+    return Run(**(told | {"epochs": epochs, "first_losses": losses}))
+
+
+def _logs(folder: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(folder.glob("*.log")):
+        found[path.name] = path.read_bytes()[-LOG_BYTES:].decode("utf-8", "replace")
+    return found
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path]:
+    """Give a folder that is gone afterwards.
+
+    A process that is killed leaves its folder behind. It is locked while it is in use,
+    and whoever comes next removes those that are not.
+    """
+    for old in Path(tempfile.gettempdir()).glob(f"{FOLDER}*/{LOCK}"):
+        with _lock(old) as free:
+            if free:
+                shutil.rmtree(old.parent, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as name:
+        new = Path(name, "new")
+        with _lock(new):
+            new.rename(Path(name, LOCK))  # nobody sees it before it is locked
+            yield Path(name)
+
+
+@contextlib.contextmanager
+def own_cores(count: int) -> Iterator[list[int]]:
+    """Bind what is started to cores that no other run of this machine has.
+
+    Ray counts cores and binds nobody to them. Returns none, and binds nothing, where
+    there are fewer free ones than Ray thinks.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield list(range(count))
+        return
+    allowed = os.sched_getaffinity(0)
+    mine: list[int] = []
+    with contextlib.ExitStack() as held:
+        for core in sorted(allowed):
+            lock = Path(tempfile.gettempdir(), f"ganglion-core-{os.getuid()}-{core}")
+            if len(mine) < count and held.enter_context(_lock(lock)):
+                mine.append(core)
+        if len(mine) < count:
+            mine = []
+            held.close()
+        os.sched_setaffinity(0, mine or allowed)
+        try:
+            yield mine
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[bool]:
+    """Hold a file, which ends with the process at the latest; say if it was free."""
+    try:
+        import fcntl
+
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except (ImportError, OSError):  # Windows; somebody else's; gone by now
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)

@@ -49,6 +49,7 @@ class Work:
     form: str = ""
     first_loss: float = 0.0
     limit: float = 0.0
+    found: Found | None = None
 
     @property
     def name(self) -> str:
@@ -59,7 +60,7 @@ class Work:
     @property
     def what(self) -> str:
         """What is done, in a word or two."""
-        if self.do == "examine":
+        if self.do in ("examine", "gently"):
             return "lockstep"
         return f"{'run' if self.do == 'run' else 'first loss of run'} {self.number}"
 
@@ -74,6 +75,7 @@ class Work:
             "form": self.form,
             "first_loss": self.first_loss,
             "limit": self.limit,
+            "found": self.found and asdict(self.found),
             "version": machine.version("ganglion"),
         }
 
@@ -201,16 +203,29 @@ class RayRacing(Racing):
             known = self._known(settings)
             for name, engine in self._wanted(todo).items():
                 if name not in known and (id(known), name) not in asked:
-                    start = self._start(settings, place, 1)
-                    asked[id(known), name] = Work("examine", engine, settings, start)
+                    base = self._base(settings)
+                    start = self._start(base, place, 1)
+                    asked[id(known), name] = Work("examine", engine, base, start)
         for work, told in self._done(asked.values()):
-            problem = told.get("absent", "")
-            found = told.get("found") or asdict(
-                Found(work.engine.name, problem=told.get("lost", ""),
-                      unavailable=problem)
-            )  # fmt: skip
-            found["losses"] = tuple(found["losses"])
-            self._known(work.settings)[work.engine.name] = Found(**found)
+            self._known(work.settings)[work.engine.name] = _examined(work, told)
+
+    def _take_steps(
+        self,
+        some: list[Found],
+        engines: list[Engine],
+        settings: Settings,
+        place: Place,
+        start: Start,
+    ) -> None:
+        asked = [
+            Work("gently", engine, settings, start, form=one.form, found=one)
+            for one, engine in zip(some, engines, strict=True)
+        ]
+        for work, told in self._done(asked):
+            found, made = work.found, _examined(work, told)
+            assert found is not None
+            found.gentle, found.problem = made.gentle, made.problem
+            found.log_end, found.unavailable = made.log_end, made.unavailable
 
     def _ask_first_losses(
         self,
@@ -365,6 +380,19 @@ class RayRacing(Racing):
                 ray.cancel(ref, force=True)
             ray.kill(self._board)
         self._pending = {}
+
+
+def _examined(work: Work, told: dict[str, Any]) -> Found:
+    """Return what a task found out of an engine, which may be that it cannot be had."""
+    if "found" in told:
+        made = Found(**told["found"])
+        made.losses, made.gentle = tuple(made.losses), tuple(made.gentle)
+        return made
+    return Found(
+        work.engine.name,
+        problem=told.get("lost", ""),
+        unavailable=told.get("absent", ""),
+    )
 
 
 def also(known: Any, value: Any) -> Any:

@@ -10,10 +10,9 @@ updates are compared, not luck.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ganglion import recipes
 from ganglion.race import session
 from ganglion.race.lockstep import TOLERANCE, Found, Say
 from ganglion.race.order import Start
@@ -24,28 +23,25 @@ from ganglion.rivals.process import LIMIT, EngineError
 
 PART = 0.02  # of the learning rate
 OURS = "ganglion"
+Take = Callable[[list[Found], Settings], None]
 
 
 def check(
     found: Mapping[str, Found],
     engines: Mapping[str, Engine],
     settings: Settings,
-    place: Place,
-    start: Start,
-    say: Say,
+    take: Take,
 ) -> str:
     """Refuse engines that part from the others; return what was seen, "" if nothing.
 
-    Nothing is done where all keep in step at the recipe's own rate.
+    Nothing is done where all keep in step at the recipe's own rate. What has to be done
+    is to `take` the steps of some engines.
     """
     racing = [one for one in found.values() if one.races and one.engine in engines]
     if len(racing) < 2 or apart([one.losses for one in racing]) <= TOLERANCE:
         return ""
     small = _small(settings)
-    for one in racing:
-        if not one.gentle:
-            say(one.engine, f"lockstep: learning rate {_rate(small):.3g}")
-            _take_steps(one, engines[one.engine], small, place, start)
+    take([one for one in racing if not one.gentle], small)
     _refuse([one for one in racing if one.races])
     courses = [one.gentle for one in racing if one.races]
     return (
@@ -56,7 +52,7 @@ def check(
 
 
 def _rate(settings: Settings) -> float:
-    _, given = recipes.get(settings.recipe).optimizer
+    _, given = settings.what.optimizer
     return float(settings.optimizer.get("learning_rate", given["learning_rate"]))
 
 
@@ -65,9 +61,16 @@ def _small(settings: Settings) -> Settings:
     return replace(settings, optimizer=settings.optimizer | rate)
 
 
-def _take_steps(
-    found: Found, engine: Engine, settings: Settings, place: Place, start: Start
+def take_steps(
+    found: Found,
+    engine: Engine,
+    settings: Settings,
+    place: Place,
+    start: Start,
+    say: Say,
 ) -> None:
+    """Take the first steps of an engine at the rate of these settings."""
+    say(engine.name, f"lockstep: learning rate {_rate(settings):.3g}")
     log = f"{engine.name}-lockstep-gently"
     limit = settings.limit or LIMIT
     try:

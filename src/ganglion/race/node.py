@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import machine
-from ganglion.race import facts, lockstep, session
+from ganglion.race import facts, gently, lockstep, session
 from ganglion.race.lockstep import Found
 from ganglion.race.once import Job, now, run_once
 from ganglion.race.order import Start
@@ -174,7 +174,20 @@ def _run(
     return {"run": asdict(run_once(job, watch))}
 
 
-_DOINGS = {"examine": _examine, "first": _first, "run": _run}
+def _gently(
+    work: dict[str, Any],
+    engine: Engine,
+    settings: Settings,
+    place: Place,
+    start: Start,
+    watch: Watch,
+) -> dict[str, Any]:
+    found = Found(**work["found"])
+    gently.take_steps(found, engine, settings, place, start, watch.says)
+    return {"found": asdict(found)}
+
+
+_DOINGS = {"examine": _examine, "gently": _gently, "first": _first, "run": _run}
 
 
 def run_of(told: dict[str, Any]) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -42,10 +43,11 @@ class Racing:
         before: Race | None = None,
     ) -> None:
         self._settings, self._engines, self._watch = settings, engines, watch
-        self._folder, self._recipe = folder, recipes.get(settings.recipe)
+        self._folder, self._recipe = folder, settings.what
         self.race = before or self._new(command)
         self._present: list[Engine] = []
         self._found: dict[str, dict[str, Found]] = {}  # by the file it is kept in
+        self._laid_out: dict[Path, Start] = {}
         self._firsts: dict[tuple[int, int], float] = {}  # by batch size and seed
 
     def _new(self, command: str) -> Race:
@@ -66,6 +68,7 @@ class Racing:
             started=now(),
             sweep=settings.sweep,
             on=settings.on,
+            images=recipe.source if settings.made else {},
         )
 
     def run(self) -> Race:
@@ -154,9 +157,9 @@ class Racing:
         """Make sure that all compute the same; return the runs of those who do."""
         starts = {
             number: self._start(settings, place, number)
-            for number in sorted({1, *(number for _, number in todo)})
+            for number in sorted({number for _, number in todo})
         }
-        found = self._lockstep(settings, place, starts[1], todo)
+        found = self._lockstep(settings, place, todo)
         firsts = self._first_losses(settings, place, starts, found)
         return [
             Job(
@@ -176,7 +179,10 @@ class Racing:
     def _start(self, settings: Settings, place: Place, number: int) -> Start:
         seed, epochs = settings.seed_of(number), settings.epochs
         folder = place.data / f"start-{seed}-{epochs}"
-        return lay_out_start(self._recipe, seed, epochs, self._rows, folder)
+        if folder not in self._laid_out:
+            made = lay_out_start(self._recipe, seed, epochs, self._rows, folder)
+            self._laid_out[folder] = made
+        return self._laid_out[folder]
 
     def _limit(self, settings: Settings, found: Found) -> float:
         steps = -(-self._rows // settings.batch_size) * settings.epochs
@@ -198,26 +204,46 @@ class Racing:
         return wanted
 
     def _lockstep(
-        self,
-        settings: Settings,
-        place: Place,
-        start: Start,
-        todo: list[tuple[Engine, int]],
+        self, settings: Settings, place: Place, todo: list[tuple[Engine, int]]
     ) -> dict[str, Found]:
         """Examine the engines; note those that fell out."""
         found, wanted = self._known(settings), self._wanted(todo)
+        base = self._base(settings)
+        start = self._start(base, place, 1)
         new = [name for name in wanted if name not in found]
         for name in new:
             found[name] = lockstep.examine(
-                wanted[name], settings, place, start, self._watch.says
+                wanted[name], base, place, start, self._watch.says
             )
         lockstep.judge(list(found.values()), self._recipe.parameters, OURS)
-        told = gently.check(found, wanted, settings, place, start, self._watch.says)
+
+        def take(some: list[Found], small: Settings) -> None:
+            engines = [wanted[one.engine] for one in some]
+            self._take_steps(some, engines, small, place, start)
+
+        told = gently.check(found, wanted, base, take)
         if told:
             about = self.race.machine | {"lockstep": told}
             self.race = replace(self.race, machine=about)
         self._judge(settings, found, wanted, new)
         return found
+
+    def _base(self, settings: Settings) -> Settings:
+        """Return the first point with the same lockstep: all are examined there."""
+        name = lockstep.name_of_file(settings)
+        points = sweep.points(self._settings)
+        return next(one for one in points if lockstep.name_of_file(one) == name)
+
+    def _take_steps(
+        self,
+        some: list[Found],
+        engines: list[Engine],
+        settings: Settings,
+        place: Place,
+        start: Start,
+    ) -> None:
+        for one, engine in zip(some, engines, strict=True):
+            gently.take_steps(one, engine, settings, place, start, self._watch.says)
 
     def _judge(
         self,
@@ -315,6 +341,19 @@ def _forms(found: Found) -> str:
     )
 
 
+def _what(settings: Settings) -> list[str]:
+    """Return the recipe, or the folder of images, in the words of the command line."""
+    if settings.made is None:
+        return [settings.recipe]
+    source = settings.made.source
+    rows, columns = source["form"]["size"]
+    held = [] if source["test"] is None else [f"--test {source['test']:g}"]
+    size = f"{rows}" if rows == columns else f"{rows}x{columns}"
+    fit = source["form"]["fit"]
+    return [f"--images {shlex.quote(source['folder'])}", *held, f"--size {size}",
+            *([] if fit == "crop" else [f"--fit {fit}"])]  # fmt: skip
+
+
 def command_line(settings: Settings, folder: Any) -> str:
     """Return the command that repeats a race."""
     fixed = {
@@ -323,7 +362,7 @@ def command_line(settings: Settings, folder: Any) -> str:
         "threads": settings.threads,
         "seed": settings.seed,
     }
-    parts = ["ganglion race", settings.recipe]
+    parts = ["ganglion race", *_what(settings)]
     parts += ["--engines", ",".join(settings.engines), f"--runs {settings.runs}"]
     parts += [f"--{k} {v}" for k, v in fixed.items() if k not in settings.sweep]
     parts += sweep.options(settings.sweep)

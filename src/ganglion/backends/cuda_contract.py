@@ -7,7 +7,7 @@ is gathered while it is copied; nothing is laid out anew in memory.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +33,7 @@ LONG, LARGE = 2048, 1 << 20  # sums and results that are worth parts of their ow
 CHANNELS = 32  # of an image that are taken together where windows overlap
 # Bytes a nanosecond that a processor gets from far, cycles a nanosecond, and how long
 # the first byte takes.
-BANDWIDTH, CLOCK, LATENCY = 27.0, 1.75, 900.0
+BANDWIDTH, CLOCK, LATENCY = 36.0, 1.75, 900.0
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> fl
     tile, step = cut.tile, cut.tile.step(bf16)
     each = -(-product.tiles(tile) * cut.splits // PROCESSORS)  # blocks of a processor
     steps = -(-(-(-product.k // step)) // cut.splits)
-    far = tile.rows / min(product.again, 3.0) + tile.columns
+    far = tile.rows / min(product.again, 4.0) + tile.columns
     copied = far * step * 4 / BANDWIDTH
     lanes = tile.rows / _speed(product.lanes("left"))
     lanes += tile.columns / _speed(product.lanes("right"))
@@ -214,14 +214,15 @@ def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> fl
     worked = (near / 32 + lanes / 32) * step / CLOCK
     shared = shared_bytes(product, tile, cut.stages, bf16)
     together = min(each, max(room * 2 // (shared + 1024), 1))
-    waited = -(-each // together) * steps * LATENCY / (cut.stages - 1)
+    waits = max(steps / (cut.stages - 1), 1)
+    waited = -(-each // together) * (waits * LATENCY + steps * 80)
     size = tile.rows * tile.columns * 4
     near_ends = tile.groups * tile.rows * tile.columns / 12 / CLOCK
     ends = 1000 + each * (200 + near_ends + size / BANDWIDTH)
     if cut.splits > 1 and parted:
         ends += cut.splits * product.m * product.n * 4 / BANDWIDTH / PROCESSORS
     elif cut.splits > 1:
-        ends += 1500 + cut.splits * size / BANDWIDTH
+        ends += 2500 + cut.splits * size / BANDWIDTH
     return max(each * steps * max(copied, worked), waited) + ends
 
 
@@ -288,7 +289,9 @@ def emit_contract(work: Work, precision: str, room: int) -> Emitted:
     tiles = product.tiles(cut.tile)
     body.before += _shape_struct(body, product, cut, step, bf16, lanes, tensor)
     _call(body, work, product, cut, function, lanes)
-    return body.emitted(tiles * cut.splits, shared)
+    steps = -(-(-(-product.k // step)) // cut.splits)
+    made = body.emitted(tiles * cut.splits, shared)
+    return replace(made, work=steps * cut.tile.rows * cut.tile.columns * step / 500)
 
 
 def _plain_splits(product: Product) -> int:
@@ -338,6 +341,7 @@ def _shape_struct(
         "STAGES": cut.stages,
         "SPLITS": cut.splits,
         "LANES": lanes,
+        "TURNS": _turns(tile, lanes),
         "LEFT_LANES": product.lanes("left"),
         "RIGHT_LANES": product.lanes("right"),
     }
@@ -358,6 +362,8 @@ def _shape_struct(
     flags = {
         "LEFT_ROWS": product.along_rows,
         "LEFT_AGAIN": product.again > 1.5,
+        "LEFT_EVEN": _is_even(product.inner, "left", step),
+        "RIGHT_EVEN": _is_even(product.inner, "right", step),
         "PARTED": product.parts > 1,
         "BF16": bf16,
     }
@@ -370,6 +376,18 @@ def _shape_struct(
         at = affine(places, [stride for _, stride in pairs])
         lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
     return [*lines, "};"]
+
+
+def _is_even(axes: list[Axis], side: str, step: int) -> bool:
+    """Tell whether inner places of a step are the same distances in every step.
+
+    So they are if a step is some whole axes, and a divisor of the next one.
+    """
+    for size, _ in reversed(_merged([(a.size, getattr(a, side)) for a in axes])):
+        if step % size:
+            return size % step == 0
+        step //= size
+    return step == 1
 
 
 def _merged(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -398,25 +416,47 @@ def _call(
         counters = body.scratch(tiles, "uint32")
     left = _address(body, kernel.left)
     right = _address(body, kernel.right)
-    head = f"auto store = [&](int part, int b, int m, int n, {kind} (&value)[{lanes}])"
+    turns = _turns(cut.tile, lanes)
+    numbers = f"const int (&m)[{turns}], const int (&n)[{turns}]"
+    values = f"const bool (&exists)[{turns}], {kind} (&value)[{turns}][{lanes}]"
+    head = f"auto store = [&](int part, int b, {numbers}, {values})"
     with body.block(head):
-        flat = (
-            "BODY_SHAPE::out_batch(b) + BODY_SHAPE::out_row(m) + "
-            f"BODY_SHAPE::out_column(n) + {kernel.out.offset}"
-        )
-        if product.parts > 1:
-            size = kernel.out.buffer.size // product.parts
-            flat += f" + part * {size}"
-        body.do(f"const {body.index} flat = {flat};")
-        held = {root(kernel.out.buffer): "value" if lanes > 1 else "value[0]"}
-        if root(kernel.out.buffer) not in work.dropped:
-            body.do(f"store_lanes({body.pointer(kernel.out.buffer)} + flat, value);")
-        host_guests(body, work, "flat", lanes, held)
+        stores = [_finish(body, work, product, lanes, turn) for turn in range(turns)]
+        for turn, lines in enumerate(stores):
+            with body.block(f"if (exists[{turn}])"):
+                body.lines += lines
     body.lines[-1] += ";"
     body.do(
         f"{function}<BODY_SHAPE>(block, blocks, {left}, {right}, {parts}, "
         f"{counters}, store);"
     )
+
+
+def _turns(tile: Tile, lanes: int) -> int:
+    """Return how many groups of neighbours a thread finishes at a time."""
+    return min(max(tile.rows * tile.columns // lanes // THREADS, 1), 4)
+
+
+def _finish(
+    body: Body, work: Work, product: Product, lanes: int, turn: int
+) -> list[str]:
+    """Append what is computed of some results; return the lines that store it."""
+    out = product.kernel.out
+    flat = (
+        f"BODY_SHAPE::out_batch(b) + BODY_SHAPE::out_row(m[{turn}]) + "
+        f"BODY_SHAPE::out_column(n[{turn}]) + {out.offset}"
+    )
+    if product.parts > 1:
+        flat += f" + part * {out.buffer.size // product.parts}"
+    place = body.let(body.index, flat, "flat")
+    value = f"value[{turn}]"
+    stores: list[str] = []
+    if root(out.buffer) not in work.dropped:
+        with body.into(stores):
+            body.do(f"store_lanes({body.pointer(out.buffer)} + {place}, {value});")
+    held = {root(out.buffer): value if lanes > 1 else f"{value}[0]"}
+    host_guests(body, work, place, lanes, held, stores)
+    return stores
 
 
 def _address(body: Body, view: View) -> str:

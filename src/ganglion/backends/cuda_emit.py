@@ -155,7 +155,7 @@ class _Maker:
         if sum(one.blocks for one in lanes) <= PROCESSORS:
             whole = self.target.shared - 1024
             lanes = [self._lane(one, whole) for one in launch.lanes]
-        lanes.sort(key=lambda one: -one.blocks)
+        lanes.sort(key=lambda one: (-max(b.work for b in one.bodies), -one.blocks))
         function = _Function()
         for lane in lanes:
             function.add(lane)

@@ -18,6 +18,7 @@ from ganglion.backends.cuda_text import (
 from ganglion.backends.cuda_work import Root, Stored, Work, lanes_allowed
 from ganglion.plan.kernel import Expr, Load, Loop, Shape, View, walk
 
+SMALL = 2048  # places that one block runs through as fast as many would
 FILL = 132 * THREADS  # threads that keep a large GPU busy
 MOST_BLOCKS = 65_535  # beyond, blocks take several turns
 
@@ -33,6 +34,8 @@ def emit_map(work: Work) -> Emitted:
     shape = kernel.shape or (1,)
     groups = (*shape[:-1], shape[-1] // width)
     head = f"{body.index} i = ({body.index})block * THREADS + THREAD"
+    if total <= SMALL:  # one block may have to take several turns
+        body.lines.append("#pragma unroll 4")
     with body.block(f"for ({head}; i < {count}; i += blocks * THREADS)"):
         at = body.places("i", groups)
         if width > 1:
@@ -56,9 +59,17 @@ def _width(work: Work, kernel: Loop, total: int) -> int:
 
 
 def host_guests(
-    body: Body, work: Work, flat: str, width: int, held: dict[Root, str]
+    body: Body,
+    work: Work,
+    flat: str,
+    width: int,
+    held: dict[Root, str],
+    later: list[str] | None = None,
 ) -> None:
-    """Append the guests of a kernel at the place in memory where its results are."""
+    """Append the guests of a kernel at the place in memory where its results are.
+
+    With `later`, what they store is put there, so that loads need not wait for it.
+    """
     if not work.guests:
         return
     start = flat if flat.isidentifier() else body.let(body.index, flat, "flat")
@@ -67,7 +78,9 @@ def host_guests(
         if guest.shape not in decoded:
             decoded[guest.shape] = body.places(start, guest.shape, "g")
         at = decoded[guest.shape]
-        held |= compute_and_store(body, guest.stored, at, width, held, work.dropped)
+        held |= compute_and_store(
+            body, guest.stored, at, width, held, work.dropped, later
+        )
 
 
 def compute_and_store(
@@ -77,21 +90,24 @@ def compute_and_store(
     width: int,
     held: Mapping[Root, str],
     dropped: set[Root],
+    later: list[str] | None = None,
 ) -> dict[Root, str]:
     """Compute expressions at some neighbours and store them; return what they are."""
+    exprs = [expr for expr, _ in stored]
     if width == 1:
-        values = evaluate(body, [expr for expr, _ in stored], Places(at, held))
-        for value, (_, view) in zip(values, stored, strict=True):
-            if root(view.buffer) not in dropped:
-                body.do(f"{body.element(view, at)} = {value};")
+        values = evaluate(body, exprs, Places(at, held))
     else:
-        values = lanes_of(body, [expr for expr, _ in stored], at, width, held)
+        values = lanes_of(body, exprs, at, width, held)
+    made = dict(zip((root(view.buffer) for _, view in stored), values, strict=True))
+    with body.into(later):
         for value, (_, view) in zip(values, stored, strict=True):
-            if root(view.buffer) not in dropped:
+            if root(view.buffer) in dropped:
+                continue
+            if width > 1:
                 store_lanes(body, value, view, at, width)
-    return {
-        root(view.buffer): value for value, (_, view) in zip(values, stored, strict=True)
-    }
+            else:
+                body.do(f"{body.element(view, at)} = {value};")
+    return made
 
 
 def lanes_of(

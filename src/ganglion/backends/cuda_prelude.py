@@ -210,12 +210,15 @@ template <class T> DEVICE T uniform_of(const unsigned* state, long long element)
 DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
   const unsigned seed = state[0], epoch = state[1];
   unsigned x = (unsigned)position;
+  unsigned next = philox(0u, 0u, epoch, 1u, seed, 1u).word[0];
 #pragma unroll 1
   for (unsigned round = 0; round < SHUFFLE_ROUNDS; round++) {
-    const unsigned offset = philox(round, 0u, epoch, 1u, seed, 1u).word[0] % rows;
+    const unsigned offset = next % rows;
     const unsigned away = offset + rows - x;  // rows < 2^31: no overflow
     const unsigned partner = away >= rows ? away - rows : away;
     const unsigned pair = x > partner ? x : partner;
+    // The next round's offset does not wait for this one's bit.
+    next = philox(round + 1, 0u, epoch, 1u, seed, 1u).word[0];
     if (philox(round, pair, epoch, 0u, seed, 1u).word[0] & 1u) x = partner;
   }
   return (int)x;
@@ -277,30 +280,41 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
     if (!am_last(counters + tile, S::SPLITS)) return;
   }
   const T* all = parts + (long long)tile * S::SPLITS * (S::BM * S::BN);
+  constexpr int TURNS = S::TURNS, COUNT = S::BM * ACROSS;
 #pragma unroll 1
-  for (int e = THREAD; e < S::BM * ACROSS; e += THREADS) {
-    const int m = e / ACROSS, n = e % ACROSS * LANES;
-    if (m0 + m >= S::M || n0 + n >= S::N) continue;
-    T total[LANES];
+  for (int first = THREAD; first < COUNT; first += THREADS * TURNS) {
+    int m[TURNS], n[TURNS];
+    bool exists[TURNS];
+    T total[TURNS][LANES];
 #pragma unroll
-    for (int l = 0; l < LANES; l++) total[l] = T(0);
-    if constexpr (joins) {
+    for (int u = 0; u < TURNS; u++) {
+      const int e = first + u * THREADS;
+      m[u] = m0 + e / ACROSS;
+      n[u] = n0 + e % ACROSS * LANES;
+      exists[u] = e < COUNT && m[u] < S::M && n[u] < S::N;
+      if (!exists[u]) m[u] = n[u] = 0;  // a place that can be read
+#pragma unroll
+      for (int l = 0; l < LANES; l++) total[u][l] = T(0);
+      if (!exists[u]) continue;
+      const int place = e / ACROSS * (joins ? S::BN : ROW) + e % ACROSS * LANES;
+      if constexpr (joins) {
 #pragma unroll 4
-      for (int s = 0; s < S::SPLITS; s++)
+        for (int s = 0; s < S::SPLITS; s++)
 #pragma unroll
-        for (int l = 0; l < LANES; l++)
-          total[l] += read_through(all + (long long)s * (S::BM * S::BN) + m * S::BN +
-                                   n + l);
-    } else {
+          for (int l = 0; l < LANES; l++)
+            total[u][l] +=
+                read_through(all + (long long)s * (S::BM * S::BN) + place + l);
+      } else {
 #pragma unroll
-      for (int w = 0; w < S::WK; w++) {
-        T part[LANES];
-        load_lanes(part, (const T*)sums + (w * S::BM + m) * ROW + n);
+        for (int w = 0; w < S::WK; w++) {
+          T part[LANES];
+          load_lanes(part, (const T*)sums + w * S::BM * ROW + place);
 #pragma unroll
-        for (int l = 0; l < LANES; l++) total[l] += part[l];
+          for (int l = 0; l < LANES; l++) total[u][l] += part[l];
+        }
       }
     }
-    store(split, b, m0 + m, n0 + n, total);
+    store(split, b, m, n, exists, total);
   }
 }
 
@@ -392,8 +406,15 @@ template <class S> struct LeftCopies {
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
   Offset rows[S::LEFT_ROWS ? COUNT : 1];
   bool exists[S::LEFT_ROWS ? COUNT : 1];
+  Offset inner[S::LEFT_ROWS ? 1 : COUNT];  // places within a step, where steps are even
   METHOD void begin(int m0) {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    if constexpr (S::LEFT_ROWS) {
+      inner[0] = S::left_inner(at);
+    } else {
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) inner[i] = S::left_inner(line + i * STEP);
+    }
     if constexpr (S::LEFT_ROWS) {
 #pragma unroll
       for (int i = 0; i < COUNT; i++) {
@@ -411,7 +432,7 @@ template <class S> struct LeftCopies {
     to += line * Stage<S>::LEFT_LINE + at;
     if constexpr (S::LEFT_ROWS) {
       const bool inside = ALL_K || k0 + at < S::K;
-      from += S::left_inner(k0 + at);
+      from += S::LEFT_EVEN ? S::left_inner(k0) + inner[0] : S::left_inner(k0 + at);
 #pragma unroll
       for (int i = 0; i < COUNT; i++)
         if (DOWN % STEP == 0 || line + i * STEP < DOWN)
@@ -419,12 +440,14 @@ template <class S> struct LeftCopies {
                                            from + rows[i], inside && exists[i]);
     } else {
       from += rows[0];
+      if constexpr (S::LEFT_EVEN) from += S::left_inner(k0);
 #pragma unroll
       for (int i = 0; i < COUNT; i++) {
         const int k = k0 + line + i * STEP;
+        const Offset at_k = S::LEFT_EVEN ? inner[i] : S::left_inner(k);
         if (DOWN % STEP == 0 || line + i * STEP < DOWN)
           copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE,
-                                           from + S::left_inner(k),
+                                           from + at_k,
                                            exists[0] && (ALL_K || k < S::K));
       }
     }
@@ -438,10 +461,13 @@ template <class S> struct RightCopies {
   static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
   static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
-  Offset column;
+  Offset column, inner[COUNT];
   bool exists;
   METHOD void begin(int n0) {
     const int n = n0 + THREAD % ACROSS * V;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      inner[i] = S::right_inner(THREAD / ACROSS + i * STEP);
     exists = ALL_N || n < S::N;
     column = exists ? S::right_column(n) : 0;
   }
@@ -449,12 +475,14 @@ template <class S> struct RightCopies {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::RIGHT_LINE + at;
     from += column;
+    if constexpr (S::RIGHT_EVEN) from += S::right_inner(k0);
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + line + i * STEP;
+      const Offset at_k = S::RIGHT_EVEN ? inner[i] : S::right_inner(k);
       if (S::BK % STEP == 0 || line + i * STEP < S::BK)
         copy_async<V * 4, false>(to + i * STEP * Stage<S>::RIGHT_LINE,
-                                 from + S::right_inner(k),
+                                 from + at_k,
                                  exists && (ALL_K || k < S::K));
     }
   }

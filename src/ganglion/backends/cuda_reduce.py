@@ -34,8 +34,10 @@ from ganglion.plan.kernel import Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
 BLOCKS = 528  # as many as a large GPU runs at once
+ALL = 132 * 1024  # threads that run at once
 MUCH = 1 << 18  # elements from which a thread has several results
-FEWEST = 8  # elements that are worth a thread of their own
+PROCESSORS = 132
+FEWEST, ENOUGH = 8, 8  # elements that are worth another thread, and another block
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,12 @@ def cut_of(kernel: Loop, work: Work) -> Cut:
     results //= lanes
     along = 1
     most = THREADS
-    if lanes_across:  # a line of memory at a time
-        most = THREADS // min(_power(results), 32 // lanes)
-    while along < most and along * FEWEST < length:
+    if lanes_across:  # a line of memory at a time, or a part of it
+        across = min(_power(results), 32 // lanes)
+        while across > 8 and results < across * PROCESSORS:
+            across //= 2
+        most = THREADS // across
+    while along < most and along * FEWEST < length and results * along < ALL:
         along *= 2
     while along < most and results * along < THREADS and along < length:
         along *= 2
@@ -68,14 +73,15 @@ def cut_of(kernel: Loop, work: Work) -> Cut:
     tiles = -(-results // across)
     splits = 1
     if kernel.how != "argmax":
-        while tiles * splits * 2 <= BLOCKS and along * splits * 2 * FEWEST <= length:
+        while tiles * splits * 2 <= BLOCKS and along * splits * 2 * ENOUGH <= length:
             splits *= 2
     return Cut(across, along, splits, lanes_across, lanes)
 
 
 def _lanes(kernel: Loop, work: Work, length: int) -> int:
     """Return how many neighbouring results a thread has, where there is much to add."""
-    if kernel.how == "argmax" or math.prod(kernel.shape) < MUCH or length < 64:
+    much = length >= 64 or math.prod(kernel.outer) >= ALL
+    if kernel.how == "argmax" or math.prod(kernel.shape) < MUCH or not much:
         return 1
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
     most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2

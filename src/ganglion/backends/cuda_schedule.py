@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ganglion.backends.cuda_loop import SMALL
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Root, Work, is_host, takes
 from ganglion.plan.kernel import Buffer, Kernel, Loop
 
 ALIGNMENT = 256  # bytes
-SMALL = 2048  # places that one block runs through as fast as many would
 LONGEST_LANE = 24
 
 

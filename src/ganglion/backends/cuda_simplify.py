@@ -97,17 +97,26 @@ def _joined(
             continue
         maker = kernels[source]
         if isinstance(maker, Contract):
-            new: Kernel | None = _summed_contract(maker, kernel, expr, target)
-        else:
-            assert isinstance(maker, Loop)
-            new = _summed_loop(maker, kernel) if place == 0 else None
-        if new is None:
-            continue
-        rest = _without(kernel, place) if isinstance(maker, Contract) else None
-        made = [new if n == source else one for n, one in enumerate(kernels)]
-        made[number : number + 1] = [] if rest is None else [rest]
-        return made
+            new = _summed_contract(maker, kernel, expr, target)
+            if new is None:
+                continue
+            rest = _without(kernel, place)
+            made = [new if n == source else one for n, one in enumerate(kernels)]
+            made[number : number + 1] = [] if rest is None else [rest]
+            return made
+        assert isinstance(maker, Loop)
+        readers = _readers(kernels, uses, maker)
+        whole = _summed_loop(maker, [kernels[n] for n in readers])
+        if whole is not None:
+            made = [whole if n == source else one for n, one in enumerate(kernels)]
+            return [one for n, one in enumerate(made) if n not in readers]
     return None
+
+
+def _readers(kernels: list[Kernel], uses: _Uses, maker: Loop) -> list[int]:
+    """Return who reads what a loop makes."""
+    found = {n for _, view in maker.stored for n in uses.readers[root(view.buffer)]}
+    return sorted(found)
 
 
 def _without(kernel: Loop, place: int) -> Loop | None:
@@ -170,29 +179,34 @@ def _summed_contract(
     return replace(maker, batch=tuple(batch), inner=tuple(inner), out=out)
 
 
-def _summed_loop(maker: Loop, kernel: Loop) -> Loop | None:
-    """Join a sum of sums; each one's results are all that the other adds."""
-    if maker.how != "sum" or len(maker.stored) != len(kernel.stored):
+def _summed_loop(maker: Loop, readers: list[Kernel]) -> Loop | None:
+    """Join sums of sums: each of the first one's results is added up by a reader."""
+    if maker.how != "sum" or not maker.outer:
         return None
-    parts = kernel.shape[-1]
-    if not maker.outer or maker.outer[0] != parts:
-        return None
-    by_root = {root(view.buffer): expr for expr, view in maker.stored}
     if any(not is_flat(view, maker.outer) for _, view in maker.stored):
+        return None
+    if any(not _adds_parts(one, maker.outer[0]) for one in readers):
         return None
     kept = len(maker.outer) - 1
 
     def strides(old: Shape) -> Shape:
         return (*old[1 : 1 + kept], old[0], *old[1 + kept :]) if old else old
 
-    stored = []
-    for expr, target in kernel.stored:
-        if not isinstance(expr, Load) or root(expr.view.buffer) not in by_root:
-            return None
-        if not _parts_first(expr, kernel) or not is_flat(target, kernel.outer):
-            return None
-        whole = View(target.buffer, row_major(maker.outer[1:]))
-        stored.append((rewrite(by_root[root(expr.view.buffer)], strides), whole))
+    targets: dict[Root, View] = {}
+    for one in readers:
+        assert isinstance(one, Loop)
+        for expr, target in one.stored:
+            assert isinstance(expr, Load)
+            key = root(expr.view.buffer)
+            if key in targets:
+                return None
+            targets[key] = View(target.buffer, row_major(maker.outer[1:]))
+    if targets.keys() != {root(view.buffer) for _, view in maker.stored}:
+        return None
+    stored = [
+        (rewrite(expr, strides), targets[root(view.buffer)])
+        for expr, view in maker.stored
+    ]
     (first, target), *more = stored
     return replace(
         maker,
@@ -201,6 +215,19 @@ def _summed_loop(maker: Loop, kernel: Loop) -> Loop | None:
         target=target,
         reduced=maker.reduced + 1,
         more=tuple(more),
+    )
+
+
+def _adds_parts(kernel: Kernel, parts: int) -> bool:
+    """Tell whether all that a kernel does is to add up parts of arrays."""
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
+        return False
+    return kernel.shape[-1] == parts and all(
+        isinstance(expr, Load)
+        and target.buffer.kind == "arena"
+        and _parts_first(expr, kernel)
+        and is_flat(target, kernel.outer)
+        for expr, target in kernel.stored
     )
 
 

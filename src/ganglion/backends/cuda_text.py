@@ -119,8 +119,7 @@ class Emitted:
     buffers: tuple[Buffer, ...]
     blocks: int
     shared: int = 0  # bytes of shared memory
-    clean: int = 0  # bytes of its scratch that must be zero at first
-    threads: int = THREADS
+    work: float = 0.0  # nanoseconds of a block, roughly: long ones are started first
 
 
 class Body:
@@ -159,6 +158,15 @@ class Body:
         yield
         self._depth -= 1
         self.do("}")
+
+    @contextmanager
+    def into(self, lines: list[str] | None) -> Iterator[None]:
+        """Append to other lines for a while, if there are any."""
+        before = self.lines
+        if lines is not None:
+            self.lines = lines
+        yield
+        self.lines = before
 
     def places(self, linear: str, sizes: Sequence[int], stem: str = "i") -> list[str]:
         """Name the places along axes of a number that counts through them."""

@@ -42,12 +42,14 @@ def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, in
 
 
 def _pieces(call: Record) -> int:
-    """Return how many slices threads may take a kernel in.
+    """Return how many slices threads may take a kernel in: none of them is empty.
 
-    >>> _pieces(Record("f", (), 1000, 64)), _pieces(Record("f", (), 10, 1))
-    (16, 10)
+    >>> _pieces(Record("f", (), 1000, 64)), _pieces(Record("f", (), 17, 1))
+    (16, 9)
     """
-    return min(PIECES, -(-call.parallel // call.grain))
+    blocks = -(-call.parallel // call.grain)
+    each = -(-blocks // PIECES)
+    return -(-blocks // each)
 
 
 class Layout:
@@ -144,7 +146,9 @@ class Layout:
         if run.start in self._ranges:
             for number in run:
                 call = self._calls[number]
-                yield number, call.parallel, -(-call.parallel // slices)
+                grain = call.grain if len(run) == 1 else 1  # bands are cut evenly
+                blocks = -(-call.parallel // grain)
+                yield number, call.parallel, -(-blocks // slices) * grain
         elif len(run) == 1:
             low, high = self._share(run.start, thread)
             if low < high:

@@ -13,7 +13,7 @@ INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 EPILOG = (
     "Examples:  ganglion race mnist-mlp --epochs 3  |  "
     "ganglion race mnist-cnn --engines ganglion,torch,jax --runs 4 --out cnn  |  "
-    "ganglion race --resume cnn"
+    "ganglion race --images photos --test 192 --runs 4  |  ganglion race --resume cnn"
 )
 OUT = Path("race-results")
 
@@ -75,6 +75,23 @@ def race(
             "epochs, threads, seed. Given twice, every combination is a point."
         ),
     ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Race on a folder of images instead of a recipe."),
+    ] = None,
+    test: Annotated[
+        float | None,
+        typer.Option(
+            help="With --images: how many to hold out, or their share; 0.2.", min=0
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="With --images: 64 or 64x48; by the images if not given."),
+    ] = None,
+    fit: Annotated[
+        str | None, typer.Option(help="With --images: crop, resize or pad.")
+    ] = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +123,8 @@ def race(
     if resume is not None:
         if out is not None:
             raise typer.BadParameter("--resume goes on in its own folder: no --out.")
+        if any(one is not None for one in (images, test, size, fit)):
+            raise typer.BadParameter("--resume knows its images: no --images.")
         from ganglion.race.results import load
 
         before, folder = load(resume), resume
@@ -115,10 +134,9 @@ def race(
         }
         chosen = settings.of_race(before, resume, given, on=on or before.on, **limits)
     else:
-        if recipe is None:
-            raise typer.BadParameter("say which recipe; `ganglion recipes` lists them.")
-        chosen = settings.choose(recipe, engines=engines, on=on, **given, **limits)
-        folder = _free(out or _named(recipe))
+        what = _what(recipe, images, test, size, fit)
+        chosen = settings.choose(what, engines=engines, on=on, **given, **limits)
+        folder = _free(out or _named(chosen.recipe))
     assert folder is not None
     kind = runner.Racing
     if chosen.on:
@@ -143,6 +161,34 @@ def race(
     _conclude(racing.race, folder)
     if not any(run.done for run in racing.race.finished):
         raise typer.Exit(1)
+
+
+def _what(
+    recipe: str | None,
+    images: Path | None,
+    test: float | None,
+    size: str | None,
+    fit: str | None,
+) -> Any:
+    """Return the name of a recipe, or the recipe of a folder of images."""
+    if images is None:
+        if not (test is None and size is None and fit is None):
+            raise typer.BadParameter("--test, --size and --fit go with --images.")
+        if recipe is None:
+            raise typer.BadParameter("say which recipe; `ganglion recipes` lists them.")
+        return recipe
+    if recipe is not None:
+        raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
+    from ganglion import cli_images, image_recipes
+
+    with cli_images.decoding() as watch:
+        return image_recipes.of_folder(
+            images,
+            size=cli_images.parse_size(size),
+            test=test,
+            fit=fit or "crop",
+            watch=watch,
+        )
 
 
 def _named(recipe: str) -> Path:

@@ -16,7 +16,8 @@ SAVE_SECONDS = 5.0  # saving more often than this would cost more than it protec
 EPILOG = (
     "Examples:  ganglion train mnist-mlp --epochs 3 --log steps  |  "
     "ganglion train mnist-cnn --save cnn.keras  |  "
-    "ganglion train mnist-cnn --resume cnn.keras --save cnn.keras"
+    "ganglion train mnist-cnn --resume cnn.keras --save cnn.keras  |  "
+    "ganglion train --images photos --test 192 --save pets.keras"
 )
 
 
@@ -27,8 +28,41 @@ def register(app: typer.Typer) -> None:
 
 def train(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
-    ],
+        str | None, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Your own folder: a folder a class, or train/ and test/."),
+    ] = None,
+    test: Annotated[
+        float | None,
+        typer.Option(
+            help="With --images: how many to hold out for the test, or their share; "
+            "0.2 by default.",
+            min=0,
+        ),
+    ] = None,
+    validation: Annotated[
+        float | None,
+        typer.Option(
+            help="With --images: the same, to find the best epoch; 0.15.", min=0
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="With --images: 64 or 64x48; by the images if not given."),
+    ] = None,
+    color: Annotated[
+        str | None,
+        typer.Option(help="With --images: rgb or grayscale; by the images."),
+    ] = None,
+    fit: Annotated[
+        str, typer.Option(help="With --images: crop, resize or pad to the size.")
+    ] = "crop",
+    augment: Annotated[
+        bool,
+        typer.Option(help="With --images: flip and shift them in training."),
+    ] = True,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs in all; the recipe's own by default.")
     ] = None,
@@ -52,12 +86,23 @@ def train(
         Path | None, typer.Option(help="Go on from a file that --save wrote.")
     ] = None,
 ) -> None:
-    """Train a published experiment and test it after every epoch."""
-    chosen = recipe_book.get(recipe)
+    """Train a published experiment, or a network for your own folder of images."""
     if log not in ("keras", "steps", "json"):
         raise typer.BadParameter(f"{log!r}; choose keras, steps or json.")
     if save is not None:
         _check_target(save)
+    if images is not None or recipe == recipe_book.FOLDER.name:
+        if recipe is not None and images is not None:
+            raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
+        given = {"validation": validation, "size": size, "color": color, "fit": fit,
+                 "augment": augment, "epochs": epochs, "batch_size": batch_size,
+                 "seed": seed, "log": log, "save": save, "resume": resume}  # fmt: skip
+        _choose(backend, threads, seed)
+        _train_folder(images, test, given)
+        return
+    if recipe is None:
+        raise typer.BadParameter("say which recipe, or --images FOLDER.")
+    chosen = recipe_book.get(recipe)
     _choose(backend, threads, seed)
     training, testing, remark = recipe_book.load(chosen)
     for line in (remark, chosen.remark):
@@ -87,6 +132,20 @@ def train(
         model.save(save)
         _say(f"Saved {save}.")
     _conclude(chosen, history.history, time.perf_counter() - started)
+
+
+def _train_folder(
+    images: Path | None, test: float | None, given: dict[str, Any]
+) -> None:
+    """Train on a folder of images, a made one if there is none."""
+    from ganglion import cli_images, image_recipes
+
+    if images is None:
+        images = image_recipes.made_folder()
+        test = recipe_book.FOLDER.source["test"] if test is None else test
+    chosen = cli_images.Choices(folder=images, test=test, **given)
+    if not cli_images.train_folder(chosen, _callbacks(given["log"], None)):
+        raise typer.Exit(INTERRUPTED)
 
 
 def _check_target(save: Path) -> None:

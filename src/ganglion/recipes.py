@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import image_recipes
 from ganglion.config import closest
 
 LayerSpec = tuple[str, dict[str, Any]]
@@ -45,6 +46,8 @@ class Recipe:
     classes: int = 10
     remark: str = ""
     metrics: tuple[str, ...] = field(default=("accuracy",))
+    augment: tuple[LayerSpec, ...] = ()  # what happens to images in training only
+    source: dict[str, Any] = field(default_factory=dict)  # of the data set "images"
 
 
 _PIXELS: LayerSpec = ("Rescaling", {"scale": 1 / 255})
@@ -69,6 +72,21 @@ _NORM_RELU: tuple[LayerSpec, ...] = (
     ("Activation", {"activation": "relu"}),
 )
 _POOL: LayerSpec = ("MaxPooling2D", {"pool_size": 2})
+
+
+# ImageDataGenerator(horizontal_flip=True, zoom_range=0.5): rows and columns are zoomed
+# each by a number of its own from 0.5 to 1.5, and the border goes on outside.
+_FLIP_AND_ZOOM: tuple[LayerSpec, ...] = (
+    ("RandomFlip", {"mode": "horizontal"}),
+    (
+        "RandomZoom",
+        {
+            "height_factor": (-0.5, 0.5),
+            "width_factor": (-0.5, 0.5),
+            "fill_mode": "nearest",
+        },
+    ),
+)
 
 
 def _same_convs(filters: int) -> tuple[LayerSpec, ...]:
@@ -166,13 +184,31 @@ CAM = Recipe(
     epochs=50,
     parameters=290_090,
     published=(Published("Keras GPU", 0.8668, "11 s an epoch"),),
-    remark=(
-        "The published run flips and zooms its images; that augmentation is not built "
-        "yet, so the recipe trains on the plain images."
-    ),
+    augment=_FLIP_AND_ZOOM,
 )
 
-RECIPES: dict[str, Recipe] = {one.name: one for one in (PERCEPTRON, MLP, CNN, CAM)}
+FOLDER = Recipe(
+    name=image_recipes.NAME,
+    title="600 photographs of six classes, PNG files: three 3×3 convolutions",
+    dataset=image_recipes.DATASET,
+    input_shape=(32, 32, 3),
+    layers=image_recipes.network((32, 32, 3), 6, 600),
+    loss="sparse_categorical_crossentropy",
+    optimizer=image_recipes.OPTIMIZER,
+    epochs=image_recipes.RACE_EPOCHS,
+    parameters=94_918,
+    published=(),
+    batch_size=32,
+    classes=6,
+    source={
+        "test": 192,
+        "form": {"size": (32, 32), "color": "rgb", "fit": "crop"},
+    },
+)
+
+RECIPES: dict[str, Recipe] = {
+    one.name: one for one in (PERCEPTRON, MLP, CNN, CAM, FOLDER)
+}
 
 
 def get(name: str) -> Recipe:
@@ -184,6 +220,24 @@ def get(name: str) -> Recipe:
     if name not in RECIPES:
         raise ValueError(f"Unknown recipe {name!r}. {closest(name, RECIPES)}")
     return RECIPES[name]
+
+
+def from_data(data: dict[str, Any]) -> Recipe:
+    """Return a recipe that went through JSON, as `dataclasses.asdict` gave it.
+
+    >>> import dataclasses, json
+    >>> sent = json.dumps(dataclasses.asdict(get("mnist-mlp")))
+    >>> from_data(json.loads(sent)) == get("mnist-mlp")
+    True
+    """
+    made = {key: _tuples(one) for key, one in data.items()}
+    made["published"] = tuple(Published(**one) for one in data["published"])
+    return Recipe(**made)
+
+
+def _tuples(value: Any) -> Any:
+    """Return JSON's lists as tuples, but for those inside of objects."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def tuned(recipe: Recipe, optimizer: dict[str, float]) -> Recipe:
@@ -209,7 +263,7 @@ def build(recipe: Recipe) -> Any:
     from ganglion.models import Sequential
 
     stack: list[Any] = [layers.Input(recipe.input_shape)]
-    for kind, arguments in recipe.layers:
+    for kind, arguments in (*recipe.augment, *recipe.layers):
         stack.append(getattr(layers, kind)(**arguments))
     model = Sequential(stack, name=recipe.name)
     kind, arguments = recipe.optimizer
@@ -234,6 +288,8 @@ def load(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
 
     from ganglion.datasets import DataUnavailable
 
+    if recipe.dataset == image_recipes.DATASET:
+        return image_recipes.arrays(recipe)
     remark = None
     try:
         source = importlib.import_module(f"ganglion.datasets.{recipe.dataset}")

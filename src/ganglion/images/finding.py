@@ -70,7 +70,7 @@ def find(folder: str | os.PathLike[str], known: Sequence[str] = ()) -> Listing:
         return _split(root, parts, known)
     named = {one.name: one for one in inside}
     check_case(root, named)
-    found = {name: _images_in(one) for name, one in named.items()}
+    found = {name: images_in(one) for name, one in named.items()}
     others = sum(count for _, count in found.values())
     files = {name: images for name, (images, _) in found.items()}
     _check_some(root, files)
@@ -85,7 +85,7 @@ def _split(root: Path, folders: dict[str, Path], known: Sequence[str]) -> Listin
     for part, folder in folders.items():
         named = {one.name: one for one in _subfolders(folder)}
         check_case(folder, named)
-        found = {name: _images_in(one) for name, one in named.items()}
+        found = {name: images_in(one) for name, one in named.items()}
         others += sum(count for _, count in found.values())
         files[part] = {name: images for name, (images, _) in found.items()}
         _check_some(folder, files[part])
@@ -102,7 +102,7 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(one for one in found if not one.name.startswith("."))
 
 
-def _images_in(folder: Path) -> tuple[list[Path], int]:
+def images_in(folder: Path) -> tuple[list[Path], int]:
     """Return the images below a folder, in order, and how many other files."""
     images, others = [], 0
     for place, below, names in os.walk(folder):

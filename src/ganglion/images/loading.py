@@ -109,9 +109,9 @@ def load(
         TEST: parts.get(TEST),
         VALIDATION: parts.get(VALIDATION),
     }
-    wanted = {TEST: TEST_SHARE if test is None else test, VALIDATION: validation}
+    wanted = {TEST: test, VALIDATION: validation}
     for part in (TEST, VALIDATION):
-        count = _count(wanted[part], len(kept))
+        count = held_out(wanted[part], len(kept))
         if held[part] is None and count:
             y = parts[base].y[kept]
             left, out = stratified(y, count, seed)
@@ -129,7 +129,13 @@ def load(
     )
 
 
-def _count(wanted: float, rows: int) -> int:
+def held_out(wanted: float | None, rows: int) -> int:
+    """Return how many of some images to hold out: a number, a share, or a fifth.
+
+    >>> held_out(192, 800), held_out(0.25, 800), held_out(None, 800), held_out(0, 800)
+    (192, 200, 160, 0)
+    """
+    wanted = TEST_SHARE if wanted is None else wanted
     if wanted < 0 or (wanted >= 1 and wanted != int(wanted)):
         raise ImagesError(
             f"{wanted} images cannot be held out: give a whole number, or a share "

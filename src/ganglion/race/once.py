@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from ganglion import recipes
 from ganglion.race import lockstep, session
 from ganglion.race.order import Start
 from ganglion.race.results import Epoch, Run
@@ -96,7 +95,7 @@ def _get_ready(job: Job, asked: Session, part: _Part, watch: Watch) -> None:
     )
     losses = asked.first_losses()
     part.run = replace(part.run, first_losses=losses)
-    wanted = recipes.get(job.settings.recipe).parameters
+    wanted = job.settings.what.parameters
     if parameters != wanted:
         raise Refused(lockstep.refused_for_parameters(parameters, wanted))
     if not math.isnan(job.first_loss) and not lockstep.agree(losses[0], job.first_loss):

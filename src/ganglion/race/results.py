@@ -121,6 +121,7 @@ class Race:
     started: str = ""  # ISO 8601, UTC
     sweep: dict[str, list[Any]] = field(default_factory=dict)  # values of each key
     on: str = ""  # the cluster; one machine if empty
+    images: dict[str, Any] = field(default_factory=dict)  # the folder, if it is of one
     schema: int = SCHEMA
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ganglion import recipes
 from ganglion.race import facts, gently, lockstep, session, sweep
 from ganglion.race.figures import settings_text
 from ganglion.race.lockstep import Found

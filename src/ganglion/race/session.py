@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class Session:
             self.ask(
                 "prepare",
                 "",
-                recipe=settings.recipe,
+                recipe=asdict(settings.what) if settings.made else settings.recipe,
                 folder=str(place.data),
                 batch_size=settings.batch_size,
                 threads=settings.threads,

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ganglion import config, machine, recipes
+from ganglion import config, image_recipes, machine, recipes
 from ganglion.race.results import DEVICES, Race
+from ganglion.recipes import Recipe
 from ganglion.rivals import RIVALS, Engine, engine
 
 DEFAULT_ENGINES = ("ganglion", *RIVALS)
@@ -38,6 +39,16 @@ class Settings:
     point: dict[str, Any] = field(default_factory=dict)  # one point of a sweep
     optimizer: dict[str, float] = field(default_factory=dict)  # other than the recipe's
     on: str = ""  # a cluster; this machine if empty
+    made: Recipe | None = None  # from a folder of images; else the one of the name
+
+    def __post_init__(self) -> None:
+        if isinstance(self.made, dict):  # it has travelled as plain data
+            object.__setattr__(self, "made", recipes.from_data(self.made))
+
+    @property
+    def what(self) -> Recipe:
+        """The recipe."""
+        return self.made or recipes.get(self.recipe)
 
     @property
     def label(self) -> str:
@@ -50,7 +61,7 @@ class Settings:
 
 
 def choose(
-    recipe: str,
+    recipe: str | Recipe,
     *,
     engines: str | None = None,
     runs: int | None = None,
@@ -65,7 +76,8 @@ def choose(
     on: str | None = None,
 ) -> Settings:
     """Return the settings of a new race: what is not given is the recipe's own."""
-    chosen = recipes.get(recipe)
+    made = None if isinstance(recipe, str) else recipe
+    chosen = made or recipes.get(str(recipe))
     names = DEFAULT_ENGINES if engines is None else named(engines)
     for name in names:
         engine(name)  # refuses what is unknown
@@ -99,6 +111,7 @@ def choose(
         memory=memory,
         sweep=sweep,
         on=on or "",
+        made=made,
     )
 
 
@@ -116,7 +129,9 @@ def named(text: str) -> tuple[str, ...]:
 
 def of_race(race: Race, folder: Path, given: dict[str, Any], **limits: Any) -> Settings:
     """Return the settings of a race that goes on; refuse options that contradict it."""
-    settings = Settings(**{name: getattr(race, name) for name in _FIXED}, **limits)
+    made = image_recipes.of_source(race.images) if race.images else None
+    fixed = {name: getattr(race, name) for name in _FIXED}
+    settings = Settings(**fixed, **limits, made=made)
     for name, value in given.items():
         kept = getattr(settings, name)
         if value is not None and value != kept:

@@ -87,7 +87,7 @@ def _forward(
     averages: dict[int, Any] = {}
     for kind, given in layers:
         if kind == "BatchNormalization":
-            x = _norm(weights, place, averages if learning else None, x)
+            x = _norm(given, weights, place, averages if learning else None, x)
         elif kind in _LAYERS:
             x = _LAYERS[kind](given, weights, place, x)
         else:
@@ -114,7 +114,11 @@ def _conv(given: Any, weights: Weights, place: Iterator[int], x: Any) -> Any:
 
 
 def _norm(
-    weights: Weights, place: Iterator[int], averages: dict[int, Any] | None, x: Any
+    given: Any,
+    weights: Weights,
+    place: Iterator[int],
+    averages: dict[int, Any] | None,
+    x: Any,
 ) -> Any:
     """Normalise by the batch and note new averages; without a place for them, test."""
     import jax
@@ -127,9 +131,11 @@ def _norm(
         axes = tuple(range(x.ndim - 1))
         mean = jnp.mean(x, axes)
         variance = jnp.mean(x * x, axes) - mean * mean  # one pass, as XLA likes it
+        kept = given.get("momentum", 0.99)
         for value in (mean, variance):
             at = next(place)
-            averages[at] = 0.99 * weights[at] + 0.01 * jax.lax.stop_gradient(value)
+            new = (1 - kept) * jax.lax.stop_gradient(value)
+            averages[at] = kept * weights[at] + new
     factor = gamma * jax.lax.rsqrt(variance + 1e-3)
     return x * factor + (beta - mean * factor)
 

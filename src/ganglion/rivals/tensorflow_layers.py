@@ -85,7 +85,7 @@ class Network:
         weights = iter(self.weights)
         for kind, given in self._layers:
             if kind == "BatchNormalization":
-                x = _norm(weights, x, learning)
+                x = _norm(given, weights, x, learning)
             elif kind in _LAYERS:
                 x = _LAYERS[kind](given, weights, x)
             else:
@@ -136,7 +136,7 @@ def _conv(given: Any, weights: Iterator[Any], x: Any) -> Any:
     return tf.nn.bias_add(tf.nn.conv2d(x, next(weights), 1, padding), next(weights))
 
 
-def _norm(weights: Iterator[Any], x: Any, learning: bool) -> Any:
+def _norm(given: Any, weights: Iterator[Any], x: Any, learning: bool) -> Any:
     """Normalise with TensorFlow's fused kernel, which wants images."""
     import tensorflow as tf
 
@@ -148,7 +148,7 @@ def _norm(weights: Iterator[Any], x: Any, learning: bool) -> Any:
     )
     if learning:
         for average, value in zip(averages, values, strict=True):
-            average.assign_add(0.01 * (value - average))
+            average.assign_add((1 - given.get("momentum", 0.99)) * (value - average))
     return y if x.shape.rank == 4 else y[:, 0, 0, :]
 
 

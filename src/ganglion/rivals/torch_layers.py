@@ -111,7 +111,8 @@ def _norm(shape: tuple[int, ...], given: Any, weights: Iterator[Any]) -> list[An
 
     kind = torch.nn.BatchNorm2d if len(shape) == 3 else torch.nn.BatchNorm1d
     values = [next(weights) for _ in range(4)]
-    made = kind(len(values[0]), eps=1e-3, momentum=0.01)  # Keras' own numbers
+    momentum = 1 - given.get("momentum", 0.99)  # Keras' own numbers
+    made = kind(len(values[0]), eps=1e-3, momentum=momentum)
     for name, value in zip(_NORM_PARTS, values, strict=True):
         getattr(made, name).data.copy_(value)
     return [made]

@@ -67,6 +67,7 @@ class Handler:
         self._module, self._form = module, form
         self._trainer: Trainer | None = None
         self._orders: np.ndarray | None = None
+        self._batches = 1  # whole ones in an epoch
 
     def load(self, modules: list[str], memory: int | None = None) -> dict[str, float]:
         """Import an engine's packages, with a limit on memory (bytes) if one is set."""
@@ -81,7 +82,7 @@ class Handler:
 
     def prepare(
         self,
-        recipe: str,
+        recipe: str | dict[str, Any],
         folder: str,
         batch_size: int,
         threads: int,
@@ -95,13 +96,17 @@ class Handler:
         from ganglion.rivals import Task, Unavailable
 
         limit_cores(threads)
+        if isinstance(recipe, str):
+            chosen = recipes.get(recipe)
+        else:
+            chosen = recipes.from_data(recipe)
         given, there = Path(folder), Path(start or folder)
         arrays = {"x": read(given / "x.npy"), "y": read(given / "y.npy")}
         if start is not None:
             arrays |= {f"{n}_test": read(given / f"{n}_test.npy") for n in "xy"}
             self._orders = read(there / "orders.npy")
         task = Task(
-            recipes.tuned(recipes.get(recipe), optimizer or {}),
+            recipes.tuned(chosen, optimizer or {}),
             read_weights(there),
             batch_size=batch_size,
             threads=threads,
@@ -109,6 +114,7 @@ class Handler:
             order_seed=order_seed,
             **arrays,
         )
+        self._batches = max(1, task.batches)
         try:
             return self._build(task)
         except Unavailable as reason:
@@ -132,8 +138,12 @@ class Handler:
         return {"seconds": seconds, "loss": trainer.loss()}
 
     def first(self, steps: int) -> dict[str, list[float]]:
-        """Return the losses of the first steps; then everything is as before."""
+        """Return the losses of the first steps; then everything is as before.
+
+        There are fewer where an epoch has fewer: small folders of images.
+        """
         trainer, orders = self._ready(), self._order(1)
+        steps = min(steps, self._batches)
         losses = [float(one) for one in trainer.steps(orders, steps)]
         trainer.reset()
         return {"losses": losses}
@@ -145,7 +155,8 @@ class Handler:
         trainer.epoch(order)
         seconds = time.perf_counter() - started
         trainer.reset()
-        return {"seconds": seconds}
+        done = -(-len(order) // batch_size)  # an epoch may have fewer
+        return {"seconds": seconds * steps / done}
 
     def epoch(self, number: int) -> dict[str, float]:
         """Train for an epoch and test, each with its own clock."""

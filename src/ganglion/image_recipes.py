@@ -1,0 +1,197 @@
+"""Folders of images as recipes: a network for the size of the data, and the split.
+
+A recipe of this kind has the data set "images" and says in `source` which folder is
+meant and how it is read; without a folder, one is made of CIFAR-10's photographs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ganglion.images import Form, ImageFolder, ImagesError, load
+
+if TYPE_CHECKING:
+    from ganglion.recipes import LayerSpec, Recipe
+
+DATASET = "images"
+NAME = "image-folder"
+SMALLEST_MAP = 8  # pooling ends here: what is left is averaged
+FIRST_FILTERS, MOST_FILTERS = 32, 256
+MANY = 2000  # images, from which two convolutions a block pay
+BATCHES = ((2_000, 32), (20_000, 64))  # images up to which a batch size holds
+LARGEST_BATCH = 128
+RACE_EPOCHS = 20
+OPTIMIZER = ("SGD", {"learning_rate": 0.05, "momentum": 0.9, "nesterov": True})
+NAMED = 10  # unreadable files, at most
+
+
+def network(shape: tuple[int, ...], classes: int, images: int) -> tuple[LayerSpec, ...]:
+    """Return a small network with batch normalisation for so many images.
+
+    >>> [kind for kind, _ in network((32, 32, 3), 6, 600)][:4]
+    ['Rescaling', 'Conv2D', 'BatchNormalization', 'Activation']
+    >>> len(network((128, 128, 3), 2, 600)) > len(network((32, 32, 3), 2, 600))
+    True
+    """
+    stack: list[LayerSpec] = [("Rescaling", {"scale": 1 / 255})]
+    filters, side = FIRST_FILTERS, min(shape[:2])
+    while True:
+        for _ in range(2 if images >= MANY else 1):
+            stack += _convolution(filters)
+        if side // 2 < SMALLEST_MAP:
+            break
+        stack.append(("MaxPooling2D", {"pool_size": 2}))
+        filters, side = min(2 * filters, MOST_FILTERS), side // 2
+    stack.append(("GlobalAveragePooling2D", {}))
+    stack.append(("Dense", {"units": classes, "activation": "softmax"}))
+    return tuple(stack)
+
+
+# What photographs bear; mirrored letters and digits are others, hence `--no-augment`.
+_AUGMENTATION: tuple[LayerSpec, ...] = (
+    ("RandomFlip", {"mode": "horizontal"}),
+    (
+        "RandomTranslation",
+        {"height_factor": 0.1, "width_factor": 0.1, "fill_mode": "nearest"},
+    ),
+)
+
+
+def _convolution(filters: int) -> list[LayerSpec]:
+    given = {"filters": filters, "kernel_size": 3, "padding": "same"}
+    return [
+        ("Conv2D", given | {"kernel_initializer": "he_normal"}),
+        # An epoch of some hundred images is a few steps: averages must follow sooner.
+        ("BatchNormalization", {"momentum": 0.9}),
+        ("Activation", {"activation": "relu"}),
+    ]
+
+
+def batch_size(images: int) -> int:
+    """Return how many images to take a step.
+
+    >>> batch_size(600), batch_size(10_000), batch_size(50_000)
+    (32, 64, 128)
+    """
+    return next((size for most, size in BATCHES if images <= most), LARGEST_BATCH)
+
+
+def recipe_of(
+    held: ImageFolder, source: dict[str, Any] | None = None, augmented: bool = False
+) -> Recipe:
+    """Return the recipe for images that were read; `source` says from where."""
+    from ganglion.recipes import Recipe, build
+
+    count = len(held.train)
+    shape = held.form.shape
+    made = Recipe(
+        name=NAME,
+        title=_title(held),
+        dataset=DATASET,
+        input_shape=shape,
+        layers=network(shape, len(held.classes), count),
+        augment=_AUGMENTATION if augmented else (),
+        loss="sparse_categorical_crossentropy",
+        optimizer=OPTIMIZER,
+        epochs=RACE_EPOCHS,
+        parameters=0,
+        published=(),
+        batch_size=batch_size(count),
+        classes=len(held.classes),
+        source=source or {},
+    )
+    return replace(made, parameters=build(made).count_params())
+
+
+def _title(held: ImageFolder) -> str:
+    rows, columns = held.form.size
+    what = "grey" if held.form.color == "grayscale" else "colour"
+    return (
+        f"{held.folder.name}: {len(held.classes)} classes, {rows}×{columns} {what}, "
+        f"{held.counts()}"
+    )
+
+
+def of_folder(
+    folder: str | os.PathLike[str],
+    *,
+    size: int | tuple[int, int] | None = None,
+    test: float | None = None,
+    fit: str = "crop",
+    watch: Any = None,
+) -> Recipe:
+    """Return the recipe to race on a folder: the same pixels and split for everyone."""
+    held = load(folder, size=size, test=test, fit=fit, watch=watch)
+    if held.test is None:
+        raise ImagesError(
+            f"{held.folder} leaves nothing to test on: hold some images out (--test N)."
+        )
+    source = {
+        "folder": str(Path(folder).expanduser().absolute()),
+        "test": test,
+        "form": held.form.as_data(),
+        "fingerprint": held.fingerprint,
+    }
+    return recipe_of(held, source)
+
+
+def of_source(source: dict[str, Any]) -> Recipe:
+    """Return the recipe of a race that goes on; refuse a folder that has changed."""
+    return recipe_of(_read(source), source)
+
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+
+def arrays(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
+    """Return (x, y) to train on, the same to test on, and which files were left out."""
+    held = _read(recipe.source)
+    assert held.test is not None
+    remark = told_of_skipped(held) or None
+    return (held.train.x, held.train.y), (held.test.x, held.test.y), remark
+
+
+def _read(source: dict[str, Any]) -> ImageFolder:
+    form = Form.from_data(source["form"])
+    held = load(
+        source.get("folder") or made_folder(),
+        size=form.size,
+        color=form.color,
+        fit=form.fit,
+        test=source.get("test"),
+    )
+    if held.fingerprint != source.get("fingerprint", held.fingerprint):
+        raise ImagesError(
+            f"The images in {held.folder} are not the same as before: start anew."
+        )
+    return held
+
+
+def made_folder() -> Path:
+    """Return the folder that is made of CIFAR-10 where there is none at hand."""
+    from ganglion.images import making
+
+    return making.cifar_folder()
+
+
+def told_of_skipped(held: ImageFolder) -> str:
+    """Say which files were left out and why, "" if none were."""
+    return told_of(held.folder, held.skipped)
+
+
+def told_of(folder: Path, skipped: Sequence[tuple[Path, str]]) -> str:
+    """Say which files of a folder were left out and why, "" if none were."""
+    if not skipped:
+        return ""
+    count = len(skipped)
+    names = [(one.relative_to(folder.expanduser()), why) for one, why in skipped]
+    each = [f"{one.as_posix()} ({why})" for one, why in names[:NAMED]]
+    more = f"; and {count - NAMED} more" if count > NAMED else ""
+    files = "1 file is" if count == 1 else f"{count} files are"
+    return f"{files} left out, unreadable: {'; '.join(each)}{more}."

@@ -1,0 +1,184 @@
+"""Training on a folder of images, and asking the model that comes of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion import callbacks, image_recipes, recipes
+from ganglion.images import Form, ImageFolder, Images, ImagesError, read_files
+from ganglion.images.cache import Decoded
+from ganglion.images.decoding import MODES
+
+EPOCHS = 100  # at most: early stopping ends it
+PATIENCE, SLOWER_AFTER, SLOWER = 15, 6, 0.3
+VALIDATION = 0.15
+TEST_BATCH = 256
+Say = Callable[[str], None]
+
+
+class BestKeeper(callbacks.Callback):
+    """Keeps the weights of the best epoch, in memory and in a file, at once.
+
+    The file holds the whole training as it was after that epoch: a run that goes on
+    from there repeats what came after it.
+
+    Args:
+        monitor: What is to become small.
+        save: The file; None for none.
+        best: What has to be beaten.
+    """
+
+    def __init__(self, monitor: str, save: Path | None, best: float = np.inf) -> None:
+        super().__init__()
+        self.monitor, self.save, self.best = monitor, save, best
+        self.epoch: int | None = None  # from 1
+        self.weights: list[np.ndarray] | None = None
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Keep what is better than all before."""
+        value = (logs or {}).get(self.monitor)
+        if value is None or not value < self.best:
+            return
+        self.best, self.epoch = value, epoch + 1
+        self.weights = self.model.get_weights()
+        if self.save is not None:
+            self.model.save(self.save)
+
+
+def new_model(held: ImageFolder, augmented: bool = True) -> Any:
+    """Return a network for the images, which knows their classes."""
+    model = recipes.build(image_recipes.recipe_of(held, augmented=augmented))
+    remember(model, held)
+    return model
+
+
+def remember(model: Any, held: ImageFolder, **more: Any) -> None:
+    """Note in a model what `predict` and `evaluate` need to know."""
+    model.notes = model.notes | {
+        "class_names": list(held.classes),
+        "images": held.form.as_data(),
+        "folder": {"fingerprint": held.fingerprint, **more},
+    }
+
+
+def fit(
+    model: Any,
+    held: ImageFolder,
+    *,
+    epochs: int,
+    batch_size: int,
+    save: Path | None = None,
+    more: Sequence[Any] = (),
+    verbose: int = 1,
+) -> BestKeeper:
+    """Train with early stopping; the model ends with the weights of its best epoch."""
+    first = int(model.training_state.epoch.array)
+    monitor = "loss" if held.validation is None else "val_loss"
+    best = np.inf
+    validation = None
+    stopping: list[Any] = []
+    if held.validation is not None:
+        validation = (held.validation.x, held.validation.y)
+        if first:
+            best = evaluated(model, held.validation)["loss"]
+        stopping = [
+            callbacks.EarlyStopping(monitor, patience=PATIENCE),
+            callbacks.ReduceLROnPlateau(monitor, factor=SLOWER, patience=SLOWER_AFTER),
+        ]
+    keeper = BestKeeper(monitor, save, best)
+    if first:
+        keeper.weights = model.get_weights()
+    model.fit(
+        held.train.x,
+        held.train.y,
+        batch_size=min(batch_size, len(held.train)),
+        epochs=epochs,
+        initial_epoch=first,
+        validation_data=validation,
+        validation_batch_size=TEST_BATCH,
+        callbacks=[*more, *stopping, keeper],
+        verbose=verbose,
+    )
+    if keeper.weights is not None:
+        model.set_weights(keeper.weights)
+    return keeper
+
+
+def evaluated(model: Any, images: Images) -> dict[str, float]:
+    """Return loss and accuracy on some images."""
+    size = min(TEST_BATCH, len(images))
+    found = model.evaluate(
+        images.x, images.y, batch_size=size, verbose=0, return_dict=True
+    )
+    return dict(found)
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A model with the names of its classes and the form of its images."""
+
+    model: Any
+    classes: tuple[str, ...]
+    form: Form
+
+    @classmethod
+    def of(cls, model: Any, name: str = "The model") -> Classifier:
+        """Return what a model is to images; by its shapes if it has no notes of it."""
+        shape, out = model.input_shape, model.output_shape
+        if not _is_shape(shape) or len(shape) not in (3, 4) or None in shape[1:3]:
+            raise ImagesError(f"{name} takes {shape}, which is no image.")
+        if not _is_shape(out) or len(out) != 2:
+            raise ImagesError(f"{name} gives {out}, which is no class.")
+        count = 2 if out[-1] == 1 else int(out[-1])
+        classes = _names(model.notes.get("class_names"), count, name)
+        channels = shape[3] if len(shape) == 4 else 1
+        color = {len(mode): name for name, mode in MODES.items()}.get(channels)
+        if color is None:
+            raise ImagesError(f"{name} takes images of {channels} channels.")
+        noted = model.notes.get("images")
+        form = Form.from_data(noted) if noted else Form((shape[1], shape[2]), color)
+        if form.shape != (shape[1], shape[2], channels):
+            raise ImagesError(
+                f"{name} takes {shape}, but notes images of {form.shape}."
+            )
+        return cls(model, classes, form)
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """Return the probability of every class for some images."""
+        shape = self.model.input_shape
+        x = x.reshape(len(x), *shape[1:])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a batch larger than the data
+            made = self.model.predict(x, batch_size=min(TEST_BATCH, len(x)), verbose=0)
+        if made.shape[1] == 1:  # one output of yes or no
+            return np.concatenate([1 - made, made], axis=1)
+        if np.allclose(made.sum(axis=1), 1, atol=1e-3) and made.min() >= 0:
+            return made
+        powers = np.exp(made - made.max(axis=1, keepdims=True))  # they were logits
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    def read(self, files: Sequence[Path], keep: bool, watch: Any = None) -> Decoded:
+        """Decode files as the model was trained to see them."""
+        return read_files(files, self.form, watch, keep)
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, tuple) and all(
+        one is None or isinstance(one, int) for one in shape
+    )
+
+
+def _names(noted: Any, count: int, name: str) -> tuple[str, ...]:
+    if noted is None:
+        return tuple(str(number) for number in range(count))
+    if not isinstance(noted, list) or not all(isinstance(one, str) for one in noted):
+        raise ImagesError(f"{name} notes class names that are no list of names.")
+    if len(noted) != count:
+        raise ImagesError(f"{name} notes {len(noted)} class names for {count} classes.")
+    return tuple(noted)

@@ -1,4 +1,4 @@
-"""Fake engines that take the worker of their cluster with them."""
+"""Fake engines that take the worker of their cluster with them, or drift away."""
 
 import os
 import signal
@@ -18,6 +18,13 @@ class Deadly(race_fakes.Fake):
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)  # this process ends as soon as it sees itself alone
         return super().epoch(order)
+
+    def steps(self, order, count):
+        losses = super().steps(order, count)
+        rate = self._task.recipe.optimizer[1]["learning_rate"]
+        if self._form == "drifts" and rate > 0.01:
+            return [loss * (1 + 0.01 * step) for step, loss in enumerate(losses)]
+        return losses
 
     def _kills(self):
         if self._form == "kills":

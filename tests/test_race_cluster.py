@@ -1,22 +1,46 @@
 """A race on a Ray cluster: two workers of this machine, lost ones included."""
 
+import importlib.util
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_race import RECIPE, _small, ends, fake, start  # noqa: F401 (a fixture)
+from test_race import (
+    RECIPE,
+    _small,  # noqa: F401 (a fixture)
+    drawn,
+    ends,
+    fake,
+    start,
+)
 
 from ganglion import machine
-from ganglion.race import cluster, connection, node, results, settings
+from ganglion.race import (
+    cluster,
+    connection,
+    node,
+    results,
+    session,
+    settings,
+    tasks,
+)
 from ganglion.race.cluster import RayRacing
-from ganglion.race.watch import Watch
+from ganglion.race.watch import LiveWatch, Watch
 from ganglion.rivals import Engine
 
+# Ray leaves files of its own open.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 HERE = Path(__file__).parent
 STORE = 100_000_000  # bytes, for the objects of a node
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000,
@@ -29,7 +53,10 @@ def nodes(tmp_path_factory):
     pytest.importorskip("ray", reason='Ray is not installed: pip install "ray[client]"')
     from ray.cluster_utils import Cluster
 
+    short = tempfile.mkdtemp(prefix="gr-")  # names of sockets are soon too long
+    port = free_port()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", short)
         patch.setenv("PYTHONPATH", str(HERE))
         patch.setenv("RACE_MARKERS", str(tmp_path_factory.mktemp("markers")))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -38,8 +65,11 @@ def nodes(tmp_path_factory):
             "object_store_memory": STORE,
             "include_dashboard": False,
         }
+        if importlib.util.find_spec("grpc"):
+            given["ray_client_server_port"] = port
         made = Cluster(True, head_node_args=given | {"_system_config": SOON})
-        session = made.head_node.get_session_dir_path()
+        made.client_address = f"ray://127.0.0.1:{port}"
+        folder = made.head_node.get_session_dir_path()
         try:
             for _ in range(2):
                 made.add_node(num_cpus=1, object_store_memory=STORE)
@@ -47,10 +77,16 @@ def nodes(tmp_path_factory):
             yield made
         finally:
             made.shutdown()
-    assert not _processes(session)
+    assert not _processes(folder)
+    shutil.rmtree(short)
 
 
-def _processes(session):
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def _processes(folder):
     """Return what still runs for a Ray session, a moment later at most."""
     for _ in range(50):
         found = []
@@ -59,7 +95,7 @@ def _processes(session):
                 line = path.read_bytes().decode(errors="replace")
             except OSError:
                 continue
-            if session in line:
+            if folder in line:
                 found.append(line)
         if not found:
             break
@@ -84,8 +120,8 @@ class Told(Watch):
         self.work.append((engine, tuple(tasks)))
 
 
-def deadly(form):
-    return Engine("rival", "race_cluster_fakes", (), (form,))
+def deadly(form, name="rival"):
+    return Engine(name, "race_cluster_fakes", (), (form,))
 
 
 def race(folder, *engines, watch=None, runs=2, before=None, **more):
@@ -136,7 +172,7 @@ def test_a_node_is_lost_in_mid_run_and_no_result_is(tmp_path, nodes):
     assert log.read_text().startswith("frameworks like to talk")
 
 
-def test_a_worker_is_killed_and_its_run_is_tried_again(tmp_path, nodes):
+def test_a_worker_is_killed_and_its_run_is_tried_again(tmp_path, nodes, monkeypatch):
     watch = Told()
     engines = fake("ganglion", "good"), deadly("kills once")
     made = race(tmp_path, *engines, watch=watch)
@@ -145,13 +181,10 @@ def test_a_worker_is_killed_and_its_run_is_tried_again(tmp_path, nodes):
     for number in (1, 2):
         line = f"rival: run {number} begins again (its worker was lost) on "
         assert len([one for one in watch.lines if one.startswith(line)]) == 1
-    left = Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{node.FOLDER}*/{node.LOCK}")
-    assert all(_is_removed(one) for one in left)  # what the killed ones left
-
-
-def _is_removed(lock):
-    with node.own_folder():
-        return not lock.exists()
+    # What the killed ones left is removed by who comes next.
+    monkeypatch.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
+    with node.own_folder() as mine:
+        assert list(Path(os.environ["TMPDIR"]).glob(f"{node.FOLDER}*")) == [mine]
 
 
 def test_who_always_loses_its_worker_fails_and_the_others_go_on(
@@ -166,19 +199,25 @@ def test_who_always_loses_its_worker_fails_and_the_others_go_on(
     assert failed.reason.startswith("lost with its worker (2 times begun): Worker")
 
 
-def test_a_sweep_runs_side_by_side(tmp_path, nodes):
-    engines = fake("ganglion", "good"), fake("rival", "crash")
+def nothing_here(*given):
+    raise AssertionError("this belongs to the nodes")
+
+
+def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
+    monkeypatch.setattr(session, "Process", nothing_here)
+    engines = fake("ganglion", "good"), fake("rival", "crash"), deadly("drifts", "far")
     absent = fake("other", "x", packages=("no_such_package",), install="pip install it")
     swept = {"lr": [0.1, 0.5], "batch-size": [8, 16]}
     made = race(tmp_path, *engines, absent, runs=1, sweep=swept)
     assert made.complete
     found = {(one.engine, *one.settings.values()) for one in made.finished}
     points = [(lr, size) for lr in (0.1, 0.5) for size in (8, 16)]
-    names = ("ganglion", "rival")
+    names = ("ganglion", "rival", "far")
     assert found == {(name, *point) for name in names for point in points}
-    assert len(made.finished) == 8
+    assert len(made.finished) == 12
     for one in made.finished:
-        assert one.done == (one.engine == "ganglion")
+        assert one.done == (one.engine != "rival")
+    assert "at 0.002, 20 steps are at most 0e+00 apart" in made.machine["lockstep"]
     crashed = next(one for one in made.finished if not one.done)
     assert crashed.reason == "ended with exit code 1"
     assert "out of luck" in crashed.log_end
@@ -225,13 +264,41 @@ def test_a_node_without_ganglion_says_so(tmp_path, nodes):
     shadow.mkdir()
     (shadow / "__init__.py").write_text("raise ImportError('no Ganglion here')")
     with connection.connected("ray"):
-        board = ray.remote(cluster._board()).options(num_cpus=0).remote()
-        task = ray.remote(cluster._task()).options(
+        board = ray.remote(tasks.board()).options(num_cpus=0).remote()
+        task = ray.remote(tasks.task()).options(
             num_cpus=1, runtime_env={"env_vars": {"PYTHONPATH": str(tmp_path)}}
         )
         answer = ray.get(task.remote("x", {}, {}, {}, board), timeout=60)
     assert "Ganglion cannot be imported (no Ganglion here)" in answer["absent"]
     assert answer["absent"].endswith("pip install ganglion")
+
+
+def test_a_race_through_the_server_for_clients(tmp_path, nodes):
+    pytest.importorskip("grpc")
+    address = nodes.client_address
+    made = race(tmp_path, fake("ganglion", "good"), on=address)
+    assert pairs(made) == all_of("ganglion")
+    assert made.on == address
+    assert all(one.done and one.where for one in made.finished)
+
+
+def test_the_live_table_shows_what_runs_where():
+    watch = LiveWatch(("ganglion", "rival"), 2)
+    watch.says("rival", "run 1 begins on a")
+    watch.at_work("rival", ["run 1, epoch 2 of 3 on a", "run 2, epoch 1 of 3 on b"])
+    shown = drawn(watch).splitlines()
+    assert shown[2].split() == [
+        "rival",
+        "run",
+        "1,",
+        "epoch",
+        "2",
+        "of",
+        "3",
+        "on",
+        "a",
+    ]
+    assert shown[3].strip() == "run 2, epoch 1 of 3 on b"
 
 
 def test_more_threads_than_any_node_has_are_refused(tmp_path, nodes):
@@ -259,8 +326,7 @@ def test_what_is_no_address_is_refused_at_once(on, tmp_path):
 
 def test_an_address_that_does_not_answer_is_told_soon(monkeypatch):
     pytest.importorskip("ray")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]  # free once it is closed
+    port = free_port()
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     for on in (f"ray://127.0.0.1:{port}", "ray"):
         told = f"--on {on}: no Ray cluster answers .*refused"
@@ -279,7 +345,8 @@ def test_no_cluster_here(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="binding to cores is Linux'")
-def test_two_runs_on_a_node_have_cores_of_their_own():
+def test_two_runs_on_a_node_have_cores_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2:
         pytest.skip("one core only")

@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from ganglion import machine
 from ganglion.race import sweep
 from ganglion.race.connection import address_of, connected
 from ganglion.race.figures import settings_text
@@ -25,6 +24,7 @@ from ganglion.race.results import Race, write_whole
 from ganglion.race.runner import OURS, SHORTEST_LIMIT, Racing
 from ganglion.race.session import Place
 from ganglion.race.settings import Settings
+from ganglion.race.tasks import Work, board, task
 from ganglion.rivals import ENGINES, Engine
 
 PATIENCE = 5.0  # seconds for news
@@ -35,94 +35,6 @@ CANCEL = 5.0  # seconds for a task to end by itself
 HEAD = "node:__internal_head__"  # what Ray calls a bit of its first node
 AMONG = " / "  # between what differs among nodes
 Todo = list[tuple[Engine, int]]
-
-
-@dataclass(frozen=True)
-class Work:
-    """One task: what its node is asked for, and who asks."""
-
-    do: str
-    engine: Engine
-    settings: Settings
-    start: Start
-    number: int = 1
-    form: str = ""
-    first_loss: float = 0.0
-    limit: float = 0.0
-    found: Found | None = None
-
-    @property
-    def name(self) -> str:
-        """The name among all tasks of a race, for people, too."""
-        point = settings_text(self.settings.point)
-        return f"{self.engine.name}, {self.what}" + (f" ({point})" if point else "")
-
-    @property
-    def what(self) -> str:
-        """What is done, in a word or two."""
-        if self.do in ("examine", "gently"):
-            return "lockstep"
-        return f"{'run' if self.do == 'run' else 'first loss of run'} {self.number}"
-
-    def plain(self) -> dict[str, Any]:
-        """Return what travels."""
-        return {
-            "do": self.do,
-            "engine": asdict(self.engine),
-            "settings": asdict(self.settings),
-            "order_seed": self.start.order_seed,
-            "number": self.number,
-            "form": self.form,
-            "first_loss": self.first_loss,
-            "limit": self.limit,
-            "found": self.found and asdict(self.found),
-            "version": machine.version("ganglion"),
-        }
-
-
-def _task() -> Any:
-    """Return the function of a task; it is made here to travel whole.
-
-    A node without Ganglion could not import it, and could not say so.
-    """
-
-    def perform(name: str, work: Any, data: Any, start: Any, board: Any) -> Any:
-        import importlib
-        import socket
-
-        ray = importlib.import_module("ray")
-        node = ray.get_runtime_context().get_node_id()[:6]
-        where = f"{socket.gethostname()}-{node}"
-
-        def post(text: str, is_news: bool = True) -> None:
-            board.post.remote((name, where, text, is_news))
-
-        post("")
-        try:
-            performs = importlib.import_module("ganglion.race.node")
-        except ImportError as error:
-            told = f"on {where}, Ganglion cannot be imported ({error}): "
-            return {"where": where, "absent": f"{told}pip install ganglion"}
-        return performs.perform(work, data, start, node, post)
-
-    return perform
-
-
-def _board() -> Any:
-    """Return the class that keeps what tasks post; it travels whole, too."""
-
-    class Board:
-        def __init__(self) -> None:
-            self._posted: list[Any] = []
-
-        def post(self, news: Any) -> None:
-            self._posted.append(news)
-
-        def take(self) -> list[Any]:
-            taken, self._posted = self._posted, []
-            return taken
-
-    return Board
 
 
 class RayRacing(Racing):
@@ -176,8 +88,8 @@ class RayRacing(Racing):
 
     def _open(self, place: Place) -> None:
         ray = self._ray
-        self._task = ray.remote(_task())
-        self._board = ray.remote(_board()).options(**self._on_head()).remote()
+        self._task = ray.remote(task())
+        self._board = ray.remote(board()).options(**self._on_head()).remote()
         self._data = ray.put(packed(place.data))
         self._starts: dict[str, Any] = {}
         self._pending: dict[Any, Work] = {}

@@ -1,0 +1,101 @@
+"""The tasks of a race on a cluster: what they are asked, and what travels to a node."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ganglion import machine
+from ganglion.race.figures import settings_text
+from ganglion.race.lockstep import Found
+from ganglion.race.order import Start
+from ganglion.race.settings import Settings
+from ganglion.rivals import Engine
+
+
+@dataclass(frozen=True)
+class Work:
+    """One task: what its node is asked for, and who asks."""
+
+    do: str
+    engine: Engine
+    settings: Settings
+    start: Start
+    number: int = 1
+    form: str = ""
+    first_loss: float = 0.0
+    limit: float = 0.0
+    found: Found | None = None
+
+    @property
+    def name(self) -> str:
+        """The name among all tasks of a race, for people, too."""
+        point = settings_text(self.settings.point)
+        return f"{self.engine.name}, {self.what}" + (f" ({point})" if point else "")
+
+    @property
+    def what(self) -> str:
+        """What is done, in a word or two."""
+        if self.do in ("examine", "gently"):
+            return "lockstep"
+        return f"{'run' if self.do == 'run' else 'first loss of run'} {self.number}"
+
+    def plain(self) -> dict[str, Any]:
+        """Return what travels."""
+        return {
+            "do": self.do,
+            "engine": asdict(self.engine),
+            "settings": asdict(self.settings),
+            "order_seed": self.start.order_seed,
+            "number": self.number,
+            "form": self.form,
+            "first_loss": self.first_loss,
+            "limit": self.limit,
+            "found": self.found and asdict(self.found),
+            "version": machine.version("ganglion"),
+        }
+
+
+def task() -> Any:
+    """Return the function of a task; it is made here to travel whole.
+
+    A node without Ganglion could not import it, and could not say so.
+    """
+
+    def perform(name: str, work: Any, data: Any, start: Any, post_to: Any) -> Any:
+        import importlib
+        import socket
+
+        ray = importlib.import_module("ray")
+        node = ray.get_runtime_context().get_node_id()[:6]
+        where = f"{socket.gethostname()}-{node}"
+
+        def post(text: str, is_news: bool = True) -> None:
+            post_to.post.remote((name, where, text, is_news))
+
+        post("")
+        try:
+            performs = importlib.import_module("ganglion.race.node")
+        except ImportError as error:
+            told = f"on {where}, Ganglion cannot be imported ({error}): "
+            return {"where": where, "absent": f"{told}pip install ganglion"}
+        return performs.perform(work, data, start, node, post)
+
+    return perform
+
+
+def board() -> Any:
+    """Return the class that keeps what tasks post; it travels whole, too."""
+
+    class Board:
+        def __init__(self) -> None:
+            self._posted: list[Any] = []
+
+        def post(self, news: Any) -> None:
+            self._posted.append(news)
+
+        def take(self) -> list[Any]:
+            taken, self._posted = self._posted, []
+            return taken
+
+    return Board

@@ -65,6 +65,7 @@ class Signature:
     rows: int | None  # None: the batch itself is given, there is nothing to gather
     shuffle: bool
     columns: tuple[tuple[str, tuple[int, ...], str], ...]
+    change: Any = None  # of the images of a batch, by its number and the order's seed
 
 
 class Table:
@@ -87,13 +88,17 @@ class Table:
             if leaf is not None:
                 self.columns.append((name, leaf))
         self.rows = _common_rows(self.columns)
+        # What a generator of changed images wants, None where there is none.
+        self.batch_size: int | None = None
+        self.shuffle: bool | None = None
+        self.change: Any = None
 
     def signature(self, batch: int, rows: int | None, shuffle: bool) -> Signature:
         """Return what a step over this table depends on."""
         columns = tuple(
             (name, array.shape[1:], array.dtype.name) for name, array in self.columns
         )
-        return Signature(batch, rows, shuffle, columns)
+        return Signature(batch, rows, shuffle, columns, self.change)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the columns by name."""

@@ -42,8 +42,24 @@ def training_source(
                 f"`{name}` cannot be given with a generator: its batches hold x, y and "
                 "sample weights."
             )
+    if changes_in_the_step(x):
+        return changing_table(model, x, class_weight)
     seed = int(model.training_state.order.array[0])
     return Batches(x, shuffle=shuffle, seed=seed, class_weight=class_weight)
+
+
+def changes_in_the_step(x: Any) -> bool:
+    """Tell whether these are batches of images that a compiled step can change."""
+    return hasattr(x, "image_data_generator") and x.in_the_step()
+
+
+def changing_table(model: Any, x: Any, class_weight: Any = None) -> Table:
+    """Return the unchanged rows of a generator's batches, and what changes them."""
+    inputs, y, weight = x.columns()
+    made = table(model, inputs, y, class_weighted(y, weight, class_weight))
+    made.batch_size = min(x.batch_size, made.rows)
+    made.shuffle, made.change = x.shuffle, x.change
+    return made
 
 
 def validation_source(model: Any, validation_data: Any) -> Table | Batches:
@@ -52,7 +68,7 @@ def validation_source(model: Any, validation_data: Any) -> Table | Batches:
     if rows:
         return table(model, x, y)
     if is_stream(validation_data):
-        return Batches(validation_data)
+        return source(model, validation_data)
     is_tuple = isinstance(validation_data, (tuple, list))
     if not is_tuple or not 2 <= len(validation_data) <= 3:
         raise ValueError(
@@ -67,7 +83,12 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """Return the data of `evaluate` and `predict`."""
     if isinstance(x, (Table, Batches)):
         return x
-    return Batches(x) if is_stream(x) else table(model, x, y, sample_weight)
+    if not is_stream(x):
+        return table(model, x, y, sample_weight)
+    # In order only: what is predicted follows the order of the batches.
+    if changes_in_the_step(x) and not x.shuffle:
+        return changing_table(model, x)
+    return Batches(x)
 
 
 def table(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Table:

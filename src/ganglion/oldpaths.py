@@ -41,20 +41,36 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.optimizers.legacy": "ganglion.optimizers",
     "ganglion.preprocessing": "ganglion.utils",
     "ganglion.preprocessing.sequence": "ganglion.utils",
-    "ganglion.preprocessing.image": "ganglion.utils",
+    "ganglion.preprocessing.image": "ganglion.augmenting",
+    # Where Keras 3 keeps it, for those who look.
+    **{f"ganglion.{one}": "ganglion" for one in ("src", "src.legacy", "_legacy")},
+    "ganglion.src.legacy.preprocessing": "ganglion.utils",
+    "ganglion.src.legacy.preprocessing.image": "ganglion.augmenting",
+    "ganglion._legacy.preprocessing": "ganglion.utils",
+    "ganglion._legacy.preprocessing.image": "ganglion.augmenting",
     "ganglion.preprocessing.text": "ganglion.utils.text",
 }
 # Importing what lies in them imports them too, and that is one old spelling, not two.
-_FOLDERS = ("ganglion.engine", "ganglion.preprocessing")
+_FOLDERS = (
+    "ganglion.engine",
+    "ganglion.preprocessing",
+    "ganglion.src",
+    "ganglion.src.legacy",
+    "ganglion.src.legacy.preprocessing",
+    "ganglion._legacy",
+    "ganglion._legacy.preprocessing",
+)
 
 
 def _note(path: str) -> None:
     old = path.removeprefix("ganglion.")
     # These two were kept by Keras 3, so they say nothing about the script's age.
-    kept = old.startswith(("preprocessing", "optimizers.legacy"))
+    kept = old.startswith(("preprocessing", "optimizers.legacy", "src", "_legacy"))
     today = f"`{OLD_PATHS[path].replace('ganglion', 'keras')}`"
     if old == "preprocessing.text":
         today = "gone from Keras, and kept here"
+    if old.endswith("preprocessing.image"):
+        today = "`keras.utils` for files, layers such as `RandomFlip` for augmentation"
     keras2.note(f"`keras.{old}`", today, changes_defaults=not kept)
 
 

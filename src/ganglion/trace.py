@@ -138,6 +138,9 @@ def _gather(
                 name: structured.gather(table, index) for name, table in inputs.items()
             }
             position = model.training_state.position
+            if signature.change is not None:
+                first = next(iter(picked))
+                picked[first] = _changed(model, signature, picked[first])
             position.assign(ops.add(position, size))
 
     def value(name: Any) -> Any:
@@ -155,6 +158,16 @@ def _rows(model: Trainable, signature: Signature) -> Value:
         return position
     order = model.training_state.order.value
     return random.shuffle(order, position, rows=signature.rows)
+
+
+def _changed(model: Trainable, signature: Signature, images: Value) -> Value:
+    """Change the images of this step, by numbers that no other step draws."""
+    assert signature.rows is not None
+    state = model.training_state
+    order = state.order.value
+    before = ops.multiply(order[1], np.uint32(signature.rows))
+    number = ops.add(before, ops.cast(state.position, "uint32"))
+    return signature.change(images, number, order[0])
 
 
 def _descend(

@@ -82,6 +82,7 @@ class Trainer(Compilable):
                 "batch_size": batch_size is not None,
             },
         )
+        shuffle = _shuffles(source, shuffle)
         held_out = None
         if validation_data is not None:
             held_out = feeding.validation_source(self, validation_data)
@@ -104,7 +105,10 @@ class Trainer(Compilable):
             steps_per_epoch or total,
             Validation(
                 held_out,
-                validation_batch_size or size or None,
+                validation_batch_size
+                or getattr(held_out, "batch_size", None)
+                or size
+                or None,
                 validation_steps,
                 validation_freq,
             ),
@@ -304,11 +308,16 @@ class Trainer(Compilable):
         return self.predict(generator, steps=steps, **_without_workers(kwargs))
 
 
+def _shuffles(source: Any, shuffle: Any) -> bool:
+    chosen = source.shuffle if isinstance(source, Table) else None
+    return bool(shuffle) if chosen is None else chosen
+
+
 def _size_and_steps(source: Any, batch_size: int | None) -> tuple[int, int | None]:
     """Return the batch size and the number of steps; 0 and what is known of streams."""
     if not isinstance(source, Table):
         return 0, source.length
-    size = checked_batch(batch_size, source.rows)
+    size = source.batch_size or checked_batch(batch_size, source.rows)
     return size, -(-source.rows // size)
 
 

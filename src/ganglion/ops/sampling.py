@@ -163,8 +163,8 @@ class _Reader:
 
     def pixel(self, row: tuple[Any, Any], column: tuple[Any, Any]) -> Value:
         """Return the pixels at rows and columns."""
-        found = structured.gather(self._flat, add(row[0], column[0]))
-        found = astype(found, self._dtype)
+        read_there = structured.gather(self._flat, add(row[0], column[0]))
+        found = astype(read_there, self._dtype)
         if row[1] is None:
             return found
         seen = logical_and(row[1], column[1])

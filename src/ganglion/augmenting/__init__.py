@@ -1,0 +1,47 @@
+"""`keras.preprocessing.image`: images changed at random by Keras 2's generator.
+
+>>> from ganglion.preprocessing.image import ImageDataGenerator
+"""
+
+from ganglion.augmenting.directory import DirectoryIterator
+from ganglion.augmenting.functions import (
+    apply_affine_transform,
+    apply_brightness_shift,
+    apply_channel_shift,
+    random_brightness,
+    random_channel_shift,
+    random_rotation,
+    random_shear,
+    random_shift,
+    random_zoom,
+)
+from ganglion.augmenting.generator import ImageDataGenerator
+from ganglion.augmenting.iterators import Iterator, NumpyArrayIterator
+from ganglion.utils import (
+    array_to_img,
+    image_dataset_from_directory,
+    img_to_array,
+    load_img,
+    save_img,
+)
+
+__all__ = [
+    "DirectoryIterator",
+    "ImageDataGenerator",
+    "Iterator",
+    "NumpyArrayIterator",
+    "apply_affine_transform",
+    "apply_brightness_shift",
+    "apply_channel_shift",
+    "array_to_img",
+    "image_dataset_from_directory",
+    "img_to_array",
+    "load_img",
+    "random_brightness",
+    "random_channel_shift",
+    "random_rotation",
+    "random_shear",
+    "random_shift",
+    "random_zoom",
+    "save_img",
+]

@@ -1,0 +1,144 @@
+"""What `ImageDataGenerator` does to a batch of images, written in ops.
+
+The same functions run on arrays at once and inside of a compiled step. Parameters are
+one number for each image; None stands for one that changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ganglion import ops
+from ganglion.ops.sampling import Filling, affine
+
+Parameters = dict[str, Any]
+WHOLE = (1, 2, 3)  # the axes of an image in a batch
+
+
+def moved(x: Any, given: Parameters, filling: Filling, order: int) -> Any:
+    """Turn, shift, shear, zoom and flip a batch of images."""
+    rows, columns = x.shape[1:3]
+    flips = (given.get("flip_horizontal"), given.get("flip_vertical"))
+    if not any(given.get(name) is not None for name in _MATRIX):
+        return _flipped(x, *flips)
+    to_column, to_row = _matrix(given, rows, columns)
+    interpolation = "bilinear" if order else "nearest"
+    return affine(x, to_column, to_row, filling, interpolation, flips)
+
+
+_MATRIX = ("theta", "tx", "ty", "shear", "zx", "zy")
+
+
+def _flipped(x: Any, across: Any, down: Any) -> Any:
+    for condition, axis in ((across, 2), (down, 1)):
+        if condition is not None:
+            x = ops.where(_each(condition), ops.flip(x, axis), x)
+    return x
+
+
+def _matrix(given: Parameters, rows: int, columns: int) -> tuple[Any, Any]:
+    """Return how a column and a row of the result map to those of the image.
+
+    Keras multiplies rotation, shift, shear and zoom in coordinates (x, y), centres them
+    on half of the height for x and half of the width for y, and exchanges x and y in
+    the end; on images that are not square that is no turn around the centre.
+    """
+    theta, shear = _radians(given.get("theta")), _radians(given.get("shear"))
+    tx, ty = _or(given.get("tx"), 0.0), _or(given.get("ty"), 0.0)
+    xx, xy, yx, yy = 1.0, None, None, 1.0
+    if theta is not None:
+        xx, xy, yx, yy = ops.cos(theta), -ops.sin(theta), ops.sin(theta), ops.cos(theta)
+    x0 = _sum(_times(xx, tx), _times(xy, ty))
+    y0 = _sum(_times(yx, tx), _times(yy, ty))
+    if shear is not None:
+        sine, cosine = ops.sin(shear), ops.cos(shear)
+        xy = _sum(_times(xx, -sine), _times(xy, cosine))
+        yy = _sum(_times(yx, -sine), _times(yy, cosine))
+    zx, zy = _or(given.get("zx"), 1.0), _or(given.get("zy"), 1.0)
+    xx, xy, yx, yy = _times(xx, zx), _times(xy, zy), _times(yx, zx), _times(yy, zy)
+    cx, cy = rows / 2 - 0.5, columns / 2 - 0.5
+    x0 = _sum(x0, cx, _times(xx, -cx), _times(xy, -cy))
+    y0 = _sum(y0, cy, _times(yx, -cx), _times(yy, -cy))
+    return (xx, xy, x0), (yx, yy, y0)
+
+
+def _radians(degrees: Any) -> Any:
+    return None if degrees is None else degrees * (math.pi / 180)
+
+
+def _or(value: Any, default: float) -> Any:
+    return default if value is None else value
+
+
+def _times(a: Any, b: Any) -> Any:
+    if a is None or b is None:
+        return None
+    return ops.multiply(a, b) if _is_drawn(a) or _is_drawn(b) else a * b
+
+
+def _sum(*parts: Any) -> Any:
+    total: Any = None
+    for one in parts:
+        if one is not None:
+            total = one if total is None else total + one
+    return total
+
+
+def _is_drawn(value: Any) -> bool:
+    return not isinstance(value, (int, float))
+
+
+def _each(numbers: Any) -> Any:
+    return ops.reshape(numbers, (-1, 1, 1, 1))
+
+
+def channel_shifted(x: Any, intensity: Any) -> Any:
+    """Add to all channels; stay between the smallest and the largest of an image."""
+    low, high = ops.min(x, axis=WHOLE, keepdims=True), ops.max(x, WHOLE, keepdims=True)
+    return ops.clip(x + _each(intensity), low, high)
+
+
+def brightened(x: Any, factor: Any) -> Any:
+    """Multiply by a factor, as Pillow does with pixels of whole numbers from 0 to 255.
+
+    An image beyond that range is brought into it first, and back afterwards.
+    """
+    low, high = ops.min(x, axis=WHOLE, keepdims=True), ops.max(x, WHOLE, keepdims=True)
+    beyond = ops.logical_or(low < 0.0, high > 255.0)
+    spread = high - low
+    inside = (x - low) / ops.where(spread > 0.0, spread, 1.0) * 255.0
+    pixels = ops.floor(ops.where(beyond, inside, x))
+    bright = ops.floor(ops.clip(pixels * _each(factor), 0.0, 255.0))
+    if x.shape[3] == 4:  # how far one sees through stays as it is
+        colour = np.array([True, True, True, False])
+        bright = ops.where(colour, bright, pixels)
+    return ops.where(beyond, bright / 255.0 * spread + low, bright)
+
+
+def standardized(
+    x: Any,
+    rescale: float | None,
+    center: bool,
+    deviate: bool,
+    mean: Any = None,
+    deviation: Any = None,
+    whitening: Any = None,
+) -> Any:
+    """Scale and centre each image, and all by the statistics of the data."""
+    if rescale:
+        x = x * float(rescale)
+    if center:
+        x = x - ops.mean(x, axis=WHOLE, keepdims=True)
+    if deviate:
+        x = x / (ops.std(x, axis=WHOLE, keepdims=True) + 1e-6)
+    if mean is not None:
+        x = x - np.asarray(mean, x.dtype)
+    if deviation is not None:
+        x = x / np.asarray(np.asarray(deviation) + 1e-6, x.dtype)
+    if whitening is not None:
+        flat = ops.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
+        x = ops.reshape(ops.matmul(flat, np.asarray(whitening, x.dtype)), x.shape)
+    return x

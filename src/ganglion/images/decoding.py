@@ -175,4 +175,4 @@ def _fitted(image: Any, form: Form) -> np.ndarray:
         made = pillow("ImageOps").fit(image, (columns, rows), method)
     else:
         made = pillow("ImageOps").pad(image, (columns, rows), method)
-    return np.asarray(made, "uint8").reshape(form.shape)
+    return np.array(made, "uint8").reshape(form.shape)

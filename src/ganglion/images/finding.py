@@ -66,7 +66,9 @@ def find(folder: str | os.PathLike[str], known: Sequence[str] = ()) -> Listing:
         raise ImagesError(f"{root} is a file: give a folder with a folder a class.")
     inside = _subfolders(root)
     parts = {_PART_NAMES.get(one.name.lower(), ""): one for one in inside}
-    if len(parts) == len(inside) and TRAIN in parts and len(parts) > 1:
+    whole = len(parts) == len(inside) and "" not in parts
+    # A train may be a class, too: its folder has images, not folders.
+    if whole and TRAIN in parts and _subfolders(parts[TRAIN]):
         return _split(root, parts, known)
     named = {one.name: one for one in inside}
     check_case(root, named)

@@ -1,0 +1,151 @@
+"""A pretrained start: frozen features kept on disk, a head, and fine-tuning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ganglion import explain, layers, saving
+from ganglion.applications import transfer
+
+SIZE = 32
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "home"))
+
+
+def two_kinds(count: int = 24) -> tuple[np.ndarray, np.ndarray]:
+    """Return dark and bright noise: anybody can tell them apart."""
+    draw = np.random.default_rng(2)
+    y = (np.arange(count) % 2).astype("int32")
+    x = draw.integers(0, 100, (count, SIZE, SIZE, 3)) + 150 * y[:, None, None, None]
+    return x.astype("uint8"), y
+
+
+@pytest.fixture(scope="module")
+def network() -> transfer.Start:
+    """Return one for all tests: to compile it anew would take seconds for each."""
+    return transfer.start(2, SIZE, weights=None)
+
+
+@pytest.fixture
+def made(network):
+    """Return it as it was at the start."""
+    before = network.model.get_weights()
+    yield network
+    network.model.set_weights(before)
+
+
+def test_only_the_head_learns_and_the_model_shares_it(made):
+    x, y = two_kinds()
+    before = [one.copy() for one in made.body.get_weights()]
+    done = transfer.train_head(made, (x, y), (x, y), epochs=40, learning_rate=0.01)
+    assert done.history["val_accuracy"][-1] == 1
+    for one, other in zip(before, made.body.get_weights(), strict=True):
+        assert np.array_equal(one, other)
+    loss, accuracy = made.model.evaluate(x, y, verbose=0)
+    assert accuracy == 1
+    assert loss == pytest.approx(done.history["val_loss"][-1], abs=1e-4)
+
+
+def test_features_are_computed_once(made, monkeypatch):
+    x, _ = two_kinds()
+    first = transfer.features(made, x)
+    runs: list[Any] = []
+    monkeypatch.setattr(
+        type(made.body), "predict", lambda *_, **__: runs.append(1) or first + 1
+    )
+    assert np.array_equal(transfer.features(made, x), first)
+    assert not runs
+    x[0, 0, 0, 0] ^= 1
+    transfer.features(made, x)
+    assert len(runs) == 1
+    weight = made.body.get_layer("top_bn").gamma
+    weight.assign(weight.numpy() + 1)
+    transfer.features(made, x)
+    assert len(runs) == 2
+    transfer.features(made, x, keep=False)
+    assert len(runs) == 3
+
+
+def test_damaged_features_are_computed_anew(made):
+    x, _ = two_kinds()
+    first = transfer.features(made, x)
+    (path,) = transfer.folder().glob("*.npz")
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-30], whole[:200] + b"\xff" * 40 + whole[240:]):
+        path.write_bytes(damaged)
+        assert np.array_equal(transfer.features(made, x), first)
+        assert path.read_bytes() != damaged
+    assert [one.name for one in transfer.folder().iterdir()] == [path.name]
+
+
+def test_old_features_make_room(made, monkeypatch):
+    x, _ = two_kinds()
+    most = 300_000  # two of them
+    monkeypatch.setattr(transfer, "MOST_KEPT", most)
+    for row in range(3):
+        transfer.features(made, np.roll(x, row, axis=0))
+    total = sum(one.stat().st_size for one in transfer.folder().iterdir())
+    assert most / 2 < total <= most
+
+
+def test_without_a_place_features_are_still_computed(made, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "file"))
+    x, _ = two_kinds()
+    assert transfer.features(made, x).shape == (24, 1280)
+
+
+def test_mirrored_images_are_learned_from(made):
+    x, y = two_kinds()
+    done = transfer.train_head(made, (x, y), epochs=1, flip=True, batch_size=48)
+    assert done.params["steps"] == 1
+    assert len(list(transfer.folder().glob("*.npz"))) == 2
+
+
+def test_patience_ends_training_and_keeps_the_best(made):
+    x, y = two_kinds()
+    wrong = (x, 1 - y)  # the better it learns, the worse this becomes
+    done = transfer.train_head(
+        made, (x, y), wrong, epochs=50, patience=2, learning_rate=0.05
+    )
+    losses = done.history["val_loss"]
+    assert len(losses) < 50
+    assert made.model.evaluate(*wrong, verbose=0)[0] == pytest.approx(
+        min(losses), abs=1e-4
+    )
+
+
+@pytest.mark.slow
+def test_fine_tuning_changes_all_but_the_statistics():
+    made = transfer.start(2, SIZE, weights=None)
+    x, y = two_kinds(8)
+    before = {one.path: one.numpy() for one in made.model.weights}
+    transfer.fine_tune(made, (x, y), epochs=1, batch_size=8)
+    changed = {
+        one.path
+        for one in made.model.weights
+        if not np.array_equal(before[one.path], one.numpy())
+    }
+    for layer in made.model.layers:
+        is_norm = isinstance(layer, layers.BatchNormalization)
+        for one in layer.weights:
+            assert (one.path in changed) != is_norm, one.path
+
+
+@pytest.mark.slow
+def test_the_whole_model_is_saved_and_explained(made, tmp_path):
+    x, _ = two_kinds()
+    made.model.save(tmp_path / "m.keras")
+    again = saving.load_model(tmp_path / "m.keras")
+    wanted = made.model.predict(x, verbose=0)
+    np.testing.assert_allclose(again.predict(x, verbose=0), wanted, atol=1e-6)
+    found = explain.class_activation_map(
+        transfer.start(2, 64, weights=None).model, np.zeros((1, 64, 64, 3), "uint8")
+    )
+    assert (found.method, found.layer) == ("cam", "top_activation")

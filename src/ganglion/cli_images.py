@@ -105,14 +105,14 @@ def _load(chosen: Choices, model: Any) -> Any:
     from ganglion.image_training import Classifier
     from ganglion.images.finding import VALIDATION, find
 
-    share = chosen.validation
-    if share is None:
-        share = 0 if VALIDATION in find(chosen.folder).parts else SHARE
     given: dict[str, Any] = {
         "size": parse_size(chosen.size),
         "color": chosen.color,
         "fit": chosen.fit,
     }
+    share = chosen.validation
+    if share is None:
+        share = 0 if VALIDATION in find(chosen.folder).parts else SHARE
     if model is not None:
         form = Classifier.of(model, str(chosen.resume)).form
         given = {"size": form.size, "color": form.color, "fit": form.fit}

@@ -118,11 +118,11 @@ class ImageDataset(PyDataset):
         """Return the data in another order in each epoch, all rows at once."""
         return self._copy(_shuffle=True)
 
-    def cache(self, *args: Any) -> ImageDataset:
+    def cache(self, *args: Any, **kwargs: Any) -> ImageDataset:
         """Return the data: it is decoded already."""
         return self
 
-    def prefetch(self, *args: Any) -> ImageDataset:
+    def prefetch(self, *args: Any, **kwargs: Any) -> ImageDataset:
         """Return the data: there is nothing to wait for."""
         return self
 

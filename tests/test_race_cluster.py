@@ -204,6 +204,10 @@ def nothing_here(*given):
 
 
 def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
+    import ray
+
+    put, sent = ray.put, []
+    monkeypatch.setattr(ray, "put", lambda one: sent.append(one) or put(one))
     monkeypatch.setattr(session, "Process", nothing_here)
     engines = fake("ganglion", "good"), fake("rival", "crash"), deadly("drifts", "far")
     absent = fake("other", "x", packages=("no_such_package",), install="pip install it")
@@ -215,9 +219,12 @@ def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
     names = ("ganglion", "rival", "far")
     assert found == {(name, *point) for name in names for point in points}
     assert len(made.finished) == 12
+    files = ["x.npy", "x_test.npy", "y.npy", "y_test.npy"]
+    assert [sorted(one) for one in sent] == [files, ["orders.npy", "weights.npz"]]
     for one in made.finished:
         assert one.done == (one.engine != "rival")
-    assert "at 0.002, 20 steps are at most 0e+00 apart" in made.machine["lockstep"]
+    assert "at 0.002, " in made.machine["lockstep"]
+    assert "steps are at most 0e+00 apart" in made.machine["lockstep"]
     crashed = next(one for one in made.finished if not one.done)
     assert crashed.reason == "ended with exit code 1"
     assert "out of luck" in crashed.log_end

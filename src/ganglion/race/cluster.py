@@ -226,11 +226,11 @@ class RayRacing(Racing):
             self._last = time.monotonic()
             if not text:
                 text = self._begins(work)
-            self._doing[name] = f"{text} on {where}"
             point = settings_text(work.settings.point)
-            told = f"{text} ({point})" if point else text
+            told = f"{text} ({point}) on {where}" if point else f"{text} on {where}"
+            self._doing[name] = told
             if is_news:
-                self._watch.says(work.engine.name, f"{told} on {where}")
+                self._watch.says(work.engine.name, told)
             self._show(work.engine.name)
         if not self._doing and time.monotonic() - self._last > QUIET:
             self._last = time.monotonic()

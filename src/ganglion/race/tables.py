@@ -131,6 +131,7 @@ def first_steps(race: Race) -> Any:
     }
     if not firsts:
         return None
+    settings = {group.label: group.settings for group in figures.groups(race)}
     far = figures.disagreement(race)
     told = f"; at most {far:.1e} apart, relatively, in any step" if far else ""
     table = Table("loss of step", title=f"lockstep{told}", title_justify="left")
@@ -139,8 +140,9 @@ def first_steps(race: Race) -> Any:
     for step in shown:
         table.add_column(str(step), justify="right")
     table.add_column("steps in step", justify="right")
-    together = in_step(list(firsts.values()))
-    for (name, losses), count in zip(firsts.items(), together, strict=True):
+    for name, losses in firsts.items():
+        alike = [firsts[one] for one in firsts if settings[one] == settings[name]]
+        count = in_step(alike)[alike.index(losses)]
         cells = [
             f"{losses[step - 1]:.5f}" if step <= len(losses) else NOTHING
             for step in shown

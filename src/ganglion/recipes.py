@@ -253,6 +253,11 @@ def tuned(recipe: Recipe, optimizer: dict[str, float]) -> Recipe:
     return replace(recipe, optimizer=(kind, given))
 
 
+def plain(recipe: Recipe) -> Recipe:
+    """Return a recipe that leaves its images as they are."""
+    return replace(recipe, augment=())
+
+
 def build(recipe: Recipe) -> Any:
     """Return the recipe's model, compiled and ready to train.
 

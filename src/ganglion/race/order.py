@@ -2,7 +2,7 @@
 
 The order of the rows is the one that Ganglion's own `fit` makes from its seed. It makes
 it inside of its compiled step; everybody else is given it as an array, before the clock
-starts.
+starts. The same holds for images that are changed at random (`rivals/augmented.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from ganglion import random, recipes, utils
 from ganglion.recipes import Recipe
+from ganglion.rivals import augmented
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ def lay_out_start(
     folder.mkdir(parents=True, exist_ok=True)
     weights = {f"w{i}": one for i, one in enumerate(model.get_weights())}
     np.savez(folder / "weights.npz", **weights)
+    if recipe.augment:
+        np.save(folder / augmented.STATES, augmented.states_of(model))
     np.save(folder / "orders.npy", orders(recipe, order_seed, epochs, rows))
     return Start(folder, order_seed)
 

@@ -43,6 +43,8 @@ class Task:
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
     order_seed: int = 0  # of the shuffle: Ganglion makes the order that others get
+    states: np.ndarray | None = None  # of random generators that change images
+    augments: bool = False  # the engine itself changes the images, in its step
 
     @property
     def batches(self) -> int:
@@ -92,6 +94,10 @@ class Trainer(Protocol):
         """Go back to the weights of the task and to a fresh optimizer."""
         ...
 
+    def feed(self, images: np.ndarray) -> None:
+        """Take these scaled images in place of the task's, row by row."""
+        ...
+
 
 class Rival:
     """What trainers of the race share when their `epoch` takes any order."""
@@ -108,6 +114,10 @@ class Rival:
 
     def reset(self) -> None:
         """Go back to where the training began."""
+        raise NotImplementedError
+
+    def feed(self, images: np.ndarray) -> None:
+        """Take these scaled images in place of the task's, row by row."""
         raise NotImplementedError
 
     def steps(self, order: np.ndarray, count: int) -> list[float]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ganglion import config, recipes
 from ganglion.rivals import TEST_BATCH, Task, Unavailable
+from ganglion.rivals.augmented import set_states
 
 
 def prepare(task: Task, form: str) -> GanglionTrainer:
@@ -94,10 +95,16 @@ class GanglionTrainer:
         )
         return loss, accuracy
 
+    def feed(self, images: np.ndarray) -> None:
+        """Refuse: Ganglion changes images itself, inside of its clock."""
+        raise NotImplementedError("Ganglion is given the images as they come.")
+
     def reset(self) -> None:
         """Go back to the first weights, a fresh optimizer and the first order."""
         assert self._optimizer is not None, "warm_up first"
         self._model.set_weights(self._task.weights)
+        if self._task.states is not None:
+            set_states(self._model, self._task.states)
         variables = self._model.optimizer.variables
         for variable, value in zip(variables, self._optimizer, strict=True):
             variable.assign(value)

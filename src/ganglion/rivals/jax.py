@@ -35,7 +35,8 @@ class JaxTrainer(Rival):
         layers = up_to_logits(task.recipe, layers)
         self.batch_size, self._start = task.batch_size, task.weights
         self._count = task.batches
-        self._x, self._y = jnp.asarray(x), jnp.asarray(task.y)
+        self._x: Any = jnp.asarray(x)
+        self._y = jnp.asarray(task.y)
         self._test = [tuple(map(jnp.asarray, one)) for one in test_set(task)]
         self._state: Any = None
         self.reset()
@@ -115,6 +116,13 @@ class JaxTrainer(Rival):
         total = sum(float(loss) * n for (loss, _), n in zip(found, sizes, strict=True))
         hits = sum(float(one) for _, one in found)
         return total / sum(sizes), hits / sum(sizes)
+
+    def feed(self, images: np.ndarray) -> None:
+        """Take these images in place of the task's."""
+        import jax.numpy as jnp
+
+        self._x = None  # the old ones need not be there at the same time
+        self._x = jnp.array(images)
 
     def reset(self) -> None:
         """Go back to the first weights and a fresh optimizer."""

@@ -18,6 +18,7 @@ from ganglion.rivals import (
     untranslated,
     up_to_logits,
 )
+from ganglion.rivals.augmented import parts
 
 STEPS_PER_EXECUTION = 32  # Keras' own way to leave Python out of most steps
 
@@ -54,9 +55,13 @@ class KerasTrainer(Rival):
         import keras
 
         self._task, self.batch_size = task, task.batch_size
+        self._x: Any
         layers, self._x = scaled(task)
         self._test_x = None if task.x_test is None else pixels(task, task.x_test)
         stack: list[Any] = [keras.layers.Input(task.recipe.input_shape)]
+        if task.augments:
+            kinds = task.recipe.augment
+            stack += [getattr(keras.layers, kind)(**given) for kind, given in kinds]
         layers = up_to_logits(task.recipe, layers)
         stack += [getattr(keras.layers, kind)(**given) for kind, given in layers]
         self._model = keras.Sequential(stack)
@@ -131,6 +136,11 @@ class KerasTrainer(Rival):
     def _tested(self) -> dict[str, Any]:
         return {"x": self._test_x, "y": self._task.y_test, "batch_size": TEST_BATCH}
 
+    def feed(self, images: np.ndarray) -> None:
+        """Take these images in place of the task's."""
+        for rows, part in parts(images):
+            self._x[rows] = part
+
     def reset(self) -> None:
         """Go back to the first weights and a fresh optimizer."""
         self._model.set_weights(self._task.weights)
@@ -146,7 +156,9 @@ class KerasOnTensorFlow(KerasTrainer):
         import tensorflow as tf
 
         super().__init__(task, xla)
-        self._x, self._y = tf.constant(self._x), tf.constant(task.y)
+        changes = task.recipe.augment and not task.augments
+        keep = (lambda x: tf.Variable(x, trainable=False)) if changes else tf.constant
+        self._x, self._y = keep(self._x), tf.constant(task.y)
         self._order = tf.Variable(tf.range(len(task.x)), trainable=False)
         self._rows = tf.Variable(len(task.x), trainable=False)
         size = self.batch_size
@@ -161,6 +173,11 @@ class KerasOnTensorFlow(KerasTrainer):
             pair = (self._test_x, task.y_test)
             tests = tf.data.Dataset.from_tensor_slices(pair)
             self._tests = tests.batch(TEST_BATCH).cache().prefetch(2)
+
+    def feed(self, images: np.ndarray) -> None:
+        """Take these images in place of the task's."""
+        for rows, part in parts(images):
+            self._x[rows].assign(part)
 
     def _around(self) -> Any:
         """Return batches cut once: cheaper a step than to gather their rows."""

@@ -7,6 +7,8 @@ import time
 import numpy as np
 
 from ganglion.rivals import Rival, Task, Unavailable, scaled, test_set, up_to_logits
+from ganglion.rivals.augmented import parts
+from ganglion.rivals.torch_augment import augmentation
 from ganglion.rivals.torch_layers import (
     correct,
     criterion,
@@ -52,6 +54,7 @@ class TorchTrainer(Rival):
         self._data = torch.utils.data.TensorDataset(*tensors(task, x, task.y))
         self._test = [tensors(task, *one) for one in test_set(task)]
         self._loss = torch.zeros(())
+        self._augment = augmentation(task.recipe.augment) if task.augments else None
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took.
@@ -67,6 +70,8 @@ class TorchTrainer(Rival):
         total = torch.zeros(())
         for step in range(steps):
             images, labels = batches[step % len(batches)]
+            if self._augment is not None:
+                images = self._augment(images)
             self._optimizer.zero_grad()
             loss = self._criterion(self._network(images), labels)
             loss.backward()
@@ -120,6 +125,15 @@ class TorchTrainer(Rival):
                 hits += correct(outputs, labels, self._one_hot)
                 rows += len(images)
         return float(total) / rows, float(hits) / rows
+
+    def feed(self, images: np.ndarray) -> None:
+        """Take these images in place of the task's."""
+        import torch
+
+        kept = self._data.tensors[0]
+        for rows, part in parts(images):
+            given = torch.from_numpy(part)
+            kept[rows] = given.permute(0, 3, 1, 2) if given.ndim == 4 else given
 
     def reset(self) -> None:
         """Go back to the first weights and a fresh optimizer."""

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from ganglion.rivals import Rival, Task, scaled, test_set, up_to_logits
+from ganglion.rivals.augmented import parts
 from ganglion.rivals.torch import set_up
+from ganglion.rivals.torch_augment import augmentation
 from ganglion.rivals.torch_layers import (
     correct,
     criterion,
@@ -56,8 +58,11 @@ class OptimizedTrainer(Rival):
             hits = correct(outputs.detach(), labels, task.recipe.one_hot)
             return lossy(outputs, labels), hits
 
+        kinds = task.recipe.augment if task.augments else ()
+        change = augmentation(kinds) if kinds else lambda images: images
+
         def loss_of(images: Any, labels: Any) -> Any:
-            return lossy(net(_channels_first(images)), labels)
+            return lossy(net(change(_channels_first(images))), labels)
 
         self._network, self._both, self._loss_of = net, both, loss_of
         if compiled:
@@ -130,6 +135,13 @@ class OptimizedTrainer(Rival):
                 hits += found
                 rows += len(images)
         return float(total) / rows, float(hits) / rows
+
+    def feed(self, images: np.ndarray) -> None:
+        """Take these images in place of the task's."""
+        import torch
+
+        for rows, part in parts(images):
+            self._images[rows] = torch.from_numpy(part).to(self._device)
 
     def reset(self) -> None:
         """Go back to the first weights and a fresh optimizer."""

@@ -15,8 +15,9 @@ Run as ``python -P worker.py MODULE FORM``. Requests and answers::
     {"do": "epoch", "number": 1} -> {"train_loss": ..., "test_seconds": ..., ...}
 
 The folder holds x.npy, y.npy and weights.npz; for a race, also x_test.npy, y_test.npy
-and, in the folder `start`, weights.npz and orders.npy (an epoch a row). An error ends
-the process, with its stack trace in the log; the end of the input ends it, too.
+and, in the folder `start`, weights.npz, orders.npy (an epoch a row) and, where images
+are changed at random, augment.npy (the states of its generators). An error ends the
+process, with its stack trace in the log; the end of the input ends it, too.
 
 Nothing but Python's own library is imported before an engine is: what importing it
 takes is measured, ours as well. (For the same reason this file is run by its path.)
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ganglion.rivals import Task, Trainer
+    from ganglion.rivals.augmented import Source
 
 
 def main() -> None:
@@ -68,6 +70,8 @@ class Handler:
         self._trainer: Trainer | None = None
         self._orders: np.ndarray | None = None
         self._batches = 1  # whole ones in an epoch
+        self._source: Source | None = None  # of images that are changed each epoch
+        self._fed = 0  # the epoch whose images the engine has
 
     def load(self, modules: list[str], memory: int | None = None) -> dict[str, float]:
         """Import an engine's packages, with a limit on memory (bytes) if one is set."""
@@ -90,8 +94,13 @@ class Handler:
         start: str | None = None,
         order_seed: int = 0,
         optimizer: dict[str, float] | None = None,
+        augment: bool = False,
     ) -> dict[str, Any]:
-        """Build the engine's model; for a race (`start` is given), warm it up, too."""
+        """Build the engine's model; for a race (`start` is given), warm it up, too.
+
+        Without `start`, the images stay as they are, unless `augment` asks the engine
+        to change them itself.
+        """
         from ganglion import recipes
         from ganglion.rivals import Task, Unavailable
 
@@ -100,11 +109,16 @@ class Handler:
             chosen = recipes.get(recipe)
         else:
             chosen = recipes.from_data(recipe)
+        if start is None and not augment:
+            chosen = recipes.plain(chosen)
         given, there = Path(folder), Path(start or folder)
         arrays = {"x": read(given / "x.npy"), "y": read(given / "y.npy")}
         if start is not None:
             arrays |= {f"{n}_test": read(given / f"{n}_test.npy") for n in "xy"}
             self._orders = read(there / "orders.npy")
+            if chosen.augment:
+                self._take_up(chosen, given, there, batch_size)
+                arrays["states"] = read(there / "augment.npy")
         task = Task(
             recipes.tuned(chosen, optimizer or {}),
             read_weights(there),
@@ -112,6 +126,7 @@ class Handler:
             threads=threads,
             device=device,
             order_seed=order_seed,
+            augments=augment,
             **arrays,
         )
         self._batches = max(1, task.batches)
@@ -124,9 +139,12 @@ class Handler:
         started = time.perf_counter()
         engine = importlib.import_module(self._module)
         trainer: Trainer = engine.prepare(task, self._form)
+        seconds = time.perf_counter() - started
+        self._feed(1, trainer)
+        started = time.perf_counter()
         if self._orders is not None:
             trainer.warm_up(self._orders[0])
-        seconds = time.perf_counter() - started
+        seconds += time.perf_counter() - started
         self._trainer = trainer
         count = sum(one.size for one in trainer.weights())
         return {"seconds": seconds, "parameters": int(count)}
@@ -143,6 +161,7 @@ class Handler:
         There are fewer where an epoch has fewer: small folders of images.
         """
         trainer, orders = self._ready(), self._order(1)
+        self._feed(1, trainer)
         steps = min(steps, self._batches)
         losses = [float(one) for one in trainer.steps(orders, steps)]
         trainer.reset()
@@ -151,6 +170,7 @@ class Handler:
     def try_out(self, steps: int, batch_size: int) -> dict[str, float]:
         """Return what some steps of an epoch take; then everything is as before."""
         trainer, order = self._ready(), self._order(1)[: steps * batch_size]
+        self._feed(1, trainer)
         started = time.perf_counter()
         trainer.epoch(order)
         seconds = time.perf_counter() - started
@@ -161,6 +181,7 @@ class Handler:
     def epoch(self, number: int) -> dict[str, float]:
         """Train for an epoch and test, each with its own clock."""
         trainer, order = self._ready(), self._order(number)
+        self._feed(number, trainer)
         began = time.perf_counter()
         loss, accuracy = trainer.epoch(order)
         trained = time.perf_counter()
@@ -174,6 +195,20 @@ class Handler:
             "train_seconds": trained - began,
             "test_seconds": tested - trained,
         }
+
+    def _take_up(self, recipe: Any, data: Path, start: Path, batch_size: int) -> None:
+        """Remember where changed images come from; Ganglion makes them itself."""
+        from ganglion.rivals.augmented import Source
+
+        if self._module != "ganglion.rivals.ganglion":
+            self._source = Source(recipe, data, start, batch_size)
+
+    def _feed(self, number: int, trainer: Trainer) -> None:
+        """Give the engine the images of an epoch, if they change; before its clock."""
+        if self._source is None or self._fed == number:
+            return
+        trainer.feed(self._source.images(number))
+        self._fed = number
 
     def _ready(self) -> Trainer:
         assert self._trainer is not None, "prepare first"

@@ -41,9 +41,7 @@ def compiled(
 ) -> cuda_run.CompiledProgram:
     """Return a program that starts in a poisoned arena."""
     with precision(precise):
-        made = cuda_run.CompiledProgram(
-            cuda_run.plan_of(program), memory or emulated()
-        )
+        made = cuda_run.CompiledProgram(cuda_run.plan_of(program), memory or emulated())
     made.poisons = True
     return made
 

@@ -37,7 +37,7 @@ def reason() -> str | None:
 
 
 def _wrapped(source: str) -> str:
-    """Return CUDA text as C++ with a function `run_NAME(blocks, arguments)` for each."""
+    """Return CUDA text as C++, with a function `run_NAME(blocks, given)` for each."""
     made = source.replace(cuda_emit.header(MACHINE), cuda_emit.header(HEADER))
     assert made != source
     for name, given in _SIGNATURE.findall(source):

@@ -19,7 +19,7 @@ INSTALL = "pip install 'ganglion[cuda]'"
 Handle = Any
 
 
-class OutOfMemory(RuntimeError):
+class OutOfMemory(RuntimeError):  # noqa: N818 (it says what is so)
     """The device has no room for something."""
 
 
@@ -212,9 +212,8 @@ class CudaDriver:
 
     def allow_shared(self, function: Handle, nbytes: int) -> None:
         """Let a function use this much shared memory."""
-        wanted = (
-            self._cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        )
+        kinds = self._cu.CUfunction_attribute
+        wanted = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._check(self._cu.cuFuncSetAttribute(function, wanted, nbytes))
 
     def allocate(self, nbytes: int) -> int:
@@ -249,7 +248,7 @@ class CudaDriver:
         """Return bytes of the host from and to which copies are fast."""
         pointer = int(self._check(self._cu.cuMemAllocHost(max(nbytes, 1))))
         raw = (ctypes.c_uint8 * max(nbytes, 1)).from_address(pointer)
-        return np.frombuffer(raw, np.uint8)[:nbytes]
+        return np.ctypeslib.as_array(raw)[:nbytes]
 
     def _overlapping(self) -> Any:
         cu = self._cu
@@ -315,7 +314,8 @@ class CudaDriver:
 
     def stopwatch(self) -> tuple[Any, Any]:
         """Return two events, for timing."""
-        return tuple(self._check(self._cu.cuEventCreate(0)) for _ in range(2))  # type: ignore[return-value]
+        first, last = (self._check(self._cu.cuEventCreate(0)) for _ in range(2))
+        return first, last
 
     def mark(self, event: Any) -> None:
         """Note the time when everything so far is done."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.backends.cuda_contract import PROCESSORS, emit_contract, parts_for
+from ganglion.backends.cuda_contract import emit_contract
+from ganglion.backends.cuda_cut import PROCESSORS, parts_for
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_moves import (
     emit_adds,
@@ -19,7 +20,7 @@ from ganglion.backends.cuda_moves import (
     emit_scan,
     emit_scatter,
 )
-from ganglion.backends.cuda_prelude import COMMON, CONTRACTION, MACHINE, TENSOR
+from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_schedule import (
     Lane,
@@ -31,6 +32,7 @@ from ganglion.backends.cuda_schedule import (
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
+from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR
 from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
 from ganglion.plan.kernel import (
@@ -127,7 +129,7 @@ def steps_of(simple: Simplified, target: Target) -> list[Kernel]:
     def parts(kernel: Contract) -> int:
         if not is_host(kernel):
             return 1
-        return parts_for(kernel, target.products == "bf16", target.half)
+        return parts_for(kernel, target.products, target.half)
 
     return in_parts(simple.every, parts)
 

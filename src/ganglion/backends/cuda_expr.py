@@ -100,9 +100,7 @@ def _apply(expr: Apply, known: dict[int, str]) -> str:
     )
 
 
-def _indirect(
-    body: Body, expr: Indirect, places: Places, known: dict[int, str]
-) -> str:
+def _indirect(body: Body, expr: Indirect, places: Places, known: dict[int, str]) -> str:
     """Load from the row an index names; what lies outside of the table is NaN."""
     row, kind = known[id(expr.row)], c_type(expr.dtype)
     within = affine(places.at, expr.within, expr.offset)

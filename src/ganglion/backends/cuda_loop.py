@@ -171,4 +171,3 @@ def store_lanes(
         f"for (int lane = 0; lane < {width}; lane++) "
         f"{body.pointer(view.buffer)}[{place} + lane * {step}] = {value}[lane];"
     )
-

@@ -29,7 +29,7 @@ def _blocks(count: int) -> int:
     return min(-(-count // THREADS), MOST_BLOCKS)
 
 
-# ---- adding in place -------------------------------------------------------------------
+# ---- adding in place ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ def groups_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Group]:
     >>> [g.axes for g in groups_of((4, 8, 3, 16), (160, 16, 16, 1))]
     [(3,), (1, 2), (0,)]
     """
-    axes = [a for a, (n, s) in enumerate(zip(shape, strides, strict=True)) if s and n > 1]
+    axes = [
+        a for a, (n, s) in enumerate(zip(shape, strides, strict=True)) if s and n > 1
+    ]
     axes.sort(key=lambda a: (abs(strides[a]), a))
     groups: list[Group] = []
     current: list[int] = []
@@ -64,9 +66,7 @@ def groups_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Group]:
     return groups
 
 
-def _group(
-    axes: list[int], shape: tuple[int, ...], strides: tuple[int, ...]
-) -> Group:
+def _group(axes: list[int], shape: tuple[int, ...], strides: tuple[int, ...]) -> Group:
     unit = math.gcd(*(strides[a] for a in axes))
     span = sum((shape[a] - 1) * abs(strides[a]) for a in axes)
     return Group(tuple(axes), unit, span // unit + 1)
@@ -147,7 +147,7 @@ def _search(
         body.do("}")
 
 
-# ---- running sums ------------------------------------------------------------------------
+# ---- running sums ------------------------------------------------------------------
 
 SHORT_SCAN = 64
 
@@ -188,7 +188,7 @@ def emit_scan(kernel: Scan) -> Emitted:
     return body.emitted(min(rows, MOST_BLOCKS), THREADS * dtype.itemsize)
 
 
-# ---- adding rows -------------------------------------------------------------------------
+# ---- adding rows -------------------------------------------------------------------
 
 
 def emit_scatter(kernel: Scatter) -> Emitted:
@@ -223,7 +223,7 @@ def emit_scatter(kernel: Scatter) -> Emitted:
     return body.emitted(min(kernel.count, MOST_BLOCKS), 16)
 
 
-# ---- pooling -----------------------------------------------------------------------------
+# ---- pooling -----------------------------------------------------------------------
 
 
 def emit_pool_back(kernel: PoolBack) -> Emitted:

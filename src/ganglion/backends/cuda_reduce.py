@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganglion.backends import cuda_math
+from ganglion.backends.cuda_cut import PROCESSORS
 from ganglion.backends.cuda_expr import Places, evaluate
 from ganglion.backends.cuda_loop import (
     MOST_BLOCKS,
@@ -36,7 +37,6 @@ F64 = np.dtype("float64")
 BLOCKS = 528  # as many as a large GPU runs at once
 ALL = 132 * 1024  # threads that run at once
 MUCH = 1 << 18  # elements from which a thread has several results
-PROCESSORS = 132
 FEWEST, ENOUGH = 8, 8  # elements that are worth another thread, and another block
 
 
@@ -220,9 +220,7 @@ class _Reduction:
                     self._each_lane(self._join(f"{total}[LANE]", f"{value}[LANE]"))
                 return
             values = evaluate(body, exprs, Places(at))
-            for kind, total, value in zip(
-                self.types, self.totals, values, strict=True
-            ):
+            for kind, total, value in zip(self.types, self.totals, values, strict=True):
                 if kernel.how == "argmax":
                     body.do(f"{kind} found = {{{value}, r}};")
                     value = "found"

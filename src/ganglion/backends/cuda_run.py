@@ -174,7 +174,11 @@ class CompiledProgram:
         self._graphs, self._bound = {}, bound
         addresses = {name: one.address for name, one in mirrors.items()}
         self._calls = [
-            (self._functions[call.function], call, self._arguments(call, addresses, arena))
+            (
+                self._functions[call.function],
+                call,
+                self._arguments(call, addresses, arena),
+            )
             for call in self.emission.every
         ]
         self._own.prepare(self._functions, self._arguments)

@@ -181,7 +181,7 @@ def _drop_unread(launches: list[Launch]) -> None:
                     work.dropped.add(one)
 
 
-# ---- memory ------------------------------------------------------------------------------
+# ---- memory ------------------------------------------------------------------------
 
 
 def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int], int]:
@@ -197,14 +197,14 @@ def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int],
             sizes[root(one)] = rounded(one.nbytes)
     offsets: dict[Root, int] = {}
     end = 0
-    for one in sorted(lives, key=lambda key: (-sizes[key], lives[key])):
+    for key in sorted(lives, key=lambda key: (-sizes[key], lives[key])):
         taken = sorted(
             (offsets[other], offsets[other] + sizes[other])
             for other in offsets
-            if lives[one][0] <= lives[other][1] and lives[other][0] <= lives[one][1]
+            if lives[key][0] <= lives[other][1] and lives[other][0] <= lives[key][1]
         )
-        offsets[one] = _gap(taken, sizes[one])
-        end = max(end, offsets[one] + sizes[one])
+        offsets[key] = _gap(taken, sizes[key])
+        end = max(end, offsets[key] + sizes[key])
     return offsets, end
 
 

@@ -70,7 +70,7 @@ class _Uses:
         return any(first < n < last for n in self.writers[what])
 
 
-# ---- sums in parts -----------------------------------------------------------------------
+# ---- sums in parts -----------------------------------------------------------------
 
 
 def _whole_sums(kernels: list[Kernel]) -> list[Kernel]:
@@ -254,7 +254,7 @@ def in_parts(
     return made
 
 
-# ---- what never changes ------------------------------------------------------------------
+# ---- what never changes ------------------------------------------------------------
 
 
 def _constant_first(kernels: list[Kernel]) -> Simplified:

@@ -1,7 +1,7 @@
 """CUDA C under construction: types, numbers, places, and one kernel's body.
 
-Every kernel becomes a device function `BODY(block, blocks, pointers...)` that shares its
-work over `blocks` blocks of `THREADS` threads; so bodies can be put together into
+Every kernel becomes a device function `BODY(block, blocks, pointers...)` that shares
+its work over `blocks` blocks of `THREADS` threads; so bodies can be put together into
 launches in any way, side by side or one after the other.
 """
 
@@ -205,7 +205,9 @@ class Body:
 
     def emitted(self, blocks: int, shared: int = 0) -> Emitted:
         """End the function."""
-        given = [f"{c_type(one.dtype)}* RESTRICT p{i}" for i, one in enumerate(self.buffers)]
+        given = [
+            f"{c_type(one.dtype)}* RESTRICT p{i}" for i, one in enumerate(self.buffers)
+        ]
         head = ", ".join(["int block", "int blocks", *given])
         lines = [*self.before, f"DEVICE void BODY({head}) {{", *self._prelude]
         text = "\n".join([*lines, *self.lines, "}", ""])

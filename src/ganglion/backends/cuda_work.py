@@ -122,8 +122,8 @@ def takes(work: Work, guest: Loop) -> bool:
         return False
     made = {root(b) for one in work.kernels for b in one.writes()}
     in_order = {root(b) for b in work.kernel.writes()}
-    for one in work.guests:
-        in_order |= {root(v.buffer) for _, v in one.stored if is_flat(v, one.shape)}
+    for each in work.guests:
+        in_order |= {root(v.buffer) for _, v in each.stored if is_flat(v, each.shape)}
     for one in walk(*(expr for expr, _ in guest.stored)):
         if isinstance(one, Load) and root(one.view.buffer) in made:
             flat = is_flat(one.view, guest.shape)

@@ -1,0 +1,411 @@
+"""Contractions in CUDA C that no plan changes: tiles, copies, tensor cores.
+
+A plan's products differ in the struct `S` that these templates are given.
+"""
+
+from __future__ import annotations
+
+CONTRACTION = """\
+// ---- contractions ------------------------------------------------------------------
+
+// out[b, m, n] = sum of left[b, m, k] * right[b, k, n], tile by tile. `S` says the
+// sizes and where elements are; `store` takes LANES neighbours of a row of the result.
+// Where the inner axis is cut over blocks, the last of them adds up the parts, or all
+// store theirs.
+template <class S, class T, class Store>
+DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* parts,
+                        unsigned* counters, Store store) {
+  constexpr int LANES = S::LANES, ROW = S::BN + 4, ACROSS = S::BN / LANES;
+  BARRIER;
+  constexpr bool joins = S::SPLITS > 1 && !S::PARTED;
+  if constexpr (joins) {
+    T* mine = parts + ((long long)tile * S::SPLITS + split) * (S::BM * S::BN);
+    for (int e = THREAD; e < S::BM * S::BN; e += THREADS) {
+      const int m = e / S::BN, n = e % S::BN;
+      T total = sums[m * ROW + n];
+#pragma unroll
+      for (int w = 1; w < S::WK; w++) total += sums[(w * S::BM + m) * ROW + n];
+      mine[e] = total;
+    }
+    if (!am_last(counters + tile, S::SPLITS)) return;
+  }
+  const T* all = parts + (long long)tile * S::SPLITS * (S::BM * S::BN);
+  constexpr int TURNS = S::TURNS, COUNT = S::BM * ACROSS;
+#pragma unroll 1
+  for (int first = THREAD; first < COUNT; first += THREADS * TURNS) {
+    int m[TURNS], n[TURNS];
+    bool exists[TURNS];
+    T total[TURNS][LANES];
+#pragma unroll
+    for (int u = 0; u < TURNS; u++) {
+      const int e = first + u * THREADS;
+      m[u] = m0 + e / ACROSS;
+      n[u] = n0 + e % ACROSS * LANES;
+      exists[u] = e < COUNT && m[u] < S::M && n[u] < S::N;
+      if (!exists[u]) m[u] = n[u] = 0;  // a place that can be read
+#pragma unroll
+      for (int l = 0; l < LANES; l++) total[u][l] = T(0);
+      if (!exists[u]) continue;
+      const int place = e / ACROSS * (joins ? S::BN : ROW) + e % ACROSS * LANES;
+      if constexpr (joins) {
+#pragma unroll 4
+        for (int s = 0; s < S::SPLITS; s++)
+#pragma unroll
+          for (int l = 0; l < LANES; l++)
+            total[u][l] +=
+                read_through(all + (long long)s * (S::BM * S::BN) + place + l);
+      } else {
+#pragma unroll
+        for (int w = 0; w < S::WK; w++) {
+          T part[LANES];
+          load_lanes(part, (const T*)sums + w * S::BM * ROW + place);
+#pragma unroll
+          for (int l = 0; l < LANES; l++) total[u][l] += part[l];
+        }
+      }
+    }
+    store(split, b, m, n, exists, total);
+  }
+}
+
+template <class S> struct Place {
+  int tile, split, b, m0, n0, begin, end;
+  DEVICE Place at(int number) {
+    constexpr int down = (S::M + S::BM - 1) / S::BM;
+    constexpr int across = (S::N + S::BN - 1) / S::BN;
+    Place p;
+    p.split = number % S::SPLITS;
+    p.tile = number / S::SPLITS;
+    p.n0 = p.tile % across * S::BN;
+    p.m0 = p.tile / across % down * S::BM;
+    p.b = p.tile / (across * down);
+    // Whole steps of BK for each split.
+    constexpr int steps = (S::K + S::BK - 1) / S::BK;
+    p.begin = (int)((long long)steps * p.split / S::SPLITS);
+    p.end = (int)((long long)steps * (p.split + 1) / S::SPLITS);
+    return p;
+  }
+};
+
+// Plain arithmetic, for any float type: a thread holds 4 x 4 sums of a 64 x 64 tile.
+template <class S, class T, class Store>
+DEVICE void contract_plainly(int block, int blocks, const T* left, const T* right,
+                             T* parts, unsigned* counters, Store store) {
+  T(*a)[S::BM + 4] = (T(*)[S::BM + 4]) shared_bytes;
+  T(*b)[S::BN + 4] = (T(*)[S::BN + 4])(a + S::BK);
+  T* sums = (T*)shared_bytes;
+  const int row = THREAD / 16 * 4, column = THREAD % 16 * 4;
+#pragma unroll 1
+  for (int number = block; number < S::TILES * S::SPLITS; number += blocks) {
+    const Place<S> p = Place<S>::at(number);
+    const T* from = left + S::left_batch(p.b);
+    const T* by = right + S::right_batch(p.b);
+    T c[4][4] = {};
+    for (int step = p.begin; step < p.end; step++) {
+      for (int e = THREAD; e < S::BM * S::BK; e += THREADS) {
+        const int m = S::LEFT_ROWS ? e / S::BK : e % S::BM;
+        const int k = S::LEFT_ROWS ? e % S::BK : e / S::BM;
+        const int mm = p.m0 + m, kk = step * S::BK + k;
+        a[k][m] = mm < S::M && kk < S::K ? from[S::left_row(mm) + S::left_inner(kk)]
+                                         : T(0);
+      }
+      for (int e = THREAD; e < S::BN * S::BK; e += THREADS) {
+        const int k = e / S::BN, n = e % S::BN;
+        const int nn = p.n0 + n, kk = step * S::BK + k;
+        b[k][n] = nn < S::N && kk < S::K
+                      ? by[S::right_inner(kk) + S::right_column(nn)]
+                      : T(0);
+      }
+      BARRIER;
+#pragma unroll 4
+      for (int k = 0; k < S::BK; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+          for (int j = 0; j < 4; j++) c[i][j] += a[k][row + i] * b[k][column + j];
+      BARRIER;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int j = 0; j < 4; j++) sums[(row + i) * (S::BN + 4) + column + j] = c[i][j];
+    finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
+    BARRIER;
+  }
+}
+"""
+
+TENSOR = """\
+// On tensor cores: warps hold parts of a tile, and parts of the inner axis (WK of them,
+// added up in order at the end). Operands come by asynchronous copies, STAGES ahead.
+template <class S> struct Stage {
+  static constexpr int LEFT_LINE = S::LEFT_ROWS ? S::BK + 4 : S::BM + 8;
+  static constexpr int LEFT = (S::LEFT_ROWS ? S::BM : S::BK) * LEFT_LINE;
+  static constexpr int RIGHT_LINE = S::BN + 8;
+  static constexpr int FLOATS = LEFT + S::BK * RIGHT_LINE;
+};
+
+// Where a thread copies the left operand from: rows that stay, inner places that move.
+template <class S> struct LeftCopies {
+  typedef typename S::Offset Offset;
+  static constexpr int V = S::LEFT_LANES;
+  static constexpr int ACROSS = (S::LEFT_ROWS ? S::BK : S::BM) / V;
+  static constexpr int DOWN = S::LEFT_ROWS ? S::BM : S::BK;
+  static constexpr int STEP = THREADS / ACROSS > 0 ? THREADS / ACROSS : 1;
+  static constexpr int COUNT = (DOWN + STEP - 1) / STEP;
+  static constexpr bool ALL_M = S::M % S::BM == 0, ALL_K = S::K % S::BK == 0;
+  static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
+  Offset rows[S::LEFT_ROWS ? COUNT : 1];
+  bool exists[S::LEFT_ROWS ? COUNT : 1];
+  Offset inner[S::LEFT_ROWS ? 1 : COUNT];  // within a step, where steps are even
+  METHOD void begin(int m0) {
+    const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    if constexpr (S::LEFT_ROWS) {
+      inner[0] = S::left_inner(at);
+    } else {
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) inner[i] = S::left_inner(line + i * STEP);
+    }
+    if constexpr (S::LEFT_ROWS) {
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) {
+        const int m = m0 + line + i * STEP;
+        exists[i] = ALL_M || (m < S::M && line + i * STEP < DOWN);
+        rows[i] = exists[i] ? S::left_row(m) : 0;
+      }
+    } else {
+      exists[0] = ALL_M || m0 + at < S::M;
+      rows[0] = exists[0] ? S::left_row(m0 + at) : 0;
+    }
+  }
+  METHOD void copy(float* to, const float* from, int k0) const {
+    const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    to += line * Stage<S>::LEFT_LINE + at;
+    if constexpr (S::LEFT_ROWS) {
+      const bool inside = ALL_K || k0 + at < S::K;
+      from += S::LEFT_EVEN ? S::left_inner(k0) + inner[0] : S::left_inner(k0 + at);
+#pragma unroll
+      for (int i = 0; i < COUNT; i++)
+        if (DOWN % STEP == 0 || line + i * STEP < DOWN)
+          copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE,
+                                           from + rows[i], inside && exists[i]);
+    } else {
+      from += rows[0];
+      if constexpr (S::LEFT_EVEN) from += S::left_inner(k0);
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) {
+        const int k = k0 + line + i * STEP;
+        const Offset at_k = S::LEFT_EVEN ? inner[i] : S::left_inner(k);
+        if (DOWN % STEP == 0 || line + i * STEP < DOWN)
+          copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE,
+                                           from + at_k,
+                                           exists[0] && (ALL_K || k < S::K));
+      }
+    }
+  }
+};
+
+template <class S> struct RightCopies {
+  typedef typename S::Offset Offset;
+  static constexpr int V = S::RIGHT_LANES, ACROSS = S::BN / V;
+  static constexpr int STEP = THREADS / ACROSS;
+  static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
+  static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
+  static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
+  Offset column, inner[COUNT];
+  bool exists;
+  METHOD void begin(int n0) {
+    const int n = n0 + THREAD % ACROSS * V;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      inner[i] = S::right_inner(THREAD / ACROSS + i * STEP);
+    exists = ALL_N || n < S::N;
+    column = exists ? S::right_column(n) : 0;
+  }
+  METHOD void copy(float* to, const float* from, int k0) const {
+    const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    to += line * Stage<S>::RIGHT_LINE + at;
+    from += column;
+    if constexpr (S::RIGHT_EVEN) from += S::right_inner(k0);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const int k = k0 + line + i * STEP;
+      const Offset at_k = S::RIGHT_EVEN ? inner[i] : S::right_inner(k);
+      if (S::BK % STEP == 0 || line + i * STEP < S::BK)
+        copy_async<V * 4, false>(to + i * STEP * Stage<S>::RIGHT_LINE,
+                                 from + at_k,
+                                 exists && (ALL_K || k < S::K));
+    }
+  }
+};
+
+// How rows and columns are given to the tiles of 16 x 8 that a warp multiplies: such
+// that what a thread needs of several tiles lies side by side.
+template <class S> struct Warp {
+  static constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
+  static constexpr int P = DOWN < 2 ? 1 : 2, Q = RIGHT < 4 ? RIGHT : 4;
+  static_assert(DOWN % P == 0 && RIGHT % Q == 0, "tiles come in groups");
+  DEVICE int row(int i, int half, int g) {
+    if (S::LEFT_ROWS) return i * 16 + half * 8 + g;
+    return i / P * (16 * P) + g * (2 * P) + i % P * 2 + half;
+  }
+  DEVICE int column(int j, int c) {
+    return j / Q * (8 * Q) + c * Q + j % Q;
+  }
+};
+
+// The left operand of one tile of 16 rows.
+template <class S>
+DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const float* a, int m0,
+                       int k) {
+  typedef Warp<S> W;
+  constexpr int LINE = Stage<S>::LEFT_LINE;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+  if constexpr (S::LEFT_ROWS && !S::BF16) {
+    const float* row = a + (m0 + lane % 16) * LINE + k + lane / 16 * 4;
+#pragma unroll
+    for (int i = 0; i < W::DOWN; i++) {
+      float words[4];
+      load_matrices(words, row + i * 16 * LINE);
+#pragma unroll
+      for (int h = 0; h < 4; h++) left[i][h] = as_tf32(words[h]);
+    }
+  } else if constexpr (S::LEFT_ROWS) {
+#pragma unroll
+    for (int i = 0; i < W::DOWN; i++)
+#pragma unroll
+      for (int h = 0; h < 4; h++) {
+        float pair[2];
+        const int m = m0 + W::row(i, h % 2, g);
+        load_lanes(pair, a + m * LINE + k + 2 * t + h / 2 * 8);
+        left[i][h] = as_bf16_pair(pair[0], pair[1]);
+      }
+  } else {
+#pragma unroll
+    for (int i = 0; i < W::DOWN; i += W::P)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float near[2 * W::P], next[2 * W::P];
+        const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
+        const float* at = a + kk * LINE + m0 + W::row(i, 0, g);
+        load_lanes(near, at);
+        if constexpr (S::BF16) load_lanes(next, at + LINE);
+#pragma unroll
+        for (int p = 0; p < 2 * W::P; p++)
+          left[i + p / 2][half * 2 + p % 2] =
+              S::BF16 ? as_bf16_pair(near[p], next[p]) : as_tf32(near[p]);
+      }
+  }
+}
+
+template <class S>
+DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2], const float* b, int n0,
+                        int k) {
+  typedef Warp<S> W;
+  constexpr int LINE = Stage<S>::RIGHT_LINE;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int j = 0; j < W::RIGHT; j += W::Q)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float near[W::Q], next[W::Q];
+      const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
+      const float* at = b + kk * LINE + n0 + W::column(j, g);
+      load_lanes(near, at);
+      if constexpr (S::BF16) load_lanes(next, at + LINE);
+#pragma unroll
+      for (int q = 0; q < W::Q; q++)
+        right[j + q][half] =
+            S::BF16 ? as_bf16_pair(near[q], next[q]) : as_tf32(near[q]);
+    }
+}
+
+// The products of one step of BK: each group of warps takes its own places of it.
+template <class S, int DOWN, int RIGHT>
+DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const float* a, const float* b,
+                          int m0, int n0, int group) {
+  constexpr int KS = S::BF16 ? 16 : 8;
+#pragma unroll
+  for (int step = 0; step < S::BK / KS / S::WK; step++) {
+    const int k = (step * S::WK + group) * KS;
+    unsigned left[DOWN][4], right[RIGHT][2];
+    right_parts<S>(right, b, n0, k);
+    left_parts<S>(left, a, m0, k);
+#pragma unroll
+    for (int i = 0; i < DOWN; i++)
+#pragma unroll
+      for (int j = 0; j < RIGHT; j++)
+        if constexpr (S::BF16)
+          multiply_bf16(c[i][j], left[i], right[j]);
+        else
+          multiply_tf32(c[i][j], left[i], right[j]);
+  }
+}
+
+// Put a warp's sums where all threads of the block find them.
+template <class S, int DOWN, int RIGHT>
+DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int n0) {
+  typedef Warp<S> W;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int i = 0; i < DOWN; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+      for (int j = 0; j < RIGHT; j += W::Q)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float side[W::Q];
+#pragma unroll
+          for (int q = 0; q < W::Q; q++) side[q] = c[i][j + q][half * 2 + e];
+          const int m = m0 + W::row(i, half, g), n = n0 + W::column(j, 2 * t + e);
+          store_lanes(sums + m * (S::BN + 4) + n, side);
+        }
+}
+
+template <class S, class Store>
+DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
+                                     const float* right, float* parts,
+                                     unsigned* counters, Store store) {
+  constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
+  float* stages = (float*)shared_bytes;
+  float* sums = (float*)shared_bytes;
+  const int warp = THREAD / 32, group = warp / (S::WM * S::WN);
+  const int m_of_warp = warp % S::WM * (S::BM / S::WM);
+  const int n_of_warp = warp / S::WM % S::WN * (S::BN / S::WN);
+#pragma unroll 1
+  for (int number = block; number < S::TILES * S::SPLITS; number += blocks) {
+    const Place<S> p = Place<S>::at(number);
+    const float* from = left + S::left_batch(p.b);
+    const float* by = right + S::right_batch(p.b);
+    LeftCopies<S> lefts;
+    RightCopies<S> rights;
+    lefts.begin(p.m0);
+    rights.begin(p.n0);
+    auto fetch = [&](int step) {
+      if (step < p.end) {
+        float* to = stages + (step - p.begin) % S::STAGES * Stage<S>::FLOATS;
+        lefts.copy(to, from, step * S::BK);
+        rights.copy(to + Stage<S>::LEFT, by, step * S::BK);
+      }
+      commit_copies();
+    };
+    float c[DOWN][RIGHT][4] = {};
+#pragma unroll 1
+    for (int ahead = 0; ahead < S::STAGES - 1; ahead++) fetch(p.begin + ahead);
+#pragma unroll 1
+    for (int step = p.begin; step < p.end; step++) {
+      await_copies<S::STAGES - 2>();
+      BARRIER;
+      fetch(step + S::STAGES - 1);
+      const float* a = stages + (step - p.begin) % S::STAGES * Stage<S>::FLOATS;
+      multiply_step<S>(c, a, a + Stage<S>::LEFT, m_of_warp, n_of_warp, group);
+    }
+    await_copies<0>();
+    BARRIER;
+    lay_down<S>(sums + group * S::BM * (S::BN + 4), c, m_of_warp, n_of_warp);
+    finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
+    BARRIER;
+  }
+}
+"""

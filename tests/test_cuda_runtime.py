@@ -1,0 +1,255 @@
+"""The CUDA runtime with drivers that only play: order, recordings, copies, memory."""
+
+import cuda_host
+import numpy as np
+import pytest
+from cpu_checks import op_program, pure, ran, same
+from cuda_checks import compiled
+from test_plan import step_of
+
+from ganglion import config
+from ganglion.backends import base, cuda_driver, cuda_run, reference
+from ganglion.backends.cuda_driver import OutOfMemory
+from ganglion.backends.cuda_memory import Memory
+from ganglion.ir import pointwise
+from ganglion.ir.graph import Graph, Input
+from ganglion.ir.primitives import OPS
+
+
+class Recorder:
+    """A driver that writes down what it is asked, and computes nothing."""
+
+    name, capability, processors = "a recorder", 90, 132
+
+    def __init__(self, room=1 << 40):
+        self.log, self.compiled, self.room, self.next = [], 0, room, 4096
+        self._captured = None
+
+    def compile(self, source):
+        self.compiled += 1
+        return source.encode()
+
+    def load(self, code, functions):
+        return {name: name for name in functions}
+
+    def allow_shared(self, function, nbytes):
+        self.log.append(("shared", function))
+
+    def allocate(self, nbytes):
+        if nbytes > self.room:
+            raise OutOfMemory
+        self.room -= nbytes
+        self.next += -(-nbytes // 4096) * 4096
+        return self.next
+
+    def free(self, address):
+        self.log.append(("free", address))
+
+    def fill(self, address, byte, nbytes):
+        self.log.append(("fill", nbytes))
+
+    def upload(self, address, array):
+        self.log.append(("upload", array.nbytes))
+
+    def download(self, array, address):
+        self.log.append(("download", array.nbytes))
+
+    def host_array(self, nbytes):
+        return np.zeros(nbytes, np.uint8)
+
+    def arguments(self, addresses):
+        assert all(address > 0 for address in addresses)
+        return tuple(addresses)
+
+    def launch(self, function, blocks, threads, shared, arguments):
+        entry = ("launch", function)
+        (self.log if self._captured is None else self._captured).append(entry)
+
+    def begin_capture(self):
+        assert self._captured is None
+        self._captured = []
+
+    def end_capture(self):
+        made, self._captured = self._captured, None
+        self.log.append(("graph", len(made)))
+        return made
+
+    def replay(self, graph):
+        self.log.append(("replay", [name for _, name in graph]))
+
+    def forget(self, graph):
+        self.log.append(("forget", len(graph)))
+
+    def wait(self):
+        pass
+
+    def memory(self):
+        return self.room, 1 << 40
+
+    def of(self, kind):
+        return [value for name, value in self.log if name == kind]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    config.set_backend("numpy")
+    return tmp_path / "kernels"
+
+
+@pytest.fixture
+def training():
+    """Return a training step that a recorder runs, and what it runs on."""
+    program, data, state = step_of("mnist-mlp", rows=256, batch=64)
+    driver = Recorder()
+    made = cuda_run.CompiledProgram(cuda_run.plan_of(program), Memory(driver))
+    data = {name: data[name] for name in program.data}
+    driver.log.clear()
+    return made, driver, data, {name: array.copy() for name, array in state.items()}
+
+
+# ---- launches ----------------------------------------------------------------------
+
+
+def test_steps_are_recorded_once_and_replayed(training):
+    made, driver, data, state = training
+    made.run(data, state, 100)
+    calls = [call.function for call in made.emission.every]
+    replayed = driver.of("replay")
+    many = len(replayed[0]) // len(calls)
+    assert many > 1
+    assert replayed[0] == calls * many  # every launch of every step, in order
+    assert sum(map(len, replayed)) == 100 * len(calls)
+    assert len(driver.of("graph")) <= 2
+    made.run(data, state, 100)
+    assert len(driver.of("graph")) <= 2
+    assert not driver.of("forget")
+
+
+def test_a_single_step_is_not_worth_a_recording(training):
+    made, driver, data, state = training
+    made.run(data, state, 1)
+    calls = (*made.emission.once, *made.emission.every)  # what never changes is first
+    assert driver.of("launch") == [call.function for call in calls]
+    driver.log.clear()
+    made.run(data, state, 2)
+    assert driver.of("launch") == 2 * [call.function for call in made.emission.every]
+    assert not driver.of("graph")
+
+
+def test_arrays_at_other_places_are_recorded_anew(training):
+    made, driver, data, state = training
+    made.run(data, state, 50)
+    recorded = len(driver.of("graph"))
+    others = {name: array.copy() for name, array in state.items()}
+    made.run(data, others, 50)
+    assert len(driver.of("forget")) == recorded
+    assert len(driver.of("graph")) == 2 * recorded
+
+
+# ---- copies ------------------------------------------------------------------------
+
+
+def test_only_what_has_changed_is_copied(training):
+    made, driver, data, state = training
+    made.run(data, state, 1)
+    assert len(driver.of("upload")) == len(data) + len(state)
+    driver.log.clear()
+    made.run(data, state, 1)
+    assert not driver.of("upload")
+    kernel = next(name for name in state if name.endswith("dense/kernel"))
+    state[kernel][3, 4] += 1
+    made.run(data, state, 1)
+    assert driver.of("upload") == [state[kernel].nbytes]
+    assert len(driver.of("download")) == 2 * len(made._written)
+
+
+def test_programs_share_what_is_on_the_device(training):
+    made, driver, data, state = training
+    made.run(data, state, 1)
+    other = cuda_run.CompiledProgram(made.plan, made._memory)
+    driver.log.clear()
+    other.run(data, state, 1)
+    assert driver.of("upload") == []
+
+
+def test_a_large_array_that_is_changed_is_copied_again():
+    x = Input("x", (3000, 1000), "float32")
+    program = pure(Graph.of("tall", [x], {"y": pointwise.negative(x)}))
+    driver = Recorder()
+    made = cuda_run.CompiledProgram(cuda_run.plan_of(program), Memory(driver))
+    data = {"x": np.zeros((3000, 1000), "float32")}
+    made.run(data, {}, 1)
+    made.run(data, {}, 1)
+    assert driver.of("upload") == [data["x"].nbytes]
+    data["x"] += 1
+    made.run(data, {}, 1)
+    assert driver.of("upload") == 2 * [data["x"].nbytes]
+
+
+# ---- memory, cache, no GPU ---------------------------------------------------------
+
+
+def test_no_room_on_the_device_is_told_with_sizes(training):
+    made, driver, data, state = training
+    before = {name: array.copy() for name, array in state.items()}
+    driver.room = 1000
+    with pytest.raises(MemoryError, match=r"MB are needed, .* are free. Lower `batch"):
+        made.run(data, state, 5)
+    same((before, {}), (state, {}))
+    driver.room = 1 << 30
+    made.run(data, state, 5)
+    assert driver.of("replay")
+
+
+def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
+    program, _ = op_program(OPS["exp"], [np.ones((3, 4))], {})
+    plan = cuda_run.plan_of(program)
+    first, second, third = Recorder(), Recorder(), Recorder()
+    cuda_run.CompiledProgram(plan, Memory(first))
+    cuda_run.CompiledProgram(plan, Memory(second))
+    assert (first.compiled, second.compiled) == (1, 0)
+    for path in own_cache.glob("*.program"):
+        path.write_bytes(path.read_bytes()[:-1])
+    cuda_run.CompiledProgram(plan, Memory(third))
+    assert third.compiled == 1
+
+
+def test_the_reason_why_there_is_no_gpu():
+    reason = cuda_driver.missing()
+    if reason is None:
+        pytest.skip("there is a GPU here")
+    assert reason.strip()
+    assert base.available()["cuda"] == reason
+    with pytest.raises(RuntimeError, match="'cuda' cannot run here"):
+        base.backend("cuda")
+
+
+# ---- whole runs --------------------------------------------------------------------
+
+
+@pytest.mark.skipif(cuda_host.reason() is not None, reason=str(cuda_host.reason()))
+def test_results_of_every_step_and_state_from_chunk_to_chunk():
+    x, total = Input("x", (5,), "float32"), Input("total", (5,), "float32")
+    new = pointwise.add(x, total)
+    graph = Graph.of(
+        "sums", [x, total], {"total": new, "seen": pointwise.negative(new)}
+    )
+    program = base.Program(graph, ("x",), ("total",), ("seen",))
+    data = {"x": np.arange(5, dtype="float32")}
+    state = {"total": np.ones(5, "float32")}
+    expected = ran(reference.compile(program), data, state, 70)
+    made = compiled(program)
+    same(ran(made, data, state, 70), expected)
+    made._own.capacity = 33  # as if results took all memory
+    same(ran(made, data, state, 70), expected)
+
+
+@pytest.mark.skipif(cuda_host.reason() is not None, reason=str(cuda_host.reason()))
+def test_a_recipe_learns_as_in_the_reference():
+    program, data, state = step_of("mnist-perceptron", rows=96, batch=32)
+    data = {name: data[name] for name in program.data}
+    expected, _ = ran(reference.compile(program), data, state, 3)
+    found, _ = ran(compiled(program, None, "float32"), data, state, 3)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, 1e-4, 1e-4, err_msg=name)

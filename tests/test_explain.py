@@ -392,7 +392,7 @@ def test_the_command_draws_the_images_of_a_data_set(tmp_path):
 
 def test_the_command_draws_files_and_skips_what_is_none(tmp_path):
     pytest.importorskip("PIL")
-    path = saved(tmp_path, channel_model(2), classes=["cats", "dogs"])
+    path = saved(tmp_path, channel_model(2), class_names=["cats", "dogs"])
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in ("a", "b"):

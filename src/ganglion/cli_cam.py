@@ -187,7 +187,7 @@ def _class_names(net: Any, data: str | None) -> list[str]:
     from ganglion.images.making import CLASSES as CIFAR
 
     count = max(int(net.output_shape[-1]), 2)
-    noted = net.notes.get("classes")
+    noted = net.notes.get("class_names")
     by_data = {"cifar10": CIFAR, "fashion_mnist": _FASHION}.get(data or net.name)
     if net.name == "cifar10-cam":  # the published model, asked about other images
         by_data = by_data or CIFAR

@@ -63,6 +63,21 @@ def train(
         bool,
         typer.Option(help="With --images: flip and shift them in training."),
     ] = True,
+    pretrained: Annotated[
+        bool,
+        typer.Option(
+            "--pretrained",
+            help="With --images: start from EfficientNet-Lite0 of ImageNet, frozen; "
+            "its features are computed once.",
+        ),
+    ] = False,
+    fine_tune: Annotated[
+        int,
+        typer.Option(
+            help="With --pretrained: then train the whole network so many epochs.",
+            min=0,
+        ),
+    ] = 0,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs in all; the recipe's own by default.")
     ] = None,
@@ -98,8 +113,10 @@ def train(
                  "augment": augment, "epochs": epochs, "batch_size": batch_size,
                  "seed": seed, "log": log, "save": save, "resume": resume}  # fmt: skip
         _choose(backend, threads, seed)
-        _train_folder(images, test, given)
+        _train_folder(images, test, given, fine_tune if pretrained else None)
         return
+    if pretrained:
+        raise typer.BadParameter("--pretrained is for --images FOLDER.")
     if recipe is None:
         raise typer.BadParameter("say which recipe, or --images FOLDER.")
     chosen = recipe_book.get(recipe)
@@ -135,7 +152,10 @@ def train(
 
 
 def _train_folder(
-    images: Path | None, test: float | None, given: dict[str, Any]
+    images: Path | None,
+    test: float | None,
+    given: dict[str, Any],
+    fine_tune: int | None,
 ) -> None:
     """Train on a folder of images, a made one if there is none."""
     from ganglion import cli_images, image_recipes
@@ -144,7 +164,14 @@ def _train_folder(
         images = image_recipes.made_folder()
         test = recipe_book.FOLDER.source["test"] if test is None else test
     chosen = cli_images.Choices(folder=images, test=test, **given)
-    if not cli_images.train_folder(chosen, _callbacks(given["log"], None)):
+    more = _callbacks(given["log"], None)
+    if fine_tune is not None:
+        from ganglion import cli_pretrained
+
+        done = cli_pretrained.train_folder(chosen, fine_tune, more)
+    else:
+        done = cli_images.train_folder(chosen, more)
+    if not done:
         raise typer.Exit(INTERRUPTED)
 
 

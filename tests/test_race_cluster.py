@@ -212,7 +212,8 @@ def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
     engines = fake("ganglion", "good"), fake("rival", "crash"), deadly("drifts", "far")
     absent = fake("other", "x", packages=("no_such_package",), install="pip install it")
     swept = {"lr": [0.1, 0.5], "batch-size": [8, 16]}
-    made = race(tmp_path, *engines, absent, runs=1, sweep=swept)
+    watch = Told()
+    made = race(tmp_path, *engines, absent, runs=1, sweep=swept, watch=watch)
     assert made.complete
     found = {(one.engine, *one.settings.values()) for one in made.finished}
     points = [(lr, size) for lr in (0.1, 0.5) for size in (8, 16)]
@@ -223,6 +224,7 @@ def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
     assert [sorted(one) for one in sent] == [files, ["orders.npy", "weights.npz"]]
     for one in made.finished:
         assert one.done == (one.engine != "rival")
+    assert not [one for one in watch.lines if "again" in one]
     assert "at 0.002, " in made.machine["lockstep"]
     assert "steps are at most 0e+00 apart" in made.machine["lockstep"]
     crashed = next(one for one in made.finished if not one.done)

@@ -36,9 +36,12 @@ class Work:
     @property
     def what(self) -> str:
         """What is done, in a word or two."""
-        if self.do in ("examine", "gently"):
-            return "lockstep"
-        return f"{'run' if self.do == 'run' else 'first loss of run'} {self.number}"
+        return {
+            "examine": "lockstep",
+            "gently": "lockstep at a small rate",
+            "first": f"first loss of run {self.number}",
+            "run": f"run {self.number}",
+        }[self.do]
 
     def plain(self) -> dict[str, Any]:
         """Return what travels."""

@@ -23,7 +23,7 @@ from ganglion.backends import cuda_emit
 from ganglion.backends.cuda_prelude import MACHINE
 
 HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
-_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?'
+_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?'
                         r"(\w+)\(([^)]*)\)")  # fmt: skip
 
 

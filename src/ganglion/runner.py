@@ -73,6 +73,7 @@ class Runner:
             repr(batch),
             config.backend(),
             config.precise(),
+            config.precision(),
             schedule,
         )
         if key not in self._steps:

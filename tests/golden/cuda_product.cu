@@ -31,6 +31,7 @@ struct KERNEL_body0_shape {
   DEVICE Offset out_batch(unsigned i) { return (Offset)(0); }
   DEVICE Offset out_row(unsigned i) { return (Offset)(i * 16); }
   DEVICE Offset out_column(unsigned i) { return (Offset)(i); }
+  DEVICE int row_of(int m0, int row) { return m0 + row; }
 };
 DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, float* RESTRICT p2, int* RESTRICT p3) {
   float* p2_now = p2 + (long long)*p3 * 768;
@@ -50,7 +51,7 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
   contract_on_tensor_cores<KERNEL_body0_shape>(block, blocks, (const float*)p0, (const float*)p1, (float*)0, (unsigned*)0, store);
 }
 
-extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, float* a2, int* a3) {
+extern "C" __global__ void __launch_bounds__(256, 2) KERNEL(float* a0, float* a1, float* a2, int* a3) {
   wait_for_others();
   let_others_start();
   {

@@ -15,10 +15,15 @@ from ganglion.backends.cuda_cut import (
     Cut,
     Product,
     Tile,
+    Window,
+    WindowCut,
     cut_of,
     on_tensor_cores,
     plain_splits,
     shared_bytes,
+    window_bytes,
+    window_cut_of,
+    window_of,
 )
 from ganglion.backends.cuda_loop import host_guests
 from ganglion.backends.cuda_text import (
@@ -35,14 +40,22 @@ from ganglion.backends.cuda_work import Work, lanes_allowed
 from ganglion.plan.kernel import Axis, Contract, View
 
 
-def emit_contract(work: Work, precision: str, room: int) -> Emitted:
-    """Return a contraction, and its guests, as text; `room` is its shared memory."""
+def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted:
+    """Return a contraction, and its guests, as text; `room` is its shared memory.
+
+    Patches of images, in blocks of their own size, only where it runs alone.
+    """
     kernel = work.kernel
     assert isinstance(kernel, Contract)
     product = Product(kernel)
     dtype = kernel.out.buffer.dtype
     body = Body(is_wide(work.buffers(), product.m * product.n))
     tensor = on_tensor_cores(kernel, precision)
+    windows = alone and tensor and precision == "tf32"
+    window = window_of(product) if windows else None
+    patch = window_cut_of(product, window, room) if window else None
+    if window is not None and patch is not None:
+        return _emit_windows(body, work, product, window, patch)
     if tensor:
         bf16 = precision == "bf16"
         cut = cut_of(product, bf16, room)
@@ -62,6 +75,49 @@ def emit_contract(work: Work, precision: str, room: int) -> Emitted:
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
     made = body.emitted(tiles * cut.splits, shared)
     return replace(made, work=steps * cut.tile.rows * cut.tile.columns * step / 500)
+
+
+def _emit_windows(
+    body: Body, work: Work, product: Product, window: Window, patch: WindowCut
+) -> Emitted:
+    """Return a convolution by patches of images as text."""
+    cut = Cut(patch.tile, 1, patch.stages)
+    step, lanes = patch.tile.step(False), _out_lanes(work, product)
+    tiles, tiles_y = patch.tiles(product, window), patch.tiles_y(window)
+    lines = _shape_struct(body, product, cut, step, False, lanes, True)
+    lines = [one for one in lines if "int TILES " not in one and "row_of(" not in one]
+    numbers = {
+        "TILES": tiles,
+        "IMAGES": window.images,
+        "Y": window.y,
+        "ACROSS_X": window.x,
+        "CHANNELS": window.channels,
+        "KY": window.window[0],
+        "KX": window.window[1],
+        "TILE_IMAGES": patch.tile_images,
+        "TILE_Y": patch.tile_y,
+        "TILES_Y": tiles_y,
+        "IMAGE_STEP": window.image_step,
+        "Y_STEP": window.y_step,
+    }
+    more = [f"  static constexpr int {name} = {n};" for name, n in numbers.items()]
+    more += _ROW_OF_WINDOWS
+    body.before += [*lines[:-1], *more, lines[-1]]
+    _call(body, work, product, cut, "contract_windows", lanes)
+    made = body.emitted(tiles, window_bytes(window, patch))
+    size = patch.tile.rows * patch.tile.columns
+    return replace(made, work=product.k * size / 500)
+
+
+_ROW_OF_WINDOWS = [
+    "  DEVICE int row_of(int tile, int row) {",
+    "    if (row >= TILE_IMAGES * TILE_Y * ACROSS_X) return M;",
+    "    const int image = tile / TILES_Y * TILE_IMAGES + row / (TILE_Y * ACROSS_X);",
+    "    const int y = tile % TILES_Y * TILE_Y + row / ACROSS_X % TILE_Y;",
+    "    if (image >= IMAGES || y >= Y) return M;",
+    "    return (image * Y + y) * ACROSS_X + row % ACROSS_X;",
+    "  }",
+]
 
 
 def _out_lanes(work: Work, product: Product) -> int:
@@ -137,6 +193,7 @@ def _shape_struct(
         places = split_places("i", [size for size, _ in pairs])
         at = affine(places, [stride for _, stride in pairs])
         lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
+    lines.append("  DEVICE int row_of(int m0, int row) { return m0 + row; }")
     return [*lines, "};"]
 
 

@@ -263,3 +263,121 @@ def plain_splits(product: Product) -> int:
     while product.tiles(PLAIN) * splits < PROCESSORS and splits * 8 <= steps:
         splits *= 2
     return splits
+
+
+# ---- windows that overlap ------------------------------------------------------------
+
+WINDOW_TILES = (
+    Tile(128, 64, 2, 2),
+    Tile(64, 128, 1, 4),
+    Tile(64, 64, 1, 2),
+    Tile(128, 32, 4, 1),
+    Tile(128, 32, 2, 1),
+    Tile(96, 32, 2, 1),
+    Tile(64, 32, 2, 1),
+    Tile(64, 32, 1, 1),
+    Tile(48, 32, 1, 1),
+    Tile(128, 16, 2, 1),
+    Tile(64, 16, 1, 1),
+)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution over images (count, y, x, channels) by a window, step by step."""
+
+    images: int
+    y: int
+    x: int
+    image_step: int  # elements from image to image
+    y_step: int
+    channels: int
+    window: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WindowCut:
+    """A tile of whole rows of images, and how far copies of the weights run ahead."""
+
+    tile: Tile
+    stages: int
+    tile_images: int
+    tile_y: int
+
+    def tiles_y(self, window: Window) -> int:
+        """Return how many tiles an image has, from top to bottom."""
+        return -(-window.y // self.tile_y)
+
+    def tiles(self, product: Product, window: Window) -> int:
+        """Return how many tiles there are."""
+        down = -(-window.images // self.tile_images) * self.tiles_y(window)
+        return down * -(-product.n // self.tile.columns)
+
+
+def window_of(product: Product) -> Window | None:
+    """Return a product as a convolution whose windows overlap, None if it is none."""
+    rows = [a for a in product.rows if a.size > 1]
+    inner = [a for a in product.inner if a.size > 1]
+    if product.batch or product.parts > 1 or len(rows) not in (2, 3) or len(inner) != 2:
+        return None
+    image = rows[0] if len(rows) == 3 else Axis(1)
+    y, x = rows[-2:]
+    channels = x.left
+    down, across = inner
+    fits = (
+        across.left == 1
+        and channels > 0
+        and across.size % channels == 0
+        and across.size > channels
+        and down.left == y.left
+        and channels % 8 == 0
+        and product.lanes("left") == 4
+    )
+    if not fits:
+        return None
+    window = (down.size, across.size // channels)
+    return Window(image.size, y.size, x.size, image.left, y.left, channels, window)
+
+
+def window_cut_of(product: Product, window: Window, room: int) -> WindowCut | None:
+    """Return the cheapest way to cut a convolution by patches, None if none pays."""
+    found = []
+    for tile in WINDOW_TILES:
+        most = min(tile.rows // window.x, window.y)
+        for tile_y in range(1, most + 1):
+            images = tile.rows // (tile_y * window.x) if tile_y == window.y else 1
+            images = min(max(images, 1), window.images)
+            for stages in (4, 3, 2):
+                cut = WindowCut(tile, stages, images, tile_y)
+                if window_bytes(window, cut) <= room:
+                    found.append(cut)
+                    break
+    if not found:
+        return None
+    best = min(found, key=lambda one: _window_cost(product, window, one, room))
+    usual = _cost(product, cut_of(product, False, room), False, room, False)
+    return best if _window_cost(product, window, best, room) < usual else None
+
+
+def window_bytes(window: Window, cut: WindowCut) -> int:
+    """Return the shared memory that a patch and the weights beside it need."""
+    tile, (down, across) = cut.tile, window.window
+    pixels = cut.tile_images * (cut.tile_y + down - 1) * (window.x + across - 1)
+    weights = cut.stages * tile.step(False) * (tile.columns + 8)
+    sums = tile.groups * tile.rows * (tile.columns + 4)
+    return 4 * max(pixels * (window.channels + 4) + weights, sums)
+
+
+def _window_cost(product: Product, window: Window, cut: WindowCut, room: int) -> float:
+    tile, step = cut.tile, cut.tile.step(False)
+    each = -(-cut.tiles(product, window) // PROCESSORS)
+    steps = -(-product.k // step)
+    near = tile.rows * tile.warps_across + tile.columns * (tile.warps_down + 1)
+    worked = max(near / 32 * step / CLOCK, tile.rows * tile.columns * step / 900)
+    shared = window_bytes(window, cut)
+    together = min(each, max(room * 2 // (shared + 1024), 1))
+    size = tile.rows * tile.columns * 4
+    patch = shared / 128 / CLOCK + LATENCY / together
+    ends = 200 + tile.groups * size / 48 / CLOCK + size / BANDWIDTH
+    alone = 1.6 if together == 1 else 1.0  # nobody works while a block waits
+    return 1000 + each * (steps * worked * alone + patch + ends)

@@ -32,7 +32,7 @@ from ganglion.backends.cuda_schedule import (
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
-from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR
+from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR, WINDOWS
 from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
 from ganglion.plan.kernel import (
@@ -153,18 +153,21 @@ class _Maker:
 
     def call(self, launch: Launch) -> Call:
         """Return a launch, its function written down if it is new."""
-        lanes = [self._lane(one, self.target.half) for one in launch.lanes]
+        products = sum(isinstance(w.kernel, Contract) for w in _firsts(launch))
+        alone = products == 1
+        lanes = [self._lane(one, self.target.half, alone) for one in launch.lanes]
         if sum(one.blocks for one in lanes) <= PROCESSORS:
             whole = self.target.shared - 1024
-            lanes = [self._lane(one, whole) for one in launch.lanes]
+            lanes = [self._lane(one, whole, alone) for one in launch.lanes]
         lanes.sort(key=lambda one: (-max(b.work for b in one.bodies), -one.blocks))
         function = _Function()
         for lane in lanes:
             function.add(lane)
-        text, buffers = function.text()
+        shared = max(one.shared for lane in lanes for one in lane.bodies)
+        pair = bool(products) and 2 * (shared + 1024) <= self.target.shared
+        text, buffers = function.text(pair)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.functions.setdefault(name, text.replace("NAME", name))
-        shared = max(one.shared for lane in lanes for one in lane.bodies)
         blocks = sum(one.blocks for one in lanes)
         return Call(name, blocks, shared, self._renamed(buffers))
 
@@ -179,8 +182,9 @@ class _Maker:
             made.append(one)
         return tuple(made)
 
-    def _lane(self, lane: Lane, room: int) -> _LaneText:
-        bodies = [emit_work(one, self.target.products, room) for one in lane.works]
+    def _lane(self, lane: Lane, room: int, alone: bool) -> _LaneText:
+        how = self.target.products
+        bodies = [emit_work(one, how, room, alone) for one in lane.works]
         alone = len(bodies) == 1
         return _LaneText(bodies, bodies[0].blocks if alone else 1)
 
@@ -195,11 +199,18 @@ class _Maker:
         return Call("count_step", 1, 0, (STEP,))
 
 
-def emit_work(work: Work, precision: str, room: int) -> Emitted:
-    """Return a kernel and its guests as text, within some shared memory."""
+def _firsts(launch: Launch) -> list[Work]:
+    return [lane.works[0] for lane in launch.lanes]
+
+
+def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
+    """Return a kernel and its guests as text, within some shared memory.
+
+    `alone` tells that no other product runs at the same time.
+    """
     kernel = work.kernel
     if isinstance(kernel, Contract):
-        return emit_contract(work, precision, room)
+        return emit_contract(work, precision, room, alone)
     if isinstance(kernel, Loop):
         if kernel.adds:
             return emit_adds(kernel)
@@ -249,8 +260,11 @@ class _Function:
             self._buffers.append(buffer)
         return self._places[key]
 
-    def text(self) -> tuple[str, list[Buffer]]:
-        """Return the function, called NAME, and what it is given."""
+    def text(self, pair: bool) -> tuple[str, list[Buffer]]:
+        """Return the function, called NAME, and what it is given.
+
+        With `pair`, two blocks find room on a processor, which bounds their registers.
+        """
         lines = []
         for text, name in self._bodies.items():
             lines.append(text.replace("BODY_SHAPE", f"NAME_{name}_shape"))
@@ -259,7 +273,8 @@ class _Function:
             f"{c_type(one.dtype)}* a{i}" for i, one in enumerate(self._buffers)
         )
         lines.append(
-            f'extern "C" __global__ void __launch_bounds__({THREADS}) NAME({given}) {{'
+            f'extern "C" __global__ void __launch_bounds__({THREADS}{", 2" * pair}) '
+            f"NAME({given}) {{"
         )
         lines.append("  wait_for_others();")
         lines.append("  let_others_start();")
@@ -285,8 +300,10 @@ def source(functions: Iterable[str]) -> str:
     parts = [header(), COMMON]
     if any("contract_" in one for one in texts):
         parts.append(CONTRACTION)
-    if any("contract_on_tensor_cores" in one for one in texts):
+    if any("contract_on" in one or "contract_windows" in one for one in texts):
         parts.append(TENSOR)
+    if any("contract_windows" in one for one in texts):
+        parts.append(WINDOWS)
     return "\n".join([*parts, *texts])
 
 

@@ -85,6 +85,9 @@ def _lanes(kernel: Loop, work: Work, length: int) -> int:
         return 1
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
     most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
+    values = sum(len(g.stored) for g in work.guests)
+    if values > 4:  # they would take the registers of all other threads
+        most = 1 if values > 8 else 2
     return lanes_allowed(work, kernel.outer[-1], most)
 
 
@@ -207,7 +210,7 @@ class _Reduction:
         start, step = "g", cut.along * cut.splits
         if cut.splits > 1:
             start = f"tile % {cut.splits} * {cut.along} + g"
-        body.lines.append("#pragma unroll 4")
+        body.lines.append(f"#pragma unroll {max(8 // cut.lanes // len(self.types), 2)}")
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
         with body.block(head):
             inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")
@@ -275,7 +278,7 @@ class _Reduction:
         with body.block("if (last)"):
             self._start()
             with body.block(f"if (i < {self.results})"):
-                body.lines.append("#pragma unroll 8")
+                body.lines.append(f"#pragma unroll {max(8 // cut.lanes, 2)}")
                 head = f"for (int s = g; s < {cut.splits}; s += {cut.along})"
                 with body.block(head):
                     for part, total in zip(parts, self.totals, strict=True):

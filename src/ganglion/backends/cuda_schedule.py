@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from ganglion.backends.cuda_loop import SMALL
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Root, Work, is_host, takes
-from ganglion.plan.kernel import Buffer, Kernel, Loop
+from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop
 
 ALIGNMENT = 256  # bytes
 LONGEST_LANE = 24
+LARGE = 1 << 20  # places of a loop that needs a GPU for itself
 
 
 @dataclass(eq=False)
@@ -129,8 +130,22 @@ class Scheduler:
             lane = self._merged(lanes)
             lane.works.append(work)
         else:
-            lane = self._new_lane(work, small, last + 1)
+            lane = self._new_lane(work, small, self._quiet(work.kernel, last + 1))
         self._lane_of[id(work)] = lane
+
+    def _quiet(self, kernel: Kernel, launch: int) -> int:
+        """Let a large loop wait for a launch without products.
+
+        Their shared memory would leave it few blocks at a time.
+        """
+        if isinstance(kernel, Loop) and math.prod(kernel.shape) >= LARGE:
+            while launch < len(self.launches) and self._multiplies(launch):
+                launch += 1
+        return launch
+
+    def _multiplies(self, launch: int) -> bool:
+        lanes = self.launches[launch].lanes
+        return any(isinstance(one.works[0].kernel, Contract) for one in lanes)
 
     def _merged(self, lanes: list[Lane]) -> Lane:
         first, *others = lanes

@@ -411,8 +411,8 @@ DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
 """
 
 WINDOWS = """\
-// Convolutions whose windows overlap: a patch of the images is copied once, and its rows
-// are read shifted for each place of the window. Only weights are copied step by step.
+// Convolutions whose windows overlap: a patch of the images is copied once, and its
+// rows are read shifted for each place of the window; weights come step by step.
 template <class S> struct Patch {
   static constexpr int LINE = S::CHANNELS + 4, WIDTH = S::ACROSS_X + S::KX - 1;
   static constexpr int HEIGHT = S::TILE_Y + S::KY - 1;

@@ -28,6 +28,7 @@ ROUND_SECONDS = 0.5
 FEWEST_STEPS = 3
 PATIENCE = 60.0  # seconds for a form to get ready when another one already is
 TRIALS = 3  # rounds for each form of an engine, to choose one
+QUIET = 0.1  # the share of the cores that others may use without a remark
 PAUSE = 0.2  # threads of the engine before may still be spinning
 LOSS_TOLERANCE = 1e-3  # of the first batch's loss, relative
 STEPPED_TOLERANCE = 1e-2  # of its loss after one update, which rounding moves more
@@ -120,13 +121,13 @@ def run(
     """Measure one recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
     entries = [Entry(one.name, problem=one.missing() or "") for one in engines]
-    result = Result(recipe.name, size, threads, entries, 0.0, {}, _busy())
+    result = Result(recipe.name, size, threads, entries, 0.0, {}, busy())
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
         given = {"recipe": recipe.name, "folder": place, "batch_size": size}
         given["threads"] = threads
         try:
-            result.operations, result.remark = _lay_out(recipe, size, folder)
+            result.operations, result.remark = lay_out(recipe, size, folder)
             yard = Process("", "peak", threads, folder / "peak.log")
             stack.callback(yard.end)
             bench = Bench(stack, given, folder, threads, say)
@@ -141,7 +142,7 @@ def run(
     return result
 
 
-def _busy(seconds: float = 1.0) -> float:
+def busy(seconds: float = 1.0) -> float:
     """Return the share of all cores that is in use while we wait."""
     if not _STAT.exists():
         return 0.0
@@ -155,7 +156,7 @@ def _busy(seconds: float = 1.0) -> float:
     return float(1 - spent[3:5].sum() / max(spent.sum(), 1))
 
 
-def _lay_out(recipe: Recipe, size: int, folder: Path) -> tuple[float, str]:
+def lay_out(recipe: Recipe, size: int, folder: Path) -> tuple[float, str]:
     """Write batches and weights for the workers; return operations and a remark."""
     from ganglion import utils
     from ganglion.datasets import DataUnavailable
@@ -176,7 +177,13 @@ def _lay_out(recipe: Recipe, size: int, folder: Path) -> tuple[float, str]:
     np.save(folder / "y.npy", y[:rows])
     weights = {f"w{i}": one for i, one in enumerate(model.get_weights())}
     np.savez(folder / "weights.npz", **weights)
-    return operations(model, size), " ".join(filter(None, (remark, recipe.remark)))
+    told = [remark, recipe.remark]
+    if recipe.augment:
+        told.append(
+            "Timed on the images as they are: `ganglion bench --augment` says what the "
+            "augmentation of this recipe costs."
+        )
+    return operations(model, size), " ".join(filter(None, told))
 
 
 def operations(model: Any, batch: int) -> float:

@@ -24,9 +24,6 @@ COLUMNS = (
 )
 
 
-QUIET = 0.1  # the share of the cores that others may use without a remark
-
-
 def measure(
     names: list[str],
     against: str,
@@ -122,7 +119,7 @@ def notes(result: Result) -> list[str]:
             found.append(
                 f"{one.engine} was also tried as {form!r}: {why.splitlines()[0]}"
             )
-    if result.busy > QUIET:
+    if result.busy > bench.QUIET:
         found.append(
             f"Other work took {result.busy:.0%} of all cores when this began: times "
             "are longer than on a quiet machine, most of all for engines whose threads "

@@ -28,7 +28,7 @@ def main() -> None:
     """Run the command line; errors are one line, without a stack trace."""
     try:
         app()
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
         if os.environ.get("GANGLION_DEBUG"):
             raise
         print(f"ganglion: {error}", file=sys.stderr)
@@ -50,7 +50,7 @@ cli_train.register(app)
 @app.command(
     epilog="Examples:  ganglion bench mnist-mlp  |  "
     "ganglion bench mnist-cnn cifar10-cam --against torch,jax --rounds 9  |  "
-    "ganglion bench --write docs/benchmarks.md"
+    "ganglion bench --write docs/benchmarks.md  |  ganglion bench --augment"
 )
 def bench(
     recipes: Annotated[
@@ -70,8 +70,15 @@ def bench(
     write: Annotated[
         Path | None, typer.Option(help="Keep the tables in this page, too.")
     ] = None,
+    augment: Annotated[
+        bool,
+        typer.Option("--augment", help="What changing images at random costs."),
+    ] = False,
 ) -> None:
     """Time a training step in Ganglion and in its rivals, side by side."""
+    if augment:
+        _bench_augment(recipes or [], against, rounds, batch_size, threads, json)
+        return
     from ganglion import bench_report
 
     def keep(done: list[Any]) -> None:
@@ -81,7 +88,7 @@ def bench(
             bench_report.write(done, write, " ".join(["ganglion", *sys.argv[1:]]))
 
     done = bench_report.measure(
-        recipes or list(recipe_book.RECIPES),
+        recipes or recipe_book.published(),
         against,
         rounds=rounds,
         batch_size=batch_size,
@@ -92,6 +99,32 @@ def bench(
     if json:
         print(bench_report.as_json(done))
     if any(one.interrupted for one in done):
+        raise typer.Exit(INTERRUPTED)
+
+
+def _bench_augment(
+    names: list[str],
+    against: str,
+    rounds: int,
+    batch_size: int | None,
+    threads: int | None,
+    json: bool,
+) -> None:
+    from ganglion import bench_augment
+
+    found = bench_augment.measure(
+        names,
+        against,
+        rounds=rounds,
+        batch_size=batch_size,
+        threads=threads,
+        say=_say,
+    )
+    if json:
+        print(bench_augment.as_json(found))
+    for one in found if not json else []:
+        bench_augment.print_table(one)
+    if any(one.interrupted for one in found):
         raise typer.Exit(INTERRUPTED)
 
 

@@ -222,6 +222,15 @@ def get(name: str) -> Recipe:
     return RECIPES[name]
 
 
+def published() -> list[str]:
+    """Return the names of the recipes that somebody published results of.
+
+    >>> published()
+    ['mnist-perceptron', 'mnist-mlp', 'mnist-cnn', 'cifar10-cam']
+    """
+    return [one.name for one in RECIPES.values() if one.published]
+
+
 def from_data(data: dict[str, Any]) -> Recipe:
     """Return a recipe that went through JSON, as `dataclasses.asdict` gave it.
 

@@ -1,0 +1,222 @@
+"""What changing images at random costs: a step with it and without, in turns.
+
+Each engine runs twice, in processes of their own: on the images as they are, and with
+the recipe's augmentation as a part of its step. Ganglion has it in the compiled step,
+Keras as layers of the model, PyTorch as a grid and `grid_sample` on the whole batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ganglion import bench, config, machine, recipes
+from ganglion.bench import Bench, Entry, Running, shown
+from ganglion.recipes import Recipe
+from ganglion.rivals import Engine, engine
+
+OWN = ("ganglion", "keras", "keras-jax", "keras-torch", "torch", "torch-optimized")
+COLUMNS = ("engine", "plain, ms", "augmented, ms", "more, ms", "more")
+Say = Callable[[str], None]
+
+
+@dataclass
+class Cost:
+    """One engine, without and with augmentation, round by round."""
+
+    engine: str
+    plain: Entry
+    changed: Entry
+
+    @property
+    def problem(self) -> str:
+        """Why there are no times, "" if there are."""
+        return self.plain.problem or self.changed.problem
+
+    @property
+    def share(self) -> float:
+        """The part of a step that augmentation adds: the median over the rounds."""
+        both = zip(self.changed.milliseconds, self.plain.milliseconds, strict=False)
+        return statistics.median(more / less for more, less in both) - 1
+
+    @property
+    def milliseconds(self) -> float:
+        """The milliseconds that it adds to a step."""
+        return self.share * self.plain.median
+
+    def cells(self) -> tuple[str, ...]:
+        """Return a row of the table."""
+        return (
+            f"{self.engine}: {self.changed.form}",
+            shown(self.plain.median),
+            shown(self.changed.median),
+            f"{self.milliseconds:.2f}",
+            f"{self.share:.1%}",
+        )
+
+
+@dataclass
+class Costs:
+    """What was found for one recipe."""
+
+    recipe: str
+    batch_size: int
+    threads: int
+    entries: list[Cost]
+    skipped: list[str] = field(default_factory=list)
+    busy: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def timed(self) -> list[Cost]:
+        """The engines that have times, cheapest first."""
+        found = [one for one in self.entries if one.changed.milliseconds]
+        return sorted(found, key=lambda one: one.milliseconds)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the figures as JSON can hold them."""
+        rows = {
+            one.engine: {
+                "form": one.changed.form,
+                "plain_milliseconds": one.plain.milliseconds,
+                "augmented_milliseconds": one.changed.milliseconds,
+                "share": one.share,
+            }
+            for one in self.timed
+        }
+        problems = {one.engine: one.problem for one in self.entries if one.problem}
+        facts = {"recipe": self.recipe, "batch_size": self.batch_size}
+        facts |= {"threads": self.threads, "machine": machine.facts()}
+        return {**facts, "busy": self.busy, "engines": rows, "problems": problems}
+
+
+def measure(
+    names: list[str],
+    against: str,
+    *,
+    rounds: int,
+    batch_size: int | None = None,
+    threads: int | None = None,
+    say: Say = lambda text: None,
+) -> list[Costs]:
+    """Measure recipes that change their images; with no names, the published ones."""
+    every = [one.name for one in recipes.RECIPES.values() if one.published]
+    chosen = [recipes.get(name) for name in names or every]
+    with_it = [one for one in chosen if one.augment]
+    if not with_it:
+        raise ValueError(f"Nothing is augmented in {', '.join(names)}.")
+    rivals = [one.strip() for one in against.split(",") if one.strip()]
+    engines = [engine(name) for name in dict.fromkeys(["ganglion", *rivals])]
+    count = threads or config.threads()
+    found = []
+    for recipe in with_it:
+        say(f"{recipe.name}:")
+        found.append(run(recipe, engines, rounds, count, batch_size, say))
+        if found[-1].interrupted:
+            break
+    return found
+
+
+def run(
+    recipe: Recipe,
+    engines: list[Engine],
+    rounds: int,
+    threads: int,
+    batch_size: int | None,
+    say: Say,
+) -> Costs:
+    """Measure one recipe; Ctrl-C returns what was measured so far."""
+    size = batch_size or recipe.batch_size
+    costs = Costs(recipe.name, size, threads, [], busy=bench.busy())
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
+        folder = Path(place)
+        given = {"recipe": recipe.name, "folder": place, "batch_size": size}
+        given["threads"] = threads
+        try:
+            bench.lay_out(recipe, size, folder)
+            pair = []
+            for augment in (False, True):
+                logs = folder / ("augmented" if augment else "plain")
+                logs.mkdir()
+                more = given | {"augment": augment}
+                pair.append(Bench(stack, more, logs, threads, say))
+            ready = _prepare(costs, engines, pair)
+            for number in range(rounds):
+                say(f"round {number + 1} of {rounds}")
+                ready = pair[0].take_turns(ready, number)
+        except KeyboardInterrupt:
+            costs.interrupted = True
+    return costs
+
+
+def _prepare(costs: Costs, engines: list[Engine], pair: list[Bench]) -> list[Running]:
+    """Start each engine twice; an engine that cannot do both is not timed."""
+    ready: list[Running] = []
+    for one in engines:
+        if one.name not in OWN:
+            costs.skipped.append(one.name)
+            continue
+        entries = [Entry(one.name, problem=one.missing() or "") for _ in pair]
+        costs.entries.append(Cost(one.name, *entries))
+        found = [
+            running
+            for bencher, entry in zip(pair, entries, strict=True)
+            for running in bencher.prepare([one], [entry])
+        ]
+        if len(found) == len(pair):
+            ready += found
+    return ready
+
+
+def notes(costs: Costs) -> list[str]:
+    """Return what else there is to say."""
+    found = [
+        f"{one.engine}: {one.problem.splitlines()[0]}"
+        for one in costs.entries
+        if one.problem
+    ]
+    if costs.skipped:
+        found.append(
+            f"Not timed, because they have no augmentation of their own here: "
+            f"{', '.join(costs.skipped)}."
+        )
+    if costs.busy > bench.QUIET:
+        found.append(
+            f"Other work took {costs.busy:.0%} of all cores when this began: mistrust "
+            "small differences."
+        )
+    if costs.interrupted:
+        found.append("Interrupted: this is what was measured so far.")
+    return found
+
+
+def print_table(costs: Costs) -> None:
+    """Print the costs for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    kinds = ", ".join(kind for kind, _ in recipes.get(costs.recipe).augment)
+    console.print(
+        f"\n{costs.recipe}: a step with {kinds} and without; batch "
+        f"{costs.batch_size}, threads: {costs.threads}",
+        markup=False,
+    )
+    if costs.timed:
+        table = Table(*COLUMNS)
+        for one in costs.timed:
+            table.add_row(*one.cells())
+        console.print(table)
+    for note in notes(costs):
+        console.print(note, markup=False)
+
+
+def as_json(found: list[Costs]) -> str:
+    """Return everything that was measured."""
+    return json.dumps([one.as_data() for one in found], indent=2)

@@ -54,7 +54,8 @@ class _Contraction:
         rows = min(self.tiled.size, ROWS_AT_MOST)
         fit = max(1, REGISTERS // rows)
         self.vectors = min(vectors, fit, VECTORS_AT_MOST)
-        self.rows_at_most = min(REGISTERS // self.vectors, ROWS_AT_MOST)
+        most = WIDTH if vectors == 1 else ROWS_AT_MOST
+        self.rows_at_most = min(REGISTERS // self.vectors, most)
 
     def emit(self) -> Emitted:
         """Emit pieces: a place of the batch, or a part of one where those are few."""

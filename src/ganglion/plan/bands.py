@@ -29,11 +29,11 @@ from ganglion.plan.kernel import (
     View,
     walk,
 )
-from ganglion.plan.lower import SLICES
 from ganglion.plan.parts import parts_of
 from ganglion.plan.winograd import LANES, WinogradConv
 
-FEWEST = SLICES // 2  # slices, for several threads to get about equal shares
+FEWEST, MANY = 8, 16  # slices, for several threads to get about equal shares
+ROOM = 256 * 1024  # bytes of a slice, if a band has not many
 FARTHEST = 60  # kernels to look ahead over
 
 Aliases = dict[Buffer, Buffer]
@@ -210,7 +210,7 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     before: list[int] = []
     skipped: list[int] = []
     units = head.cut.units if head.cut else 0
-    if parts_of(units) < FEWEST or work(head.kernel) < TINY:
+    if not _suits(units, units, [head]) or work(head.kernel) < TINY:
         return [], members, 1
     for number in range(1, min(len(left), FARTHEST)):
         skipped.append(number)
@@ -220,7 +220,8 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
         inside = _inside(left, members, needed)
         joined = [left[i] for i in members]
         shared = math.gcd(units, *(_units(left[i]) for i in inside))
-        if _gains(left[number], joined) and _all_go(left, members, inside, shared):
+        fits = _suits(shared, units, [left[i] for i in inside])
+        if fits and _gains(left[number], joined) and _all_go(left, members, inside):
             units = shared
             members += inside
             before += [i for i in needed if i not in inside]
@@ -259,12 +260,23 @@ def _gains(one: _Member, members: Sequence[_Member]) -> bool:
     return any(o.cut and one.touched & o.touched & own & o.cut.own for o in members)
 
 
+def _suits(units: int, before: int, joining: Sequence[_Member]) -> bool:
+    """Tell whether a band may have as many slices as some units allow.
+
+    A few slices do where a slice of everything is small; large ones are cut finely.
+    """
+    slices = parts_of(units)
+    if slices >= MANY:
+        return True
+    own = {one for member in joining if member.cut for one in member.cut.own}
+    small = all(one.nbytes <= ROOM * slices for one in own)
+    return slices >= FEWEST and slices == parts_of(before) and small
+
+
 def _all_go(
-    left: Sequence[_Member], members: Sequence[int], inside: Sequence[int], units: int
+    left: Sequence[_Member], members: Sequence[int], inside: Sequence[int]
 ) -> bool:
     """Tell whether some kernels may join a band."""
-    if parts_of(units) < FEWEST:
-        return False
     return all(
         goes_with(left[i], left[j])
         for number, i in enumerate(inside)

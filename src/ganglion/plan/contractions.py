@@ -6,6 +6,7 @@ They differ in nothing but their axes and strides, so all become a `Contract`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ganglion.ir.graph import Node, Value
@@ -22,8 +23,11 @@ from ganglion.plan.kernel import (
     View,
     row_major,
 )
-from ganglion.plan.lower import Lowering
+from ganglion.plan.lower import SLICES, Lowering
 from ganglion.plan.parts import Pairs, copy_into, parts_of
+
+LANES = 16  # rows or columns: products with fewer are thin
+MOST_IN_PARTS = 1 << 17  # elements of results that are made in parts, then added up
 
 
 def _contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
@@ -41,9 +45,12 @@ def _contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
 def lower_matmul(low: Lowering, node: Node) -> None:
     """Multiply matrices; one that lies the wrong way is packed first."""
     a, b = node.inputs
-    left, right = low.view(a), low.view(b)
+    left, right = low.turned_view(a), low.view(b)
     if right.strides[-1] != 1 and b.shape[-1] > 1:
         right = _contiguous(low, right, b.shape, tuple(range(b.ndim)))
+    if node.ndim == 2 and min(node.shape) < LANES:
+        _lower_thin(low, node, left, right)
+        return
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     out = row_major(node.shape)
@@ -56,6 +63,37 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     inner = (Axis(a.shape[-1], left.strides[-1], right.strides[-2], 0),)
     whole = View(target, out)
     low.emit(Contract("matmul", batch, rows, columns, inner, left, right, whole))
+
+
+def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
+    """Multiply by slices of the batch: of the rows, or of the inner axis.
+
+    What threads hand over is little, then: their operands are large, the result is not.
+    """
+    (rows, columns), inner = node.shape, node.inputs[0].shape[1]
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    by_rows = columns < LANES
+    long = rows if by_rows else inner
+    parts = parts_of(long, max(1, min(SLICES, long // LANES)))
+    if not by_rows and node.size * parts > MOST_IN_PARTS:
+        parts = 1
+    each = long // parts
+    row = Axis(rows, left.strides[0], 0, columns)
+    step = Axis(inner, left.strides[1], right.strides[0], 0)
+    column = Axis(columns, 0, right.strides[1], 1)
+    if by_rows:
+        part = Axis(parts, row.left * each, 0, row.out * each)
+        row, out = replace(row, size=each), View(target, (columns * each, columns, 1))
+    else:
+        part = Axis(parts, step.left * each, step.right * each, node.size)
+        step = replace(step, size=each)
+        whole = target if parts == 1 else low.new((parts, *node.shape), node.dtype)
+        out = View(whole, (node.size, columns, 1))
+    low.emit(Contract("matmul", (part,), (row,), (column,), (step,), left, right, out))
+    if out.buffer is not target:
+        sums = Load(node.dtype, View(out.buffer, (columns, 1, node.size)))
+        low.emit(Loop("sum", (*node.shape, parts), sums, View.whole(target), 1, "sum"))
 
 
 def _padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> View:

@@ -26,7 +26,7 @@ CALL, MAC, ELEMENT, FUNCTION, DRAW, SHUFFLE, BYTE = (
     60.0,
     0.1,
 )
-TINY = 3000.0  # sharing less than this costs more than it saves
+TINY = 2000.0  # sharing less than this costs more than it saves
 _FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "erf", "power", "log1p", "expm1"}
 _FUNCTIONS |= {"sin", "cos", "divide", "sqrt"}
 _LANES = 16

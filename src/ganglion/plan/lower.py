@@ -152,6 +152,18 @@ class Lowering:
                 return expr.view
         return View.whole(self.store(value))
 
+    def turned_view(self, value: Value) -> View:
+        """Return a view for which any order of axes will do: nothing is turned."""
+        base = value
+        while (
+            isinstance(base, Node)
+            and base not in self.buffers
+            and base.op.name == "transpose"
+        ):
+            base = base.inputs[0]
+        self.store(base)
+        return self.view(value)
+
     def _is_movement(self, value: Value) -> bool:
         names = ("transpose", "slice", "reverse", "broadcast", "reshape")
         while isinstance(value, Node) and value not in self.buffers:

@@ -22,6 +22,7 @@ from ganglion.backends.cuda_moves import (
 )
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
+from ganglion.backends.cuda_rows import as_loop, rows_of_block
 from ganglion.backends.cuda_schedule import (
     Lane,
     Launch,
@@ -131,7 +132,7 @@ def steps_of(simple: Simplified, target: Target) -> list[Kernel]:
             return 1
         return parts_for(kernel, target.products, target.half)
 
-    return in_parts(simple.every, parts)
+    return in_parts([as_loop(one) for one in simple.every], parts)
 
 
 class _Maker:
@@ -184,9 +185,12 @@ class _Maker:
 
     def _lane(self, lane: Lane, room: int, alone: bool) -> _LaneText:
         how = self.target.products
+        if lane.by_rows:
+            rows = rows_of_block(lane.rows, lane.kernels)
+            bodies = [emit_rows(one, rows) for one in lane.works]
+            return _LaneText(bodies, lane.rows // rows, rows)
         bodies = [emit_work(one, how, room, alone) for one in lane.works]
-        alone = len(bodies) == 1
-        return _LaneText(bodies, bodies[0].blocks if alone else 1)
+        return _LaneText(bodies, bodies[0].blocks if len(bodies) == 1 else 1)
 
     def counting(self) -> Call:
         """Return the launch that counts steps, for programs with results."""
@@ -224,10 +228,19 @@ def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
     raise TypeError(f"no CUDA code for a {type(kernel).__name__}")
 
 
+def emit_rows(work: Work, rows: int) -> Emitted:
+    """Return a loop of which a block has some rows as text."""
+    assert isinstance(work.kernel, Loop)
+    if work.kernel.reduced:
+        return emit_reduction(work, rows)
+    return emit_map(work, rows)
+
+
 @dataclass(frozen=True)
 class _LaneText:
     bodies: list[Emitted]
     blocks: int
+    rows: int = 0  # of a block
 
 
 class _Function:
@@ -246,8 +259,11 @@ class _Function:
         for body in lane.bodies:
             name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
             given = ", ".join(f"a{self._argument(one)}" for one in body.buffers)
+            which = f"BLOCK_OF_LANE, {lane.blocks}"
+            if lane.rows:
+                which = f"(BLOCK_OF_LANE) * {lane.rows}"
             separator = ", " if given else ""
-            calls.append(f"{name}(BLOCK_OF_LANE, {lane.blocks}{separator}{given});")
+            calls.append(f"{name}({which}{separator}{given});")
         self._lanes.append((lane.blocks, calls))
 
     def _argument(self, buffer: Buffer) -> int:

@@ -23,15 +23,21 @@ FILL = 132 * THREADS  # threads that keep a large GPU busy
 MOST_BLOCKS = 65_535  # beyond, blocks take several turns
 
 
-def emit_map(work: Work) -> Emitted:
-    """Return a loop without reduction, and its guests, as text."""
+def emit_map(work: Work, rows: int = 0) -> Emitted:
+    """Return a loop without reduction, and its guests, as text.
+
+    With `rows`, a block has so many of its rows.
+    """
     kernel = work.kernel
     assert isinstance(kernel, Loop)
     total = math.prod(kernel.shape)
-    body = Body(is_wide(work.buffers(), total))
-    width = _width(work, kernel, total)
-    count = total // width
+    body = Body(is_wide(work.buffers(), total), by_rows=rows > 0)
     shape = kernel.shape or (1,)
+    each = math.prod(shape[1:])
+    width = _width(work, kernel, total)
+    if rows:
+        shape, total, width = (rows, *shape[1:]), rows * each, 1
+    count = total // width
     groups = (*shape[:-1], shape[-1] // width)
     head = f"{body.index} i = ({body.index})block * THREADS + THREAD"
     if total <= SMALL:  # one block may have to take several turns
@@ -40,9 +46,11 @@ def emit_map(work: Work) -> Emitted:
         at = body.places("i", groups)
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
-        at = at[: len(kernel.shape)]
+        at = body.in_rows(at[: len(kernel.shape)])
         held = compute_and_store(body, kernel.stored, at, width, {}, work.dropped)
         flat = "i" if width == 1 else f"i * {width}"
+        if rows:
+            flat = f"row0 * {each} + i"
         host_guests(body, work, flat, width, held)
     return body.emitted(min(-(-count // THREADS), MOST_BLOCKS))
 

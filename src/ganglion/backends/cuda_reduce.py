@@ -8,7 +8,7 @@ them to finish adds up the parts, in order.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -110,21 +110,27 @@ def _beside(kernel: Loop) -> bool:
     return votes > 0 and kernel.shape[outer] > 1
 
 
-def emit_reduction(work: Work) -> Emitted:
-    """Return a reduction, and its guests, as text."""
+def emit_reduction(work: Work, rows: int = 0) -> Emitted:
+    """Return a reduction, and its guests, as text; a block may have only some rows."""
     kernel = work.kernel
     assert isinstance(kernel, Loop)
-    return _Reduction(work, kernel).emitted()
+    return _Reduction(work, kernel, rows).emitted()
 
 
 class _Reduction:
-    def __init__(self, work: Work, kernel: Loop) -> None:
+    def __init__(self, work: Work, kernel: Loop, rows: int) -> None:
+        self.each = math.prod(kernel.outer[1:])
+        if rows:
+            kernel = replace(kernel, shape=(rows, *kernel.shape[1:]))
         self.work, self.kernel = work, kernel
         self.cut = cut_of(kernel, work)
+        if rows:
+            self.cut = replace(self.cut, splits=1)
         self.results = math.prod(kernel.outer) // self.cut.lanes
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // self.cut.across)
-        self.body = Body(is_wide(work.buffers(), self.results, self.length))
+        wide = is_wide(work.buffers(), self.results, self.length)
+        self.body = Body(wide, by_rows=rows > 0)
         self.types = [self._type(expr.dtype) for expr, _ in kernel.stored]
         self.totals = [f"total{i}" for i in range(len(self.types))]
 
@@ -199,7 +205,7 @@ class _Reduction:
         """Name the places of a thread's first result."""
         body, outer = self.body, self.kernel.outer
         if self.cut.lanes == 1:
-            return body.places("i", outer)
+            return body.in_rows(body.places("i", outer))
         at = body.places("i", (*outer[:-1], outer[-1] // self.cut.lanes))
         at[-1] = body.let(body.index, f"{at[-1]} * {self.cut.lanes}", "i")
         return at
@@ -309,4 +315,6 @@ class _Reduction:
             else:
                 body.do(f"{body.element(view, places)} = {name}[0];")
         flat = "i" if lanes == 1 else f"i * {lanes}"
+        if body.by_rows:
+            flat = f"row0 * {self.each} + i"
         host_guests(body, self.work, flat, lanes, held)

@@ -2,7 +2,7 @@
 
 A launch is a number of lanes side by side; in each, kernels run one after the other. A
 lane of one kernel may have many blocks; one of several small kernels has one block,
-which only has to wait for itself between them.
+which only has to wait for itself between them, or some blocks with rows of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ganglion.backends.cuda_loop import SMALL
+from ganglion.backends.cuda_rows import row_by_row, rows_of
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Root, Work, is_host, takes
 from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop
@@ -29,6 +30,17 @@ class Lane:
     works: list[Work]
     small: bool
     launch: int
+    rows: int = 0  # over which its kernels may go on row by row
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """All kernels of the lane."""
+        return [kernel for work in self.works for kernel in work.kernels]
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether several blocks run through it, each with its own rows."""
+        return self.rows > 0 and len(self.works) > 1
 
     def place(self, work: Work) -> int:
         """Return where in the lane a piece of work is."""
@@ -101,10 +113,21 @@ class Scheduler:
             others = [one for one in needs if one is not host]
             if not is_host(host.kernel) or not self._reads_from(kernel, host):
                 continue
-            if all(self._before(one, host) for one in others) and takes(host, kernel):
+            if not all(self._before(one, host) for one in others):
+                continue
+            if takes(host, kernel) and self._fits_rows(kernel, host):
                 host.guests.append(kernel)
                 return host
         return None
+
+    def _fits_rows(self, guest: Kernel, host: Work) -> bool:
+        """Tell whether a guest leaves its lane row by row, if it must stay so."""
+        lane = self._lane_of[id(host)]
+        if lane.rows and not row_by_row(lane.kernels, guest):
+            if lane.by_rows:
+                return False
+            lane.rows = 0
+        return True
 
     def _reads_from(self, kernel: Kernel, host: Work) -> bool:
         made = {root(b) for one in host.kernels for b in one.writes()}
@@ -126,12 +149,23 @@ class Scheduler:
         lanes = list({id(one): one for one in latest}.values())
         length = sum(len(one.works) for one in lanes)
         follows = small and lanes and all(one.small for one in lanes)
-        if follows and length < LONGEST_LANE:
+        follows = follows and not any(one.by_rows for one in lanes)
+        if self._goes_on(work.kernel, lanes) and length < LONGEST_LANE:
+            lane = lanes[0]
+            lane.works.append(work)
+        elif follows and length < LONGEST_LANE:
             lane = self._merged(lanes)
             lane.works.append(work)
+            lane.rows = 0
         else:
             lane = self._new_lane(work, small, self._quiet(work.kernel, last + 1))
         self._lane_of[id(work)] = lane
+
+    def _goes_on(self, kernel: Kernel, lanes: list[Lane]) -> bool:
+        """Tell whether a kernel goes on with the only lane it needs, row by row."""
+        if len(lanes) != 1 or not lanes[0].rows or lanes[0].rows != rows_of(kernel):
+            return False
+        return row_by_row(lanes[0].kernels, kernel)
 
     def _quiet(self, kernel: Kernel, launch: int) -> int:
         """Let a large loop wait for a launch without products.
@@ -160,7 +194,7 @@ class Scheduler:
     def _new_lane(self, work: Work, small: bool, launch: int) -> Lane:
         while len(self.launches) <= launch:
             self.launches.append(Launch())
-        lane = Lane([work], small, launch)
+        lane = Lane([work], small, launch, rows_of(work.kernel))
         self.launches[launch].lanes.append(lane)
         return lane
 

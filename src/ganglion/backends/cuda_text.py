@@ -125,7 +125,8 @@ class Emitted:
 class Body:
     """A device function under construction."""
 
-    def __init__(self, wide: bool = False) -> None:
+    def __init__(self, wide: bool = False, by_rows: bool = False) -> None:
+        self.by_rows = by_rows  # works on the rows from `row0` on
         self.lines: list[str] = []
         self.before: list[str] = []  # what stands in front of the function
         self.buffers: list[Buffer] = []
@@ -176,6 +177,12 @@ class Body:
             made.append(text if plain else self.let(self.index, text, stem))
         return made
 
+    def in_rows(self, places: list[str]) -> list[str]:
+        """Return places in a block's rows as places among all rows."""
+        if not self.by_rows:
+            return places
+        return [self.let(self.index, f"row0 + {places[0]}", "row"), *places[1:]]
+
     def pointer(self, buffer: Buffer) -> str:
         """Return the name of a buffer's address."""
         key = root(buffer)
@@ -208,8 +215,12 @@ class Body:
         given = [
             f"{c_type(one.dtype)}* RESTRICT p{i}" for i, one in enumerate(self.buffers)
         ]
-        head = ", ".join(["int block", "int blocks", *given])
-        lines = [*self.before, f"DEVICE void BODY({head}) {{", *self._prelude]
+        which = ["int row0"] if self.by_rows else ["int block", "int blocks"]
+        head = ", ".join([*which, *given])
+        lines = [*self.before, f"DEVICE void BODY({head}) {{"]
+        if self.by_rows:
+            lines.append("  const int block = 0, blocks = 1;")
+        lines += self._prelude
         text = "\n".join([*lines, *self.lines, "}", ""])
         return Emitted(text, tuple(self.buffers), max(blocks, 1), shared)
 

@@ -1,0 +1,128 @@
+"""Kernels that go on row by row: a block has some rows, and waits for nobody else.
+
+Where every kernel of a lane runs over the same rows and needs only its own row of what
+the others made, a few blocks do all of them, one after the other: a classifier's last
+product, its softmax, its loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ganglion.backends.cuda_cut import Product
+from ganglion.backends.cuda_text import root
+from ganglion.backends.cuda_work import Root, tables_of
+from ganglion.plan.kernel import Apply, Axis, Contract, Kernel, Load, Loop, View, walk
+
+FEWEST_ROWS, MOST_ROWS = 16, 1024
+MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
+FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
+NARROW = 16  # columns of a product that is as fast as a loop
+
+Access = tuple[Root, View, tuple[int, ...]]
+
+
+def rows_of(kernel: Kernel) -> int:
+    """Return over how many rows a kernel may go on row by row, 0 for none."""
+    if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
+        return 0
+    rows = kernel.outer[0]
+    most = MOST_OF_PRODUCT if _is_product(kernel) else MOST_PLACES
+    fits = FEWEST_ROWS <= rows <= MOST_ROWS and math.prod(kernel.shape) <= most
+    return rows if fits else 0
+
+
+def _is_product(kernel: Loop) -> bool:
+    expr = kernel.expr
+    if kernel.how != "sum" or kernel.more or not isinstance(expr, Apply):
+        return False
+    return expr.op == "multiply" and all(isinstance(one, Load) for one in expr.args)
+
+
+def rows_of_block(rows: int, kernels: Sequence[Kernel]) -> int:
+    """Return how many rows a block has: fewer where there is more to do."""
+    most = max(math.prod(one.shape) for one in kernels if isinstance(one, Loop))
+    wanted = min(max(FEWEST_BLOCKS, most // PLACES_OF_BLOCK), rows)
+    return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
+
+
+def row_by_row(kernels: Sequence[Kernel], new: Kernel) -> bool:
+    """Tell whether a kernel needs only its own row of what others make; and they."""
+    rows = rows_of(new)
+    every = [*kernels, new]
+    if not rows or any(rows_of(one) != rows for one in every):
+        return False
+    written: set[Root] = {root(b) for one in every for b in one.writes()}
+    steps: dict[Root, set[int]] = defaultdict(set)
+    for one in every:
+        assert isinstance(one, Loop)
+        for expr in walk(*(expr for expr, _ in one.stored)):
+            if any(root(b) in written for b in tables_of(expr)):
+                return False
+        for what, view, shape in _accesses(one):
+            if what in written:
+                step = _row_step(view, shape)
+                if step is None:
+                    return False
+                steps[what].add(step)
+    return all(len(found) == 1 for found in steps.values())
+
+
+def _accesses(kernel: Loop) -> Iterator[Access]:
+    for one in walk(*(expr for expr, _ in kernel.stored)):
+        if isinstance(one, Load):
+            yield root(one.view.buffer), one.view, kernel.shape
+    for _, view in kernel.stored:
+        yield root(view.buffer), view, kernel.outer
+
+
+def _row_step(view: View, shape: tuple[int, ...]) -> int | None:
+    """Return how far rows of a view lie apart, None if they overlap."""
+    first, *others = view.strides
+    if min(others, default=0) < 0 or view.offset < 0 or first <= 0:
+        return None
+    span = sum((n - 1) * s for n, s in zip(shape[1:], others, strict=True))
+    return first if view.offset + span < first else None
+
+
+def as_loop(kernel: Kernel) -> Kernel:
+    """Return a narrow product as a loop, so that it can go on row by row."""
+    if not isinstance(kernel, Contract) or type(kernel) is not Contract:
+        return kernel
+    product = Product(kernel)
+    rows = _joined([a for a in product.rows if a.size > 1])
+    suits = (
+        product.n <= NARROW
+        and len(rows) == 1
+        and product.batches == 1
+        and FEWEST_ROWS <= product.m <= MOST_ROWS
+        and product.m * product.n * product.k <= MOST_OF_PRODUCT
+        and product.k > 1
+        and kernel.inner[-1].left == 1
+    )
+    if not suits:
+        return kernel
+    kept = (*rows, *product.columns)
+    axes = (*kept, *kernel.inner)
+    dtype = kernel.out.buffer.dtype
+    left = View(kernel.left.buffer, tuple(a.left for a in axes), kernel.left.offset)
+    right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
+    expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
+    out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
+    shape = tuple(a.size for a in axes)
+    return Loop(kernel.name, shape, expr, out, len(kernel.inner), "sum")
+
+
+def _joined(axes: list[Axis]) -> list[Axis]:
+    """Join neighbouring axes that are one long axis."""
+    made: list[Axis] = []
+    for axis in axes:
+        last = made[-1] if made else Axis(1)
+        if last.left == axis.left * axis.size and last.out == axis.out * axis.size:
+            made[-1] = replace(axis, size=axis.size * last.size)
+        else:
+            made.append(axis)
+    return made

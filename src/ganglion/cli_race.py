@@ -92,6 +92,14 @@ def race(
     fit: Annotated[
         str | None, typer.Option(help="With --images: crop, resize or pad.")
     ] = None,
+    pretrained: Annotated[
+        bool,
+        typer.Option(
+            "--pretrained",
+            help="With --images: our frozen features of EfficientNet-Lite0 against "
+            "PyTorch fine-tuning the same weights.",
+        ),
+    ] = False,
     on: Annotated[
         str | None,
         typer.Option(
@@ -105,12 +113,28 @@ def race(
     All start from the same weights and see the same batches. Results, tables and a
     page with curves are kept in a folder; Ctrl-C loses nothing.
     """
+    if pretrained:
+        if any((recipe, resume, sweep, on, device)):
+            raise typer.BadParameter(
+                "--pretrained goes with --images, --test, --size, --fit, --engines, "
+                "--runs, --epochs, --batch-size, --threads, --seed, --limit, --out."
+            )
+        given: dict[str, Any] = {
+            "runs": runs,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "threads": threads,
+            "seed": seed,
+            "limit": limit,
+        }
+        _race_pretrained(images, engines, (test, size, fit), out, given)
+        return
     from ganglion.race import runner, settings, watch
     from ganglion.race import sweep as sweeping
 
     bound = None if memory is None else int(memory * 1e9)
     limits: dict[str, Any] = {"limit": limit, "memory": bound}
-    given: dict[str, Any] = {
+    given = {
         "runs": runs,
         "epochs": epochs,
         "threads": threads,
@@ -189,6 +213,51 @@ def _what(
             fit=fit or "crop",
             watch=watch,
         )
+
+
+def _race_pretrained(
+    images: Path | None,
+    engines: str | None,
+    how: tuple[float | None, str | None, str | None],
+    out: Path | None,
+    given: dict[str, Any],
+) -> None:
+    """Race on a pretrained start; without a folder, on the one made of CIFAR-10."""
+    from ganglion import cli_images, config, image_recipes
+    from ganglion import images as image_folders
+    from ganglion.applications.efficientnet_lite import SIZE
+    from ganglion.images.making import HELD_OUT
+    from ganglion.race import pretrained, settings
+
+    test, size, fit = how
+    if images is None:
+        images = image_recipes.made_folder()
+        test = HELD_OUT if test is None else test
+    with cli_images.decoding() as watch:
+        held = image_folders.load(
+            images,
+            size=cli_images.parse_size(size) or SIZE,
+            test=test,
+            color="rgb",
+            fit=fit or "crop",
+            watch=watch,
+        )
+    if held.test is None or not len(held.test):
+        raise ValueError(f"{images} leaves nothing to test on: give --test N.")
+    folder = _free(out or _named(pretrained.RECIPE))
+    chosen = {name: one for name, one in given.items() if one is not None}
+    chosen.setdefault("threads", config.threads())
+    if engines is not None:
+        chosen["engines"] = settings.named(engines)
+    command = " ".join(["ganglion", *sys.argv[1:]])
+    try:
+        race = pretrained.run(held, folder, command=command, say=_say, **chosen)
+    except KeyboardInterrupt:
+        _say("Stopped. What was measured is kept in " + str(folder))
+        raise typer.Exit(INTERRUPTED) from None
+    _conclude(race, folder)
+    if not any(run.done for run in race.finished):
+        raise typer.Exit(1)
 
 
 def _named(recipe: str) -> Path:

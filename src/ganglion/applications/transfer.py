@@ -224,7 +224,7 @@ def train_head(
     held = None
     if validation is not None:
         held = (features(start, validation[0], **how), validation[1])
-    _compile(start.head, learning_rate)
+    compile_for_training(start.head, learning_rate)
     done = start.head.fit(
         x,
         y,
@@ -234,7 +234,7 @@ def train_head(
         callbacks=_callbacks(patience, held, more_callbacks),
         verbose=verbose,
     )
-    _compile(start.model, learning_rate)  # so that it evaluates, too
+    compile_for_training(start.model, learning_rate)  # so that it evaluates, too
     return done
 
 
@@ -257,7 +257,7 @@ def fine_tune(
     """
     for layer in start.model.layers:
         layer.trainable = not isinstance(layer, layers.BatchNormalization)
-    _compile(start.model, learning_rate)
+    compile_for_training(start.model, learning_rate)
     return start.model.fit(
         *train,
         batch_size=min(batch_size, len(train[0])),
@@ -268,7 +268,8 @@ def fine_tune(
     )
 
 
-def _compile(model: Model, learning_rate: float) -> None:
+def compile_for_training(model: Model, learning_rate: float) -> None:
+    """Compile a model for class numbers, with Adam."""
     model.compile(
         optimizer=optimizers.Adam(learning_rate),
         loss="sparse_categorical_crossentropy",

@@ -15,7 +15,8 @@ from ganglion.functional import Network
 from ganglion.ir.gradient import gradients
 from ganglion.models import Model
 
-BATCH = 250
+BATCH = 250  # images at a time, fewer of large ones:
+BATCH_PIXELS = 1_600_000
 
 
 class ActivationMaps(NamedTuple):
@@ -74,7 +75,8 @@ def class_activation_map(
     explainer = _explainer(model, method, layer)
     x = _images(explainer.inside.network, images)
     wanted = _wanted(class_index, len(x), explainer.classes)
-    size_of_batch = min(batch_size or BATCH, len(x))
+    fitting = max(1, BATCH_PIXELS // (x.shape[1] * x.shape[2]))
+    size_of_batch = min(batch_size or min(BATCH, fitting), len(x))
     maps, classes, scores = explainer.predict(
         [x, wanted], batch_size=size_of_batch, verbose=verbose
     )

@@ -1,0 +1,159 @@
+"""A race on a pretrained start: our frozen features against PyTorch's fine-tuning.
+
+Both start from the same ImageNet weights and see the same pixels and split, but they do
+not train alike: this race is about what a user of a small folder gets, and when.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion.race import facts
+from ganglion.race.once import now
+from ganglion.race.pretrained_engines import ENGINES
+from ganglion.race.results import Epoch, Race, Run, Skipped, save
+from ganglion.rivals import engine as engine_named
+from ganglion.rivals.process import environment
+
+RECIPE = "pretrained"
+EPOCHS, BATCH = 5, 32
+LIMIT = 3600.0  # seconds a run may take
+LOG_LINES = 12
+_TORCH = ("torch", "efficientnet_lite_pytorch")
+Say = Callable[[str], None]
+
+
+def run(
+    held: Any,
+    folder: Path,
+    *,
+    engines: tuple[str, ...] = tuple(ENGINES),
+    runs: int = 1,
+    epochs: int = EPOCHS,
+    batch_size: int = BATCH,
+    threads: int = 1,
+    seed: int = 0,
+    command: str = "",
+    limit: float | None = None,
+    say: Say = print,
+) -> Race:
+    """Race on an `ImageFolder`; results are kept in the folder after every run."""
+    for name in engines:
+        if name not in ENGINES:
+            raise ValueError(
+                f"{name!r} cannot start from ImageNet here: choose "
+                f"{' or '.join(ENGINES)}."
+            )
+    rows, columns = held.form.size
+    race = Race(
+        recipe=RECIPE,
+        title=f"{held.folder.name}: {len(held.classes)} classes, {rows}×{columns}, "
+        f"{held.counts()}, from EfficientNet-Lite0 of ImageNet",
+        epochs=epochs,
+        batch_size=batch_size,
+        runs=runs,
+        threads=threads,
+        device="cpu",
+        seed=seed,
+        engines=engines,
+        machine=facts.about_machine(""),
+        versions=facts.versions([engine_named(name) for name in engines]),
+        commit=facts.commit(),
+        command=command,
+        skipped=tuple(filter(None, map(_skipped, engines))),
+        started=now(),
+        images={"folder": str(held.folder), "fingerprint": held.fingerprint},
+    )
+    missing = {one.engine for one in race.skipped}
+    with tempfile.TemporaryDirectory(prefix="ganglion-pretrained-") as data:
+        _lay_out(held, Path(data))
+        for number in range(1, runs + 1):
+            for name in engines:
+                if name in missing:
+                    continue
+                say(f"{name}, run {number} of {runs} …")
+                task = {"engine": name, "data": data, "classes": len(held.classes),
+                        "epochs": epochs, "batch_size": batch_size,
+                        "threads": threads, "seed": seed + number - 1}  # fmt: skip
+                made = _once(task, number, folder, limit or LIMIT)
+                race = replace(race, finished=(*race.finished, made))
+                save(race, folder)
+                say(f"  {_told(made)}")
+    race = replace(race, complete=True)
+    save(race, folder)
+    return race
+
+
+def _skipped(name: str) -> Skipped | None:
+    if name != "torch" or all(map(importlib.util.find_spec, _TORCH)):
+        return None
+    packages = " ".join(one.replace("_", "-") for one in _TORCH)
+    return Skipped(name, f"not installed: pip install {packages}")
+
+
+def _lay_out(held: Any, place: Path) -> None:
+    parts = {"x": held.train.x, "y": held.train.y,
+             "x_test": held.test.x, "y_test": held.test.y}  # fmt: skip
+    for name, array in parts.items():
+        np.save(place / f"{name}.npy", np.asarray(array))
+
+
+def _once(task: dict[str, Any], number: int, folder: Path, limit: float) -> Run:
+    started = now()
+    begun = Run(task["engine"], number, task["seed"], "failed", started=started)
+    module = "ganglion.race.pretrained_engines"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", module],
+            input=json.dumps(task),
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            env=environment(task["threads"]) | {"PYTHONPATH": _source()},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return replace(begun, reason=f"did not end within {limit:.0f} s")
+    _keep_log(folder, f"{task['engine']}-{number}.log", done.stderr)
+    end = "\n".join(done.stderr.splitlines()[-LOG_LINES:])
+    try:
+        told = json.loads(done.stdout)
+        epochs = tuple(Epoch(*one) for one in told.pop("epochs"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return replace(begun, reason=f"exit code {done.returncode}", log_end=end)
+    return replace(
+        begun,
+        status="done",
+        epochs=epochs,
+        train_seconds=sum(one.train_seconds for one in epochs),
+        test_seconds=sum(one.test_seconds for one in epochs),
+        **told,
+    )
+
+
+def _source() -> str:
+    """Return where Ganglion lies, so that a worker finds the same one."""
+    return str(Path(__file__).parents[2])
+
+
+def _keep_log(folder: Path, name: str, text: str) -> None:
+    place = folder / "logs"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_text(text, encoding="utf-8")
+
+
+def _told(made: Run) -> str:
+    if not made.done:
+        return f"failed: {made.reason}"
+    course = ", ".join(f"{one.test_accuracy:.4f}" for one in made.epochs)
+    return f"{made.seconds:.1f} s, accuracy after each epoch {course}"

@@ -1,0 +1,94 @@
+"""A race on a pretrained start: its runs, its failures, what it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ganglion.applications import efficientnet_lite
+from ganglion.cli import app
+from ganglion.images import Form
+from ganglion.race import pretrained, pretrained_engines
+from ganglion.race.results import load
+
+
+def held(count: int = 8) -> Any:
+    """Return dark and bright noise in the place of a folder."""
+    draw = np.random.default_rng(0)
+    y = (np.arange(count) % 2).astype("int32")
+    x = draw.integers(0, 100, (count, 32, 32, 3)) + 150 * y[:, None, None, None]
+    part = SimpleNamespace(x=x.astype("uint8"), y=y)
+    return SimpleNamespace(
+        folder=Path("noise"),
+        classes=("dark", "bright"),
+        form=Form((32, 32)),
+        train=part,
+        test=part,
+        fingerprint="",
+        counts=lambda: f"{count} to train on",
+    )
+
+
+@pytest.mark.slow
+def test_our_run_is_measured_and_kept(tmp_path):
+    try:
+        efficientnet_lite.weights_file()
+    except ImportError as error:
+        pytest.skip(str(error))
+    told: list[str] = []
+    race = pretrained.run(
+        held(), tmp_path / "race", engines=("ganglion",), epochs=2, say=told.append
+    )
+    assert load(tmp_path / "race") == race
+    (made,) = race.finished
+    assert made.done, made.log_end
+    assert [one.number for one in made.epochs] == [1, 2]
+    assert made.accuracy >= 0.75  # of images as small as one feature
+    assert made.parameters > 3_000_000
+    assert made.seconds > 0
+    assert "accuracy after each epoch" in told[-1]
+
+
+def test_an_engine_that_fails_is_told_of(tmp_path, monkeypatch):
+    broken = held()
+    broken.train.x = broken.train.x[..., :2]  # two colours are none
+    race = pretrained.run(broken, tmp_path, engines=("ganglion",), say=lambda _: None)
+    (made,) = race.finished
+    assert (made.status, made.reason) == ("failed", "exit code 1")
+    assert "Error" in made.log_end
+    assert (tmp_path / "logs" / "ganglion-1.log").read_text()
+
+
+def test_what_is_not_installed_is_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    race = pretrained.run(held(), tmp_path, engines=("torch",), say=lambda _: None)
+    assert not race.finished
+    assert "pip install torch efficientnet-lite-pytorch" in race.skipped[0].reason
+
+
+def test_what_cannot_race_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="choose ganglion or torch"):
+        pretrained.run(held(), tmp_path, engines=("jax",))
+    made = CliRunner().invoke(app, ["race", "mnist-mlp", "--pretrained"])
+    assert made.exit_code == 2
+    assert "--pretrained goes with" in made.output
+
+
+@pytest.mark.rivals
+@pytest.mark.slow
+def test_pytorch_is_fine_tuned():
+    pytest.importorskip("torch")
+    pytest.importorskip("efficientnet_lite_pytorch")
+    part = held().train
+    data = {"x": part.x, "y": part.y, "x_test": part.x, "y_test": part.y}
+    task = {"epochs": 2, "batch_size": 8, "threads": 1, "seed": 0, "classes": 2}
+    found = pretrained_engines.fine_tuned(task, data)
+    assert found["epochs"][1][1] < found["epochs"][0][1]  # the loss
+    assert json.dumps(found)

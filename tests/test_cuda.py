@@ -9,7 +9,7 @@ from cuda_checks import LOSES, check, compiled, emulated
 from layer_cases import CASES
 
 from ganglion import config
-from ganglion.backends import cuda_loop, cuda_reduce
+from ganglion.backends import cuda_loop, cuda_reduce, cuda_rows
 from ganglion.ir.primitives import OPS
 
 pytestmark = pytest.mark.skipif(
@@ -76,6 +76,16 @@ def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
     monkeypatch.setattr(cuda_reduce, "MUCH", 0)
     program, data, state = loops(size, "float32")
     check(program, data, state, tolerance=EXACT["float32"])
+
+
+@pytest.mark.parametrize("layer", ["Softmax", "Dense", "LayerNormalization"])
+def test_kernels_that_go_on_row_by_row(layer, monkeypatch):
+    monkeypatch.setattr(cuda_rows, "FEWEST_ROWS", 2)
+    case = next(one for one in CASES if one.layer == layer)
+    program, data, state = training_step(case, "float32")
+    text = "".join(compiled(program).emission.functions.values())
+    assert "int row0" in text
+    check(program, data, state, steps=2, tolerance=10 * EXACT["float32"])
 
 
 @pytest.mark.parametrize("rows", [1, 5])

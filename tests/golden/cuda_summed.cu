@@ -7,7 +7,7 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
 #pragma unroll
     for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
     if (i < 24) {
-#pragma unroll 8
+#pragma unroll 4
       for (int r = g; r < 40; r += 16) {
         const float v1 = p0[i + r * 24];
         total0[0] += v1;

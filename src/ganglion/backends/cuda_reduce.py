@@ -85,9 +85,6 @@ def _lanes(kernel: Loop, work: Work, length: int) -> int:
         return 1
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
     most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
-    values = sum(len(g.stored) for g in work.guests)
-    if values > 4:  # they would take the registers of all other threads
-        most = 1 if values > 8 else 2
     return lanes_allowed(work, kernel.outer[-1], most)
 
 
@@ -216,7 +213,7 @@ class _Reduction:
         start, step = "g", cut.along * cut.splits
         if cut.splits > 1:
             start = f"tile % {cut.splits} * {cut.along} + g"
-        body.lines.append(f"#pragma unroll {max(8 // cut.lanes // len(self.types), 2)}")
+        body.lines.append(f"#pragma unroll {4 if len(self.types) <= 2 else 2}")
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
         with body.block(head):
             inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")

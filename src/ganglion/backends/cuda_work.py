@@ -30,6 +30,7 @@ from ganglion.plan.kernel import (
 
 MOST_GUESTS = 8
 MOST_STORED = 16  # values in one loop: more would not stay in registers
+MOST_OF_LONG, LARGE = 6, 1 << 18  # in a reduction of so many elements
 
 Root = tuple[str, str]
 Stored = tuple[tuple[Expr, View], ...]
@@ -118,7 +119,7 @@ def takes(work: Work, guest: Loop) -> bool:
     if not is_map(guest) or len(work.guests) >= MOST_GUESTS:
         return False
     stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in work.kernels)
-    if stored + len(guest.stored) > MOST_STORED:
+    if stored + len(guest.stored) > _most_stored(work.kernel):
         return False
     made = {root(b) for one in work.kernels for b in one.writes()}
     in_order = {root(b) for b in work.kernel.writes()}
@@ -132,6 +133,17 @@ def takes(work: Work, guest: Loop) -> bool:
         elif any(root(b) in made for b in tables_of(one)):
             return False
     return _may_write(work, guest, made)
+
+
+def _most_stored(kernel: Kernel) -> int:
+    """Return how many values a host and its guests may have.
+
+    A long reduction has several results a thread: its guests' values would take the
+    registers of all the threads that add.
+    """
+    long = isinstance(kernel, Loop) and kernel.reduced
+    large = isinstance(kernel, Loop) and math.prod(kernel.shape) >= LARGE
+    return MOST_OF_LONG if long and large else MOST_STORED
 
 
 def tables_of(expr: Expr) -> list[Buffer]:

@@ -64,6 +64,9 @@ class HostDriver:
         self._folder = tempfile.TemporaryDirectory()
         self._recording: list[Any] | None = None
 
+    def use(self) -> None:
+        pass
+
     def compile(self, source: str) -> bytes:
         text = _wrapped(source)
         stem = Path(self._folder.name) / hashlib.sha256(text.encode()).hexdigest()

@@ -25,6 +25,9 @@ class Recorder:
         self.log, self.compiled, self.room, self.next = [], 0, room, 4096
         self._captured = None
 
+    def use(self):
+        pass
+
     def compile(self, source):
         self.compiled += 1
         return source.encode()
@@ -185,6 +188,18 @@ def test_a_large_array_that_is_changed_is_copied_again():
     data["x"] += 1
     made.run(data, {}, 1)
     assert driver.of("upload") == 2 * [data["x"].nbytes]
+
+
+def test_memory_of_arrays_that_are_gone_is_used_again():
+    x = Input("x", (300,), "float32")
+    program = pure(Graph.of("small", [x], {"y": pointwise.negative(x)}))
+    driver = Recorder()
+    made = cuda_run.CompiledProgram(cuda_run.plan_of(program), Memory(driver))
+    made.run({"x": np.zeros(300, "float32")}, {}, 1)
+    room = driver.room
+    for number in range(5):
+        made.run({"x": np.full(300, number, "float32")}, {}, 1)
+    assert driver.room == room
 
 
 # ---- memory, cache, no GPU ---------------------------------------------------------

@@ -30,6 +30,10 @@ class Driver(Protocol):
     capability: int  # 90 is compute capability 9.0
     processors: int
 
+    def use(self) -> None:
+        """Make this thread speak to the device."""
+        ...
+
     def compile(self, source: str) -> bytes:
         """Compile CUDA C to machine code."""
         ...

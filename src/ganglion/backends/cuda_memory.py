@@ -43,6 +43,7 @@ class Memory:
         self.driver = driver
         self._mirrors: dict[int, Mirror] = {}
         self._spare: dict[int, list[int]] = defaultdict(list)
+        self._spare_seen: dict[int, list[np.ndarray]] = defaultdict(list)
         self._dead: list[Mirror] = []  # filled by the garbage collector, at any time
         self._arena = (0, 0)
         self.lock = threading.RLock()
@@ -82,6 +83,8 @@ class Memory:
         while self._dead:
             one = self._dead.pop()
             self.release(one.address, one.size)
+            if one.seen is not None:
+                self._spare_seen[one.size].append(one.seen)
 
     def _give_back(self) -> None:
         self.driver.wait()
@@ -130,7 +133,7 @@ class Memory:
             return True
         new = as_bytes(array)
         if mirror.seen is None:
-            mirror.seen = self.driver.host_array(array.nbytes)
+            mirror.seen = self._host_array(array.nbytes)
         elif _equal(mirror.seen, new):
             return False
         self.driver.wait()  # an earlier copy may still read what it saw
@@ -138,10 +141,14 @@ class Memory:
         self.driver.upload(mirror.address, mirror.seen)
         return True
 
+    def _host_array(self, nbytes: int) -> np.ndarray:
+        spare = self._spare_seen[nbytes]
+        return spare.pop() if spare else self.driver.host_array(nbytes)
+
     def fetch(self, mirror: Mirror) -> None:
         """Ask for what the device has; it is in `seen` after a wait."""
         if mirror.seen is None:
-            mirror.seen = self.driver.host_array(mirror.size)
+            mirror.seen = self._host_array(mirror.size)
         self.driver.download(mirror.seen, mirror.address)
 
 

@@ -121,8 +121,10 @@ class _Reduction:
             kernel = replace(kernel, shape=(rows, *kernel.shape[1:]))
         self.work, self.kernel = work, kernel
         self.cut = cut_of(kernel, work)
-        if rows:
-            self.cut = replace(self.cut, splits=1)
+        if rows:  # one block does it all: in one turn, if it can
+            most = max(THREADS // _power(math.prod(kernel.outer)), 1)
+            along = min(self.cut.along, most)
+            self.cut = Cut(THREADS // along, along, 1, self.cut.lanes_across)
         self.results = math.prod(kernel.outer) // self.cut.lanes
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // self.cut.across)

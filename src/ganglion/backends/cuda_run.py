@@ -97,6 +97,7 @@ class CompiledProgram:
     def __init__(self, plan: Plan, on: Memory) -> None:
         self.plan = plan
         self._memory, self._driver = on, on.driver
+        self._driver.use()
         target = Target(self._driver.capability, config.precision())
         self.emission = emit(plan, target)
         self._functions = _load(self.emission, self._driver)
@@ -123,6 +124,7 @@ class CompiledProgram:
         if steps < 1 or not self.emission.every:
             return results
         with self._memory.lock:
+            self._driver.use()
             arrays = {**data, **state}
             copies = contiguous(arrays)
             mirrors = self._mirrored(arrays | copies)

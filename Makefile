@@ -43,8 +43,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/core.done: pyproject.toml | $(BIN)/python
-	@echo "Installing Ganglion (NumPy, llvmlite, h5py and a few small packages) ..."
-	@$(PIP) --editable .
+	@echo "Installing Ganglion (NumPy, llvmlite, h5py, Pillow and a few small packages) ..."
+	@$(PIP) --editable '.[images]'
 	@touch $@
 
 # The rivals (Keras, TensorFlow, PyTorch, JAX) are needed by the parity tests alone:

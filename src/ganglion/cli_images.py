@@ -51,7 +51,7 @@ class Choices:
 
 def train_folder(chosen: Choices, more: list[Any]) -> bool:
     """Train on a folder of images; return whether it came to its end."""
-    from ganglion import config, image_recipes, image_training
+    from ganglion import image_recipes, image_training
 
     model = None
     if chosen.resume is not None:
@@ -67,19 +67,10 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
             f"{chosen.resume} tells other classes apart than {held.folder} has: "
             f"{', '.join(model.notes.get('class_names') or ['unnamed ones'])}."
         )
-    test = None if chosen.test is None else float(chosen.test)
-    image_training.remember(model, held, test=test)
+    image_training.remember(model, held, test=chosen.test)
     total = chosen.epochs or image_training.EPOCHS
     size = chosen.batch_size or image_recipes.batch_size(len(held.train))
-    if chosen.log == "keras":
-        model.summary()
-    rows, columns = held.form.size
-    _say(
-        f"{held.folder}: {len(held.classes)} classes ({', '.join(held.classes)}); "
-        f"{held.counts()}; {rows}×{columns} {held.form.color}\n"
-        f"{model.count_params():,} parameters, batch {size}, at most {total} epochs, "
-        f"backend {config.backend()}"
-    )
+    _announce(chosen, model, held, f"batch {size}, at most {total} epochs")
     started = time.perf_counter()
     try:
         keeper = image_training.fit(
@@ -96,6 +87,19 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
         return False
     _conclude(chosen, model, held, keeper, time.perf_counter() - started)
     return True
+
+
+def _announce(chosen: Choices, model: Any, held: Any, how: str) -> None:
+    from ganglion import config
+
+    if chosen.log == "keras":
+        model.summary()
+    rows, columns = held.form.size
+    _say(
+        f"{held.folder}: {len(held.classes)} classes ({', '.join(held.classes)}); "
+        f"{held.counts()}; {rows}×{columns} {held.form.color}\n"
+        f"{model.count_params():,} parameters, {how}, backend {config.backend()}"
+    )
 
 
 def _load(chosen: Choices, model: Any) -> Any:
@@ -293,7 +297,7 @@ def evaluate(
         raise typer.BadParameter(f"--out {out}: the name must end in .png.")
     asked = image_training.Classifier.of(saving.load_model(model), str(model))
     with decoding() as watch:
-        part, which, skipped = _part(asked, images, everything, watch)
+        part, which, skipped = asked.images_to_test(images, everything, watch)
     _say(image_recipes.told_of(images, skipped))
     said = asked.probabilities(part.x).argmax(axis=1)
     found = scores.Scores.of(part.y, said, asked.classes)
@@ -305,47 +309,6 @@ def evaluate(
     if out is not None:
         scores.write_picture(found, out)
         _say(f"Drew {out}.")
-
-
-def _part(
-    asked: Any, folder: Path, everything: bool, watch: Any
-) -> tuple[Any, str, list[tuple[Path, str]]]:
-    """Return the images to test on, which they are, and the files left out."""
-    from ganglion.images import Images, find, stratified
-    from ganglion.images.finding import TEST, WHOLE
-    from ganglion.images.loading import fingerprint, held_out
-
-    listing = find(folder, asked.classes)
-    names = list(listing.parts)
-    if not everything and TEST in listing.parts:
-        names = [TEST]
-    x, y, files, skipped = [], [], [], []
-    import numpy as np
-
-    for name in names:
-        one = listing.parts[name]
-        decoded = asked.read(one.files, True, watch)
-        skipped += [(one.files[i], why) for i, why in decoded.problems.items()]
-        x.append(decoded.pixels)
-        y.append(one.labels[decoded.kept])
-        files += [one.files[i] for i in decoded.kept]
-    pixels = x[0] if len(x) == 1 else np.concatenate(x)
-    part = Images(pixels, np.concatenate(y), tuple(files))
-    if not len(part):
-        raise ValueError(f"None of the images in {folder} can be read.")
-    if names == [TEST]:
-        return part, "test/", skipped
-    noted = asked.model.notes.get("folder") or {}
-    if everything or WHOLE not in names:
-        return part, "all images", skipped
-    if noted.get("fingerprint") != fingerprint(listing):
-        return part, "all images", skipped
-    count = held_out(noted.get("test"), len(part))
-    if not count:
-        return part, "all images", skipped
-    _, rows = stratified(part.y, count)
-    held = Images(part.x[rows], part.y[rows], tuple(files[i] for i in rows))
-    return held, "the images held out from its training", skipped
 
 
 def _show(found: Any, which: str) -> None:

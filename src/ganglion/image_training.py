@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,26 @@ from typing import Any
 import numpy as np
 
 from ganglion import callbacks, image_recipes, recipes
-from ganglion.images import Form, ImageFolder, Images, ImagesError, read_files
+from ganglion.images import (
+    Form,
+    ImageFolder,
+    Images,
+    ImagesError,
+    Listing,
+    find,
+    read_files,
+    stratified,
+)
 from ganglion.images.cache import Decoded
 from ganglion.images.decoding import MODES
+from ganglion.images.finding import TEST, WHOLE
+from ganglion.images.loading import fingerprint, held_out
 
 EPOCHS = 100  # at most: early stopping ends it
 PATIENCE, SLOWER_AFTER, SLOWER = 15, 6, 0.3
 VALIDATION = 0.15
 TEST_BATCH = 256
-Say = Callable[[str], None]
+Skipped = tuple[Path, str]  # a file that cannot be read, and why
 
 
 class BestKeeper(callbacks.Callback):
@@ -166,6 +177,49 @@ class Classifier:
     def read(self, files: Sequence[Path], keep: bool, watch: Any = None) -> Decoded:
         """Decode files as the model was trained to see them."""
         return read_files(files, self.form, watch, keep)
+
+    def images_to_test(
+        self, folder: Path, everything: bool = False, watch: Any = None
+    ) -> tuple[Images, str, list[Skipped]]:
+        """Return the images of a folder to test on, which they are, and what was not.
+
+        Those of its `test/`; those held out, if the model was trained on this very
+        folder; else all.
+        """
+        listing = find(folder, self.classes)
+        names = sorted(listing.parts)
+        if TEST in names and not everything:
+            names = [TEST]
+        part, skipped = self._read_parts(listing, names, watch)
+        if names == [TEST]:
+            return part, "test/", skipped
+        noted = self.model.notes.get("folder") or {}
+        same = names == [WHOLE] and noted.get("fingerprint") == fingerprint(listing)
+        count = held_out(noted.get("test"), len(part)) if same else 0
+        if everything or not count:
+            return part, "all images", skipped
+        _, rows = stratified(part.y, count)
+        held = Images(part.x[rows], part.y[rows], tuple(part.files[i] for i in rows))
+        return held, "the images held out from its training", skipped
+
+    def _read_parts(
+        self, listing: Listing, names: list[str], watch: Any
+    ) -> tuple[Images, list[Skipped]]:
+        x: list[np.ndarray] = []
+        y: list[np.ndarray] = []
+        files: list[Path] = []
+        skipped: list[Skipped] = []
+        for name in names:
+            part = listing.parts[name]
+            decoded = self.read(part.files, True, watch)
+            skipped += [(part.files[i], why) for i, why in decoded.problems.items()]
+            x.append(decoded.pixels)
+            y.append(part.labels[decoded.kept])
+            files += [part.files[i] for i in decoded.kept]
+        if not files:
+            raise ImagesError(f"None of the images in {listing.folder} can be read.")
+        pixels = x[0] if len(x) == 1 else np.concatenate(x)
+        return Images(pixels, np.concatenate(y), tuple(files)), skipped
 
 
 def _is_shape(shape: Any) -> bool:

@@ -99,24 +99,8 @@ def load(
     read = {part: read_files(one.files, form, watch) for part, one in _parts(listing)}
     skipped = _skipped(listing, read)
     _check_classes(listing, read)
-    parts = {
-        part: _images(listing, part, decoded, np.arange(len(decoded.kept)))
-        for part, decoded in read.items()
-    }
-    base = WHOLE if WHOLE in parts else TRAIN
-    kept = np.arange(len(parts[base]))
-    held: dict[str, Images | None] = {
-        TEST: parts.get(TEST),
-        VALIDATION: parts.get(VALIDATION),
-    }
-    wanted = {TEST: test, VALIDATION: validation}
-    for part in (TEST, VALIDATION):
-        count = held_out(wanted[part], len(kept))
-        if held[part] is None and count:
-            y = parts[base].y[kept]
-            left, out = stratified(y, count, seed)
-            held[part] = _images(listing, base, read[base], kept[out])
-            kept = kept[left]
+    kept, held = _split(listing, read, {TEST: test, VALIDATION: validation}, seed)
+    base = WHOLE if WHOLE in read else TRAIN
     return ImageFolder(
         folder=listing.folder,
         classes=listing.classes,
@@ -127,6 +111,32 @@ def load(
         skipped=skipped,
         fingerprint=fingerprint(listing),
     )
+
+
+def _split(
+    listing: Listing,
+    read: dict[str, Decoded],
+    wanted: dict[str, float | None],
+    seed: int,
+) -> tuple[np.ndarray, dict[str, Images | None]]:
+    """Return the rows to train on and the parts that are held out.
+
+    Those with a folder of their own are that folder; the others come out of the rest.
+    """
+    base = WHOLE if WHOLE in read else TRAIN
+    labels = listing.parts[base].labels[read[base].kept]
+    kept = np.arange(len(labels))
+    held: dict[str, Images | None] = {}
+    for part, count in wanted.items():
+        held[part] = None
+        if part in read:
+            rows = np.arange(len(read[part].kept))
+            held[part] = _images(listing, part, read[part], rows)
+        elif out := held_out(count, len(kept)):
+            left, chosen = stratified(labels[kept], out, seed)
+            held[part] = _images(listing, base, read[base], kept[chosen])
+            kept = kept[left]
+    return kept, held
 
 
 def held_out(wanted: float | None, rows: int) -> int:

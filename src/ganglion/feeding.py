@@ -50,7 +50,8 @@ def training_source(
 
 def changes_in_the_step(x: Any) -> bool:
     """Tell whether these are batches of images that a compiled step can change."""
-    return hasattr(x, "image_data_generator") and x.in_the_step()
+    in_the_step = getattr(x, "in_the_step", None)
+    return callable(in_the_step) and in_the_step()
 
 
 def changing_table(model: Any, x: Any, class_weight: Any = None) -> Table:

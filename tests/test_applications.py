@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-import ganglion as keras
+from ganglion import Input, layers
 from ganglion.applications import EfficientNetLite0, efficientnet_lite
 from ganglion.applications.imagenet import decode_predictions
 
@@ -34,7 +34,7 @@ def test_the_ends_are_those_that_were_asked_for():
     for pooling in ("avg", "max"):
         made = EfficientNetLite0(False, pooling=pooling, **SMALL)
         assert made.output_shape == (None, 1280)
-    inner = keras.layers.Rescaling(2.0)(start := keras.Input((64, 64, 3)))
+    inner = layers.Rescaling(2.0)(start := Input((64, 64, 3)))
     made = EfficientNetLite0(False, None, input_tensor=inner)
     assert made.output_shape == (None, 2, 2, 1280)
     assert made.inputs[0] is start
@@ -143,3 +143,14 @@ def test_outputs_equal_those_of_the_original(weights_path):
     np.testing.assert_allclose(
         body.predict(x, verbose=0), maps.numpy().transpose(0, 2, 3, 1), atol=1e-4
     )
+
+
+@pytest.mark.rivals
+def test_real_keras_loads_the_network(keras, tmp_path, weights_path):
+    given = {"input_shape": (64, 64, 3), "include_preprocessing": True}
+    ours = EfficientNetLite0(include_top=False, pooling="avg", **given)
+    ours.save(tmp_path / "m.keras")
+    theirs = keras.models.load_model(tmp_path / "m.keras")
+    x = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype("float32")
+    wanted = ours.predict(x, verbose=0)
+    np.testing.assert_allclose(np.asarray(theirs(x)), wanted, atol=1e-4)

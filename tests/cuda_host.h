@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 
+#define TENSOR_CORES
 #define METHOD inline
 #define DEVICE static inline
 #define RESTRICT __restrict__

@@ -36,7 +36,7 @@ from ganglion.backends.cuda_text import (
     root,
     split_places,
 )
-from ganglion.backends.cuda_work import Work, lanes_allowed
+from ganglion.backends.cuda_work import Root, Work, lanes_allowed
 from ganglion.plan.kernel import Axis, Contract, View
 
 
@@ -70,7 +70,9 @@ def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted
         shared = max(2 * PLAIN_STEP * 68 * dtype.itemsize, tile_bytes)
     lanes = _out_lanes(work, product)
     tiles = product.tiles(cut.tile)
-    body.before += _shape_struct(body, product, cut, step, bf16, lanes, tensor)
+    body.before += _shape_struct(
+        body, product, cut, step, bf16, lanes, tensor, work.rounded
+    )
     _call(body, work, product, cut, function, lanes)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
     made = body.emitted(tiles * cut.splits, shared)
@@ -84,7 +86,7 @@ def _emit_windows(
     cut = Cut(patch.tile, 1, patch.stages)
     step, lanes = patch.tile.step(False), _out_lanes(work, product)
     tiles, tiles_y = patch.tiles(product, window), patch.tiles_y(window)
-    lines = _shape_struct(body, product, cut, step, False, lanes, True)
+    lines = _shape_struct(body, product, cut, step, False, lanes, True, work.rounded)
     lines = [one for one in lines if "int TILES " not in one and "row_of(" not in one]
     numbers = {
         "TILES": tiles,
@@ -143,6 +145,7 @@ def _shape_struct(
     bf16: bool,
     lanes: int,
     tensor: bool,
+    rounded: frozenset[Root],
 ) -> list[str]:
     tile = cut.tile
     numbers = {
@@ -183,6 +186,8 @@ def _shape_struct(
         "LEFT_EVEN": _is_even(product.inner, "left", step),
         "RIGHT_EVEN": _is_even(product.inner, "right", step),
         "PARTED": product.parts > 1,
+        "ROUND_LEFT": root(product.kernel.left.buffer) not in rounded,
+        "ROUND_RIGHT": root(product.kernel.right.buffer) not in rounded,
         "BF16": bf16,
     }
     for name, flag in flags.items():
@@ -272,6 +277,8 @@ def _finish(
     stores: list[str] = []
     if root(out.buffer) not in work.dropped:
         with body.into(stores):
+            if root(out.buffer) in work.rounded:
+                body.do(f"round_lanes({value});")
             body.do(f"store_lanes({body.pointer(out.buffer)} + {place}, {value});")
     held = {root(out.buffer): value if lanes > 1 else f"{value}[0]"}
     host_guests(body, work, place, lanes, held, stores)

@@ -26,6 +26,7 @@ from ganglion.backends.cuda_rows import as_loop, rows_of_block
 from ganglion.backends.cuda_schedule import (
     Lane,
     Launch,
+    mark_rounded,
     place,
     rounded,
     schedule,
@@ -104,6 +105,8 @@ def emit(plan: Plan, target: Target) -> Emission:
     simple = simplify(plan.kernels)
     first = schedule(simple.once, drops=False)
     launches = schedule(steps_of(simple, target))
+    if target.products == "tf32":
+        mark_rounded([*first, *launches])
     offsets, arena = place(launches, simple.kept())
     maker = _Maker(target)
     once = tuple(maker.call(one) for one in first)

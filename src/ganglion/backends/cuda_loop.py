@@ -47,7 +47,7 @@ def emit_map(work: Work, rows: int = 0) -> Emitted:
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
         at = body.in_rows(at[: len(kernel.shape)])
-        held = compute_and_store(body, kernel.stored, at, width, {}, work.dropped)
+        held = compute_and_store(body, kernel.stored, at, width, {}, work)
         flat = "i" if width == 1 else f"i * {width}"
         if rows:
             flat = f"row0 * {each} + i"
@@ -86,9 +86,7 @@ def host_guests(
         if guest.shape not in decoded:
             decoded[guest.shape] = body.places(start, guest.shape, "g")
         at = decoded[guest.shape]
-        held |= compute_and_store(
-            body, guest.stored, at, width, held, work.dropped, later
-        )
+        held |= compute_and_store(body, guest.stored, at, width, held, work, later)
 
 
 def compute_and_store(
@@ -97,7 +95,7 @@ def compute_and_store(
     at: Sequence[str],
     width: int,
     held: Mapping[Root, str],
-    dropped: set[Root],
+    work: Work,
     later: list[str] | None = None,
 ) -> dict[Root, str]:
     """Compute expressions at some neighbours and store them; return what they are."""
@@ -109,12 +107,16 @@ def compute_and_store(
     made = dict(zip((root(view.buffer) for _, view in stored), values, strict=True))
     with body.into(later):
         for value, (_, view) in zip(values, stored, strict=True):
-            if root(view.buffer) in dropped:
+            if root(view.buffer) in work.dropped:
                 continue
+            rounds = root(view.buffer) in work.rounded
             if width > 1:
+                if rounds:
+                    body.do(f"round_lanes({value});")
                 store_lanes(body, value, view, at, width)
             else:
-                body.do(f"{body.element(view, at)} = {value};")
+                kept = f"rounded_to_tf32({value})" if rounds else value
+                body.do(f"{body.element(view, at)} = {kept};")
     return made
 
 

@@ -17,6 +17,7 @@ MACHINE = """\
 extern __shared__ __align__(128) unsigned char shared_bytes[];
 
 DEVICE float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
+DEVICE unsigned bits_of_float(float x) { return __float_as_uint(x); }
 DEVICE double double_of_bits(unsigned long long bits) {
   return __longlong_as_double((long long)bits);
 }
@@ -37,6 +38,7 @@ DEVICE void let_others_start() {
 }
 
 #if __CUDA_ARCH__ >= 800
+#define TENSOR_CORES
 DEVICE unsigned shared_place(const void* pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
@@ -179,6 +181,14 @@ template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LAN
   for (int i = 0; i < bytes / (int)sizeof(Part); i++)
     ((Part*)to)[i] = both.parts[i];
 }
+
+#ifdef TENSOR_CORES
+DEVICE float rounded_to_tf32(float x) { return float_of_bits(as_tf32(x)); }
+template <int LANES> DEVICE void round_lanes(float (&values)[LANES]) {
+#pragma unroll
+  for (int i = 0; i < LANES; i++) values[i] = rounded_to_tf32(values[i]);
+}
+#endif
 
 // ---- random numbers: Philox 4x32-10 ------------------------------------------------
 

@@ -12,11 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ganglion.backends.cuda_loop import SMALL
 from ganglion.backends.cuda_rows import row_by_row, rows_of
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, Work, is_host, takes
-from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop
+from ganglion.backends.cuda_work import Root, Work, is_host, is_map, takes
+from ganglion.plan.kernel import Buffer, Contract, Kernel, Load, Loop
 
 ALIGNMENT = 256  # bytes
 LONGEST_LANE = 24
@@ -228,6 +230,32 @@ def _drop_unread(launches: list[Launch]) -> None:
             for one in {root(b) for b in kernel.writes() if b.kind == "arena"}:
                 if not readers[one] - {id(work)} and is_host(work.kernel):
                     work.dropped.add(one)
+
+
+def mark_rounded(launches: Sequence[Launch]) -> None:
+    """Keep what only products read, or plain sums, rounded as tensor cores take it."""
+    spoiled: set[Root] = set()
+    products: set[Root] = set()
+    for _, work in works_of(launches):
+        for kernel in work.kernels:
+            read = {root(b) for b in kernel.reads() if b.kind == "arena"}
+            if isinstance(kernel, Contract):
+                products |= {root(b) for b in kernel.reads() if b.dtype == np.float32}
+            elif not _is_plain_sum(kernel):
+                spoiled |= read
+            if not isinstance(kernel, Contract) and not is_map(kernel):
+                spoiled |= {root(b) for b in kernel.writes()}
+    found = frozenset(one for one in products - spoiled if one[0] == "arena")
+    for _, work in works_of(launches):
+        work.rounded = found
+
+
+def _is_plain_sum(kernel: Kernel) -> bool:
+    return (
+        isinstance(kernel, Loop)
+        and kernel.how == "sum"
+        and all(isinstance(expr, Load) for expr, _ in kernel.stored)
+    )
 
 
 # ---- memory ------------------------------------------------------------------------

@@ -155,52 +155,33 @@ template <class S> struct LeftCopies {
   static constexpr int COUNT = (DOWN + STEP - 1) / STEP;
   static constexpr bool ALL_M = S::M % S::BM == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
-  Offset rows[S::LEFT_ROWS ? COUNT : 1];
+  // Where each copy starts; steps that are even only move all of them alike.
+  const float* places[COUNT];
   bool exists[S::LEFT_ROWS ? COUNT : 1];
-  Offset inner[S::LEFT_ROWS ? 1 : COUNT];  // within a step, where steps are even
-  METHOD void begin(int m0) {
+  METHOD void begin(const float* from, int m0) {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
-    if constexpr (S::LEFT_ROWS) {
-      inner[0] = S::left_inner(at);
-    } else {
 #pragma unroll
-      for (int i = 0; i < COUNT; i++) inner[i] = S::left_inner(line + i * STEP);
-    }
-    if constexpr (S::LEFT_ROWS) {
-#pragma unroll
-      for (int i = 0; i < COUNT; i++) {
-        const int m = m0 + line + i * STEP;
-        exists[i] = ALL_M || (m < S::M && line + i * STEP < DOWN);
-        rows[i] = exists[i] ? S::left_row(m) : 0;
-      }
-    } else {
-      exists[0] = ALL_M || m0 + at < S::M;
-      rows[0] = exists[0] ? S::left_row(m0 + at) : 0;
+    for (int i = 0; i < COUNT; i++) {
+      const int m = m0 + (S::LEFT_ROWS ? line + i * STEP : at);
+      const int k = S::LEFT_ROWS ? at : line + i * STEP;
+      const bool inside = ALL_M || (m < S::M && (!S::LEFT_ROWS || m - m0 < DOWN));
+      exists[S::LEFT_ROWS ? i : 0] = inside;
+      places[i] = from + (inside ? S::left_row(m) : 0);
+      if (S::LEFT_EVEN) places[i] += S::left_inner(k);
     }
   }
-  METHOD void copy(float* to, const float* from, int k0) const {
+  METHOD void copy(float* to, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::LEFT_LINE + at;
-    if constexpr (S::LEFT_ROWS) {
-      const bool inside = ALL_K || k0 + at < S::K;
-      from += S::LEFT_EVEN ? S::left_inner(k0) + inner[0] : S::left_inner(k0 + at);
+    const Offset moved = S::LEFT_EVEN ? S::left_inner(k0) : 0;
 #pragma unroll
-      for (int i = 0; i < COUNT; i++)
-        if (DOWN % STEP == 0 || line + i * STEP < DOWN)
-          copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE,
-                                           from + rows[i], inside && exists[i]);
-    } else {
-      from += rows[0];
-      if constexpr (S::LEFT_EVEN) from += S::left_inner(k0);
-#pragma unroll
-      for (int i = 0; i < COUNT; i++) {
-        const int k = k0 + line + i * STEP;
-        const Offset at_k = S::LEFT_EVEN ? inner[i] : S::left_inner(k);
-        if (DOWN % STEP == 0 || line + i * STEP < DOWN)
-          copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE,
-                                           from + at_k,
-                                           exists[0] && (ALL_K || k < S::K));
-      }
+    for (int i = 0; i < COUNT; i++) {
+      const int k = k0 + (S::LEFT_ROWS ? at : line + i * STEP);
+      const float* from = places[i] + (S::LEFT_EVEN ? moved : S::left_inner(k));
+      const bool wanted = exists[S::LEFT_ROWS ? i : 0] && (ALL_K || k < S::K);
+      if (DOWN % STEP == 0 || line + i * STEP < DOWN)
+        copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE, from,
+                                         wanted);
     }
   }
 };
@@ -212,28 +193,27 @@ template <class S> struct RightCopies {
   static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
   static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
-  Offset column, inner[COUNT];
+  const float* places[COUNT];
   bool exists;
-  METHOD void begin(int n0) {
+  METHOD void begin(const float* from, int n0) {
     const int n = n0 + THREAD % ACROSS * V;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      inner[i] = S::right_inner(THREAD / ACROSS + i * STEP);
     exists = ALL_N || n < S::N;
-    column = exists ? S::right_column(n) : 0;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      places[i] = from + (exists ? S::right_column(n) : 0);
+      if (S::RIGHT_EVEN) places[i] += S::right_inner(THREAD / ACROSS + i * STEP);
+    }
   }
-  METHOD void copy(float* to, const float* from, int k0) const {
+  METHOD void copy(float* to, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::RIGHT_LINE + at;
-    from += column;
-    if constexpr (S::RIGHT_EVEN) from += S::right_inner(k0);
+    const Offset moved = S::RIGHT_EVEN ? S::right_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + line + i * STEP;
-      const Offset at_k = S::RIGHT_EVEN ? inner[i] : S::right_inner(k);
+      const float* from = places[i] + (S::RIGHT_EVEN ? moved : S::right_inner(k));
       if (S::BK % STEP == 0 || line + i * STEP < S::BK)
-        copy_async<V * 4, false>(to + i * STEP * Stage<S>::RIGHT_LINE,
-                                 from + at_k,
+        copy_async<V * 4, false>(to + i * STEP * Stage<S>::RIGHT_LINE, from,
                                  exists && (ALL_K || k < S::K));
     }
   }
@@ -254,6 +234,11 @@ template <class S> struct Warp {
   }
 };
 
+// An operand as tensor cores take it; what is rounded already is left as it is.
+template <bool ROUND> DEVICE unsigned operand(float x) {
+  return ROUND ? as_tf32(x) : bits_of_float(x);
+}
+
 // The left operand of one tile of 16 rows.
 template <class S>
 DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const float* a, int m0,
@@ -268,7 +253,7 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const float* a, int m
       float words[4];
       load_matrices(words, row + i * 16 * LINE);
 #pragma unroll
-      for (int h = 0; h < 4; h++) left[i][h] = as_tf32(words[h]);
+      for (int h = 0; h < 4; h++) left[i][h] = operand<S::ROUND_LEFT>(words[h]);
     }
   } else if constexpr (S::LEFT_ROWS) {
 #pragma unroll
@@ -293,7 +278,8 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const float* a, int m
 #pragma unroll
         for (int p = 0; p < 2 * W::P; p++)
           left[i + p / 2][half * 2 + p % 2] =
-              S::BF16 ? as_bf16_pair(near[p], next[p]) : as_tf32(near[p]);
+              S::BF16 ? as_bf16_pair(near[p], next[p])
+                      : operand<S::ROUND_LEFT>(near[p]);
       }
   }
 }
@@ -316,7 +302,8 @@ DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2], const float* b, in
 #pragma unroll
       for (int q = 0; q < W::Q; q++)
         right[j + q][half] =
-            S::BF16 ? as_bf16_pair(near[q], next[q]) : as_tf32(near[q]);
+            S::BF16 ? as_bf16_pair(near[q], next[q])
+                    : operand<S::ROUND_RIGHT>(near[q]);
     }
 }
 
@@ -376,17 +363,15 @@ DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
 #pragma unroll 1
   for (int number = block; number < S::TILES * S::SPLITS; number += blocks) {
     const Place<S> p = Place<S>::at(number);
-    const float* from = left + S::left_batch(p.b);
-    const float* by = right + S::right_batch(p.b);
     LeftCopies<S> lefts;
     RightCopies<S> rights;
-    lefts.begin(p.m0);
-    rights.begin(p.n0);
+    lefts.begin(left + S::left_batch(p.b), p.m0);
+    rights.begin(right + S::right_batch(p.b), p.n0);
     auto fetch = [&](int step) {
       if (step < p.end) {
         float* to = stages + (step - p.begin) % S::STAGES * Stage<S>::FLOATS;
-        lefts.copy(to, from, step * S::BK);
-        rights.copy(to + Stage<S>::LEFT, by, step * S::BK);
+        lefts.copy(to, step * S::BK);
+        rights.copy(to + Stage<S>::LEFT, step * S::BK);
       }
       commit_copies();
     };
@@ -461,7 +446,7 @@ DEVICE void multiply_windows(float (&c)[DOWN][RIGHT][4], const float* patch,
       float words[4];
       load_matrices(words, at + rows[i]);
 #pragma unroll
-      for (int h = 0; h < 4; h++) left[i][h] = as_tf32(words[h]);
+      for (int h = 0; h < 4; h++) left[i][h] = operand<S::ROUND_LEFT>(words[h]);
     }
 #pragma unroll
     for (int i = 0; i < DOWN; i++)
@@ -490,10 +475,10 @@ DEVICE void contract_windows(int block, int blocks, const float* left,
   for (int number = block; number < S::TILES; number += blocks) {
     const int tile_m = number / across, n0 = number % across * S::BN;
     RightCopies<S> rights;
-    rights.begin(n0);
+    rights.begin(right, n0);
     auto fetch = [&](int step) {
       if (step < steps)
-        rights.copy(stages + step % S::STAGES * STAGE, right, step * S::BK);
+        rights.copy(stages + step % S::STAGES * STAGE, step * S::BK);
       commit_copies();
     };
     Patch<S>::copy(patch, left, tile_m);

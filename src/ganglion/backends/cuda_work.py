@@ -50,6 +50,7 @@ class Work:
     kernel: Kernel
     guests: list[Loop] = field(default_factory=list)
     dropped: set[Root] = field(default_factory=set)
+    rounded: frozenset[Root] = frozenset()  # what is kept as tensor cores take it
 
     @property
     def kernels(self) -> list[Kernel]:

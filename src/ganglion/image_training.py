@@ -64,7 +64,8 @@ class BestKeeper(callbacks.Callback):
 
 def new_model(held: ImageFolder, augmented: bool = True) -> Any:
     """Return a network for the images, which knows their classes."""
-    model = recipes.build(image_recipes.recipe_of(held, augmented=augmented))
+    recipe = image_recipes.recipe_of(held, augmented=augmented, rate=image_recipes.RATE)
+    model = recipes.build(recipe)
     remember(model, held)
     return model
 

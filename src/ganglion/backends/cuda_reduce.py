@@ -215,7 +215,10 @@ class _Reduction:
         start, step = "g", cut.along * cut.splits
         if cut.splits > 1:
             start = f"tile % {cut.splits} * {cut.along} + g"
-        body.lines.append(f"#pragma unroll {4 if len(self.types) <= 2 else 2}")
+        together = 4 if len(self.types) <= 2 else 2
+        if body.by_rows:  # few threads: each must ask for much at a time
+            together = 16
+        body.lines.append(f"#pragma unroll {together}")
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
         with body.block(head):
             inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")

@@ -3,66 +3,70 @@
 ;     1 for [15]: y@[1] = t1@[1]  [one thread]  | all wait
 define void @kernel(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
-  %slot13 = getelementptr inbounds ptr, ptr %args, i64 0
-  %base14 = load ptr, ptr %slot13, align 8
-  %slot15 = getelementptr inbounds ptr, ptr %args, i64 1
+  %slot15 = getelementptr inbounds ptr, ptr %args, i64 0
   %base16 = load ptr, ptr %slot15, align 8
-  %slot44 = getelementptr inbounds ptr, ptr %args, i64 2
-  %base45 = load ptr, ptr %slot44, align 8
+  %slot18 = getelementptr inbounds ptr, ptr %args, i64 1
+  %base19 = load ptr, ptr %slot18, align 8
+  %slot48 = getelementptr inbounds ptr, ptr %args, i64 2
+  %base49 = load ptr, ptr %slot48, align 8
   %v3 = icmp slt i64 %lo, %hi
   br i1 %v3, label %head1, label %after2
 head1:
-  %i4 = phi i64 [ %lo, %entry ], [ %v51, %no12 ]
+  %i4 = phi i64 [ %lo, %entry ], [ %v55, %no14 ]
   %v5 = sdiv i64 %i4, 1
   %v6 = srem i64 %i4, 1
-  %v7 = mul nsw i64 %v6, 16
-  %v8 = icmp sge i64 %v6, 0
-  %v9 = icmp slt i64 %v6, 1
-  %v10 = and i1 %v8, %v9
-  br i1 %v10, label %yes11, label %no12
-yes11:
+  %v7 = mul nsw i64 %v5, 12
+  %v8 = mul nsw i64 %v5, 15
+  %v9 = mul nsw i64 %v6, 16
+  %v10 = icmp sge i64 %v6, 0
+  %v11 = icmp slt i64 %v6, 1
+  %v12 = and i1 %v10, %v11
+  br i1 %v12, label %yes13, label %no14
+yes13:
   %v17 = getelementptr inbounds float, ptr %base16, i64 %v7
-  br label %head18
-head18:
-  %i20 = phi i64 [ 0, %yes11 ], [ %v42, %head18 ]
-  %c21 = phi <5 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes11 ], [ %v31, %head18 ]
-  %c22 = phi <5 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes11 ], [ %v36, %head18 ]
-  %c23 = phi <5 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes11 ], [ %v41, %head18 ]
-  %v24 = getelementptr inbounds float, ptr %base14, i64 %i20
-  %v25 = mul nsw i64 %i20, 5
-  %v26 = getelementptr inbounds float, ptr %v17, i64 %v25
-  %v27 = load <5 x float>, ptr %v26, align 4
-  %v28 = load float, ptr %v24, align 4
-  %v29 = insertelement <5 x float> poison, float %v28, i64 0
-  %v30 = shufflevector <5 x float> %v29, <5 x float> poison, <5 x i32> zeroinitializer
-  %v31 = call <5 x float> @llvm.fma.v5f32(<5 x float> %v30, <5 x float> %v27, <5 x float> %c21)
-  %v32 = getelementptr inbounds float, ptr %v24, i64 4
-  %v33 = load float, ptr %v32, align 4
-  %v34 = insertelement <5 x float> poison, float %v33, i64 0
-  %v35 = shufflevector <5 x float> %v34, <5 x float> poison, <5 x i32> zeroinitializer
-  %v36 = call <5 x float> @llvm.fma.v5f32(<5 x float> %v35, <5 x float> %v27, <5 x float> %c22)
-  %v37 = getelementptr inbounds float, ptr %v24, i64 8
-  %v38 = load float, ptr %v37, align 4
-  %v39 = insertelement <5 x float> poison, float %v38, i64 0
-  %v40 = shufflevector <5 x float> %v39, <5 x float> poison, <5 x i32> zeroinitializer
-  %v41 = call <5 x float> @llvm.fma.v5f32(<5 x float> %v40, <5 x float> %v27, <5 x float> %c23)
-  %v42 = add nsw i64 %i20, 1
-  %v43 = icmp slt i64 %v42, 4
-  br i1 %v43, label %head18, label %after19
-after19:
-  %v46 = getelementptr inbounds float, ptr %base45, i64 %v7
-  store <5 x float> %v31, ptr %v46, align 4
-  %v47 = add nsw i64 %v7, 5
-  %v48 = getelementptr inbounds float, ptr %base45, i64 %v47
-  store <5 x float> %v36, ptr %v48, align 4
-  %v49 = add nsw i64 %v7, 10
-  %v50 = getelementptr inbounds float, ptr %base45, i64 %v49
-  store <5 x float> %v41, ptr %v50, align 4
-  br label %no12
-no12:
-  %v51 = add nsw i64 %i4, 1
-  %v52 = icmp slt i64 %v51, %hi
-  br i1 %v52, label %head1, label %after2
+  %v20 = getelementptr inbounds float, ptr %base19, i64 %v9
+  br label %head21
+head21:
+  %i23 = phi i64 [ 0, %yes13 ], [ %v45, %head21 ]
+  %c24 = phi <5 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes13 ], [ %v34, %head21 ]
+  %c25 = phi <5 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes13 ], [ %v39, %head21 ]
+  %c26 = phi <5 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes13 ], [ %v44, %head21 ]
+  %v27 = getelementptr inbounds float, ptr %v17, i64 %i23
+  %v28 = mul nsw i64 %i23, 5
+  %v29 = getelementptr inbounds float, ptr %v20, i64 %v28
+  %v30 = load <5 x float>, ptr %v29, align 4
+  %v31 = load float, ptr %v27, align 4
+  %v32 = insertelement <5 x float> poison, float %v31, i64 0
+  %v33 = shufflevector <5 x float> %v32, <5 x float> poison, <5 x i32> zeroinitializer
+  %v34 = call <5 x float> @llvm.fma.v5f32(<5 x float> %v33, <5 x float> %v30, <5 x float> %c24)
+  %v35 = getelementptr inbounds float, ptr %v27, i64 4
+  %v36 = load float, ptr %v35, align 4
+  %v37 = insertelement <5 x float> poison, float %v36, i64 0
+  %v38 = shufflevector <5 x float> %v37, <5 x float> poison, <5 x i32> zeroinitializer
+  %v39 = call <5 x float> @llvm.fma.v5f32(<5 x float> %v38, <5 x float> %v30, <5 x float> %c25)
+  %v40 = getelementptr inbounds float, ptr %v27, i64 8
+  %v41 = load float, ptr %v40, align 4
+  %v42 = insertelement <5 x float> poison, float %v41, i64 0
+  %v43 = shufflevector <5 x float> %v42, <5 x float> poison, <5 x i32> zeroinitializer
+  %v44 = call <5 x float> @llvm.fma.v5f32(<5 x float> %v43, <5 x float> %v30, <5 x float> %c26)
+  %v45 = add nsw i64 %i23, 1
+  %v46 = icmp slt i64 %v45, 4
+  br i1 %v46, label %head21, label %after22
+after22:
+  %v47 = add nsw i64 %v8, %v9
+  %v50 = getelementptr inbounds float, ptr %base49, i64 %v47
+  store <5 x float> %v34, ptr %v50, align 4
+  %v51 = add nsw i64 %v47, 5
+  %v52 = getelementptr inbounds float, ptr %base49, i64 %v51
+  store <5 x float> %v39, ptr %v52, align 4
+  %v53 = add nsw i64 %v47, 10
+  %v54 = getelementptr inbounds float, ptr %base49, i64 %v53
+  store <5 x float> %v44, ptr %v54, align 4
+  br label %no14
+no14:
+  %v55 = add nsw i64 %i4, 1
+  %v56 = icmp slt i64 %v55, %hi
+  br i1 %v56, label %head1, label %after2
 after2:
   ret void
 }

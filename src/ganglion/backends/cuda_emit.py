@@ -20,6 +20,7 @@ from ganglion.backends.cuda_moves import (
     emit_scan,
     emit_scatter,
 )
+from ganglion.backends.cuda_patches import WINDOWS
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
@@ -34,7 +35,7 @@ from ganglion.backends.cuda_schedule import (
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
-from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR, WINDOWS
+from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR
 from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
 from ganglion.plan.kernel import (

@@ -48,7 +48,15 @@ oldpaths.install()
 _old_module = oldpaths.attribute_of("ganglion")
 
 # Found when first asked for: they need the network or files, or are rarely used.
-_LAZY = ("applications", "backend", "datasets", "images", "explain", "recipes", "saving")
+_LAZY = (
+    "applications",
+    "backend",
+    "datasets",
+    "images",
+    "explain",
+    "recipes",
+    "saving",
+)
 
 
 def __getattr__(name: str) -> _Any:

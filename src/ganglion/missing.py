@@ -55,8 +55,7 @@ _TABLE = {
     "generator or a `keras.utils.PyDataset` to `fit`.": (
         "utils: timeseries_dataset_from_array "
         "audio_dataset_from_directory split_dataset",
-        "preprocessing: text_dataset_from_directory "
-        "timeseries_dataset_from_array",
+        "preprocessing: text_dataset_from_directory timeseries_dataset_from_array",
     ),
     "of the pretrained models, only EfficientNetLite0 is there. Save another in Keras "
     '(`model.save("model.keras")`) and load the file here.': ("applications",),

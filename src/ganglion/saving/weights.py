@@ -60,13 +60,17 @@ class Part:
 
 def parts_of(model: Any) -> Iterator[Part]:
     """Yield everything in a model that has arrays, in Keras' order, each once."""
-    yield from _walk(model, "", set())
+    yield from _walk(model, "", {})
 
 
-def _walk(owner: Any, path: str, seen: set[int]) -> Iterator[Part]:
+# Kept alive by its number: of a list that is gone, another could get the number.
+Seen = dict[int, Any]
+
+
+def _walk(owner: Any, path: str, seen: Seen) -> Iterator[Part]:
     if id(owner) in seen:
         return
-    seen.add(id(owner))
+    seen[id(owner)] = owner
     yield Part(path, owner)
     if isinstance(owner, Optimizer):
         return
@@ -74,15 +78,15 @@ def _walk(owner: Any, path: str, seen: set[int]) -> Iterator[Part]:
         yield from _walk_value(value, f"{path}/{name}" if path else name, seen)
 
 
-def _walk_value(value: Any, path: str, seen: set[int]) -> Iterator[Part]:
+def _walk_value(value: Any, path: str, seen: Seen) -> Iterator[Part]:
     if isinstance(value, (Layer, Optimizer)):
         yield from _walk(value, path, seen)
     elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:
-        seen.add(id(value))
+        seen[id(value)] = value
         yield from _walk_list(value, path, seen)
 
 
-def _walk_list(values: Any, path: str, seen: set[int]) -> Iterator[Part]:
+def _walk_list(values: Any, path: str, seen: Seen) -> Iterator[Part]:
     used: dict[str, int] = {}
     for one in list(values.values()) if isinstance(values, dict) else values:
         if isinstance(one, (Layer, Optimizer)):

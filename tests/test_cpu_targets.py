@@ -25,9 +25,6 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.fixture(scope="module")
 def kernels():
     """Return every kernel of a step of mnist-cnn as text."""
-    from ganglion import config
-
-    config.set_backend("numpy")
     program, _, _ = step_of("mnist-cnn", rows=128, batch=64)
     modules, _ = cpu_emit.emit(build(program))
     return list(modules.values())

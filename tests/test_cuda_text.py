@@ -9,7 +9,6 @@ import pytest
 from cpu_checks import op_program, pure
 from test_plan import step_of
 
-from ganglion import config
 from ganglion.backends import cuda_driver, cuda_emit, cuda_run
 from ganglion.backends.cuda_emit import Target
 from ganglion.backends.cuda_text import THREADS
@@ -32,7 +31,6 @@ def emitted(program, **target):
 @pytest.fixture(scope="module")
 def recipes():
     """Return a training step of each recipe."""
-    config.set_backend("numpy")
     return {name: step_of(name, rows=128, batch=64)[0] for name in RECIPES}
 
 

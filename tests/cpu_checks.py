@@ -8,12 +8,15 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from ganglion import layers, models
 from ganglion.backends import cpu_run, reference
 from ganglion.backends.base import Program
+from ganglion.data import Table
 from ganglion.ir.graph import Graph, Value
 from ganglion.plan import schedule
 from ganglion.plan.build import build
 from ganglion.plan.interpret import PlanInterpreter
+from ganglion.runner import batch_of
 
 Arrays = dict[str, np.ndarray]
 Ran = tuple[Arrays, Arrays]
@@ -41,6 +44,26 @@ def op_program(op, arrays: list[np.ndarray], attrs: dict) -> tuple[Program, Arra
     made: Value = op(*inputs, **attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     return pure(Graph.of(op.name, inputs, {"y": made})), data
+
+
+def training_step(case, floatx):
+    """Return a step of a small model around a layer, and what it runs on."""
+    inputs = [
+        layers.Input(s[1:], dtype="int32" if case.classes else None)
+        for s in case.shapes
+    ]
+    inner = case.make(layers)(inputs if len(inputs) > 1 else inputs[0])
+    outputs = layers.Dense(3)(layers.Flatten()(layers.Rescaling(1.0)(inner)))
+    model = models.Model(inputs, outputs)
+    model.compile("sgd", "mse")
+    x = case.inputs()
+    rows = case.shapes[0][0]
+    y = np.random.default_rng(1).normal(size=(rows, 3)).astype(floatx)
+    table = Table(x, y)
+    signature = table.signature(rows, None, False)
+    step, _ = model._runner.step("train", batch_of(table), signature)
+    state = {name: one.numpy() for name, one in step.variables.items()}
+    return step.program, table.arrays(), state
 
 
 def compiled(program: Program, threads: int) -> cpu_run.CompiledProgram:

@@ -2,19 +2,17 @@
 
 import numpy as np
 import pytest
-from cpu_checks import check, op_program, pure
+from cpu_checks import check, op_program, pure, training_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_cases import CASES
 from test_simplify import Maker
 
-from ganglion import config, layers, models
-from ganglion.data import Table
+from ganglion import config
 from ganglion.ir import arrays, pointwise, shaping, structured
 from ganglion.ir.gradient import gradients
 from ganglion.ir.graph import Graph, Input
 from ganglion.ir.primitives import OPS
-from ganglion.runner import batch_of
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -37,26 +35,6 @@ def test_every_op(name, dtype):
 
 
 # ---- layers --------------------------------------------------------------------------
-
-
-def training_step(case, floatx):
-    """Return a step of a small model around a layer, and what it runs on."""
-    inputs = [
-        layers.Input(s[1:], dtype="int32" if case.classes else None)
-        for s in case.shapes
-    ]
-    inner = case.make(layers)(inputs if len(inputs) > 1 else inputs[0])
-    outputs = layers.Dense(3)(layers.Flatten()(layers.Rescaling(1.0)(inner)))
-    model = models.Model(inputs, outputs)
-    model.compile("sgd", "mse")
-    x = case.inputs()
-    rows = case.shapes[0][0]
-    y = np.random.default_rng(1).normal(size=(rows, 3)).astype(floatx)
-    table = Table(x, y)
-    signature = table.signature(rows, None, False)
-    step, _ = model._runner.step("train", batch_of(table), signature)
-    state = {name: one.numpy() for name, one in step.variables.items()}
-    return step.program, table.arrays(), state
 
 
 @pytest.mark.filterwarnings("ignore:The loss does not depend on")

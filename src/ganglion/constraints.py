@@ -14,11 +14,14 @@ from ganglion.serialization import (
 
 
 class Constraint(Configured):
-    """Base class: called on a weight, returns the nearest allowed one."""
+    """Base class: called on a weight, returns the nearest allowed one.
+
+    Without a `__call__` of its own, as in Keras, every weight is allowed.
+    """
 
     def __call__(self, w: Any) -> Any:
         """Return the allowed weight."""
-        raise NotImplementedError
+        return w
 
 
 def _length(w: Any, axis: Any) -> Any:

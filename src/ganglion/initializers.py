@@ -26,7 +26,9 @@ class Initializer(Configured):
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
         """Return the first value of a weight."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define `__call__(shape, dtype=None)`."
+        )
 
     def clone(self) -> Any:
         """Return an equal initializer."""

@@ -103,7 +103,10 @@ class Iterator(PyDataset):
         return self._get_batches_of_transformed_samples(index_array)
 
     def _get_batches_of_transformed_samples(self, index_array: np.ndarray) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define "
+            "`_get_batches_of_transformed_samples(index_array)`."
+        )
 
 
 class ImageIterator(Iterator):

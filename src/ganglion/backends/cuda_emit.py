@@ -25,11 +25,11 @@ from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
 from ganglion.backends.cuda_schedule import (
+    ALIGNMENT,
     Lane,
     Launch,
     mark_rounded,
     place,
-    rounded,
     schedule,
     works_of,
 )
@@ -48,6 +48,7 @@ from ganglion.plan.kernel import (
     Scan,
     Scatter,
 )
+from ganglion.plan.memory import rounded
 
 TENSOR_CORES = 80  # compute capability from which tf32 and bf16 exist
 # Kilobytes of shared memory of a block, by compute capability.
@@ -154,7 +155,7 @@ class _Maker:
         for one in buffers:
             if root(one) not in self.own:
                 self.own[root(one)] = self.own_bytes
-                self.own_bytes += rounded(one.nbytes)
+                self.own_bytes += rounded(one.nbytes, ALIGNMENT)
 
     def call(self, launch: Launch) -> Call:
         """Return a launch, its function written down if it is new."""

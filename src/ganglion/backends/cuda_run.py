@@ -46,12 +46,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 
 def plan_of(program: Program) -> Plan:
     """Return the plan of a program: products stay products, without Winograd."""
-    before = config.precise()
-    config.set_precise(True)
-    try:
-        return build(program)
-    finally:
-        config.set_precise(before)
+    return build(program, winograd=False)
 
 
 @cache

@@ -19,6 +19,7 @@ from ganglion.backends.cuda_rows import row_by_row, rows_of
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Root, Work, is_host, is_map, takes
 from ganglion.plan.kernel import Buffer, Contract, Kernel, Load, Loop
+from ganglion.plan.memory import packed, rounded
 
 ALIGNMENT = 256  # bytes
 LONGEST_LANE = 24
@@ -271,33 +272,9 @@ def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int],
                 continue
             first, _ = lives.get(root(one), (number, number))
             lives[root(one)] = (first, number)
-            sizes[root(one)] = rounded(one.nbytes)
-    offsets: dict[Root, int] = {}
-    end = 0
-    for key in sorted(lives, key=lambda key: (-sizes[key], lives[key])):
-        taken = sorted(
-            (offsets[other], offsets[other] + sizes[other])
-            for other in offsets
-            if lives[key][0] <= lives[other][1] and lives[other][0] <= lives[key][1]
-        )
-        offsets[key] = _gap(taken, sizes[key])
-        end = max(end, offsets[key] + sizes[key])
-    return offsets, end
+            sizes[root(one)] = rounded(one.nbytes, ALIGNMENT)
+    return packed(lives, sizes)
 
 
 def _temporary(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
     return (one for one in buffers if one.kind == "arena")
-
-
-def rounded(size: int) -> int:
-    """Return a size in whole units of memory."""
-    return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
-
-
-def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    at = 0
-    for start, stop in taken:
-        if start - at >= size:
-            break
-        at = max(at, stop)
-    return at

@@ -191,6 +191,28 @@ def toposort(roots: Iterable[Value]) -> list[Value]:
     return order
 
 
+def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
+    """Return a node with other inputs."""
+    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+        return node
+    return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)
+
+
+def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
+    """Return a graph with each node as a rule has it.
+
+    The rule is given a node, and the same with inputs that are rewritten already.
+    """
+    new: dict[Value, Value] = {}
+    for value in toposort(graph.outputs.values()):
+        new[value] = value
+        if isinstance(value, Node):
+            inputs = tuple(new[one] for one in value.inputs)
+            new[value] = rule(value, rebuild(value, inputs))
+    outputs = {name: new[value] for name, value in graph.outputs.items()}
+    return Graph.of(graph.name, graph.inputs, outputs)
+
+
 def _print(graph: Graph) -> Iterator[str]:
     names: dict[Value, str] = {one: one.name for one in graph.inputs}
     yield f"graph {graph.name}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ganglion.ir import arrays, pointwise, shaping
 from ganglion.ir.check import verify
-from ganglion.ir.graph import Constant, Graph, Node, Op, Value, toposort
+from ganglion.ir.graph import Constant, Graph, Node, Op, Value, rebuild, toposort
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
@@ -51,13 +51,6 @@ def evaluate(
             else:
                 raise ValueError(f"{value!r} has no value outside of its trace")
     return [results[value] for value in values]
-
-
-def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
-    """Return a node with other inputs."""
-    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-        return node
-    return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)
 
 
 def _simple(node: Node, shared: dict[Any, Value]) -> Value:

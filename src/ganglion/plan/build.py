@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ganglion import config
 from ganglion.ir.graph import Node, Value
 from ganglion.ir.program import Program
 from ganglion.plan.bands import arrange
@@ -17,10 +18,14 @@ from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
 
 
-def build(program: Program) -> Plan:
-    """Return the plan of a program: lowered, fused, in one arena, marked, checked."""
+def build(program: Program, winograd: bool = True) -> Plan:
+    """Return the plan of a program: lowered, fused, in one arena, marked, checked.
+
+    Without `winograd`, convolutions stay sums over their taps, as with
+    `config.set_precise`.
+    """
     graph = turn_narrow(one_pass(program.graph))
-    low = Lowering(graph, set(program.data), set(program.results))
+    low = Lowering(graph, set(program.data), winograd and not config.precise())
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)

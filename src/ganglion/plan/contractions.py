@@ -115,7 +115,7 @@ def lower_conv(low: Lowering, node: Node) -> None:
     x, w = node.inputs
     attrs = node.attrs
     kernel = View.whole(low.store(w))
-    if winograd.chosen(node, w.shape[:-2], x.shape, node.shape):
+    if winograd.chosen(low, node, w.shape[:-2], x.shape, node.shape):
         winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
         return
     images = _padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
@@ -204,7 +204,7 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
     if any(n < 0 for pair in pairs for n in pair):
         _conv_transpose_by_adding(low, node)
         return
-    if winograd.chosen(node, kernel, dy.shape, node.shape):
+    if winograd.chosen(low, node, kernel, dy.shape, node.shape):
         winograd.lower_conv_transpose(low, node, tuple(pairs))
         return
     turned, shape = _turned(low, w, groups)
@@ -273,7 +273,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     """Find a kernel's gradient: in parts of the batch, then their sum."""
     x, dy = node.inputs
     attrs, groups = node.attrs, node.attrs["groups"]
-    if winograd.chosen(node, node.shape[:-2], x.shape, dy.shape):
+    if winograd.chosen(low, node, node.shape[:-2], x.shape, dy.shape):
         winograd.lower_conv_kernel(low, node)
         return
     images = _padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))

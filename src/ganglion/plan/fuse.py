@@ -9,9 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
-from ganglion.plan.kernel import Buffer, Expr, Kernel, Load, Loop, View, walk
+from ganglion.plan.kernel import (
+    Buffer,
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    View,
+    mapped,
+    walk,
+)
 
 MOST = 12  # expressions in one loop: more would not stay in registers
 FARTHEST = 60  # kernels to look back over
@@ -139,20 +147,13 @@ def _together(host: Loop, loop: Loop, aliases: Aliases) -> Loop:
 
 def _handed(expr: Expr, stored: dict[Buffer, Expr], aliases: Aliases) -> Expr:
     """Replace loads of what the host stores by the value itself."""
-    made: dict[int, Expr] = {}
-    for one in walk(expr):
-        if isinstance(one, Load):
-            root = aliases.get(one.view.buffer, one.view.buffer)
-            made[id(one)] = stored.get(root, one)
-            continue
-        changes: dict[str, Any] = {}
-        for name, value in vars(one).items():
-            if isinstance(value, Expr):
-                changes[name] = made[id(value)]
-            elif name == "args":
-                changes[name] = tuple(made[id(arg)] for arg in value)
-        made[id(one)] = replace(one, **changes) if changes else one
-    return made[id(expr)]
+
+    def value(one: Expr) -> Expr:
+        if not isinstance(one, Load):
+            return one
+        return stored.get(aliases.get(one.view.buffer, one.view.buffer), one)
+
+    return mapped(expr, value)
 
 
 def _without_unread(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:

@@ -177,50 +177,52 @@ def sources(*exprs: Expr) -> list[Buffer]:
     return found
 
 
-def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
-    """Return an expression with every list of strides changed."""
+def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return an expression with all of it changed, from the bottom up."""
     made: dict[int, Expr] = {}
     for one in walk(expr):
-        changes: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         for name, value in vars(one).items():
             if isinstance(value, Expr):
-                changes[name] = made[id(value)]
-            elif isinstance(value, View):
-                changes[name] = View(value.buffer, strides(value.strides), value.offset)
-            elif name in ("strides", "within"):
-                changes[name] = strides(value)
+                parts[name] = made[id(value)]
             elif name == "args":
-                changes[name] = tuple(made[id(arg)] for arg in value)
-        made[id(one)] = replace(one, **changes)
+                parts[name] = tuple(made[id(arg)] for arg in value)
+        made[id(one)] = change(replace(one, **parts) if parts else one)
     return made[id(expr)]
+
+
+def placed(expr: Expr, place: Callable[[Shape, int], tuple[Shape, int]]) -> Expr:
+    """Return an expression for other axes: strides and offsets are changed."""
+
+    def change(one: Expr) -> Expr:
+        if isinstance(one, Load):
+            strides, offset = place(one.view.strides, one.view.offset)
+            return replace(one, view=View(one.view.buffer, strides, offset))
+        if isinstance(one, Index):
+            strides, offset = place(one.strides, one.offset)
+            return replace(one, strides=strides, offset=offset)
+        if isinstance(one, Indirect):
+            within, offset = place(one.within, one.offset)
+            return replace(one, within=within, offset=offset)
+        return one
+
+    return mapped(expr, change)
+
+
+def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
+    """Return an expression with every list of strides changed."""
+    return placed(expr, lambda old, offset: (strides(old), offset))
 
 
 def fixed(expr: Expr, places: Shape) -> Expr:
     """Return an expression with its loop's last axes fixed at some places."""
-    if not places:
-        return expr
-    made: dict[int, Expr] = {}
 
-    def cut(strides: Shape) -> tuple[Shape, int]:
-        last = strides[len(strides) - len(places) :]
-        moved = sum(s * p for s, p in zip(last, places, strict=True))
-        return strides[: len(strides) - len(places)], moved
+    def cut(strides: Shape, offset: int) -> tuple[Shape, int]:
+        kept = len(strides) - len(places)
+        moved = sum(s * p for s, p in zip(strides[kept:], places, strict=True))
+        return strides[:kept], offset + moved
 
-    for one in walk(expr):
-        changes: dict[str, Any] = {}
-        for name, value in vars(one).items():
-            if isinstance(value, Expr):
-                changes[name] = made[id(value)]
-            elif isinstance(value, View):
-                strides, moved = cut(value.strides)
-                changes[name] = View(value.buffer, strides, value.offset + moved)
-            elif name in ("strides", "within"):
-                strides, moved = cut(value)
-                changes |= {name: strides, "offset": vars(one)["offset"] + moved}
-            elif name == "args":
-                changes[name] = tuple(made[id(arg)] for arg in value)
-        made[id(one)] = replace(one, **changes)
-    return made[id(expr)]
+    return placed(expr, cut)
 
 
 # ---- kernels -----------------------------------------------------------------------

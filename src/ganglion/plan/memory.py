@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
 from ganglion.plan.kernel import Buffer, Plan
 
+T = TypeVar("T", bound=Hashable)
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 Lives = dict[Buffer, tuple[int, int]]
 
@@ -24,23 +28,39 @@ def lifetimes(plan: Plan, aliases: dict[Buffer, Buffer]) -> Lives:
 def place(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
     """Give each buffer the lowest place that is free while it lives, largest first."""
     lives = lifetimes(plan, aliases)
-    offsets: dict[Buffer, int] = {}
-    end = 0
-    for buffer in sorted(lives, key=lambda one: -one.nbytes):
-        taken = sorted(
-            (offsets[other], offsets[other] + _rounded(other.nbytes))
-            for other in offsets
-            if _overlap(lives[buffer], lives[other])
-        )
-        offsets[buffer] = _first_gap(taken, _rounded(buffer.nbytes))
-        end = max(end, offsets[buffer] + _rounded(buffer.nbytes))
+    sizes = {one: rounded(one.nbytes, ALIGNMENT) for one in lives}
+    offsets, end = packed(lives, sizes)
     every = dict(offsets)
     every.update({a: offsets[r] for a, r in aliases.items() if r in offsets})
     return plan.with_memory(every, end)
 
 
-def _rounded(size: int) -> int:
-    return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+def packed(
+    lives: Mapping[T, tuple[int, int]], sizes: Mapping[T, int]
+) -> tuple[dict[T, int], int]:
+    """Return where things go that share memory when they do not live together.
+
+    The largest come first; the second result is how much memory that takes.
+
+    >>> packed({"a": (0, 1), "b": (1, 2), "c": (2, 3)}, {"a": 8, "b": 4, "c": 8})
+    ({'a': 0, 'c': 0, 'b': 8}, 12)
+    """
+    offsets: dict[T, int] = {}
+    end = 0
+    for one in sorted(lives, key=lambda one: (-sizes[one], lives[one])):
+        taken = sorted(
+            (offsets[other], offsets[other] + sizes[other])
+            for other in offsets
+            if _overlap(lives[one], lives[other])
+        )
+        offsets[one] = _first_gap(taken, sizes[one])
+        end = max(end, offsets[one] + sizes[one])
+    return offsets, end
+
+
+def rounded(size: int, unit: int) -> int:
+    """Return a size in whole units, at least one."""
+    return -(-max(size, 1) // unit) * unit
 
 
 def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:

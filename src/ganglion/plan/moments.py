@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ganglion.ir.arrays import slice_
-from ganglion.ir.graph import Constant, Graph, Node, Value, toposort
+from ganglion.ir.graph import Constant, Graph, Node, Value, rewritten
 from ganglion.ir.pointwise import add, divide, multiply, subtract
 from ganglion.ir.shaping import broadcast, reshape, sum_
-from ganglion.ir.simplify import rebuild, splat
+from ganglion.ir.simplify import splat
 from ganglion.plan.lower import LONG_SUM
 from ganglion.plan.parts import parts_of
 
@@ -24,7 +24,6 @@ from ganglion.plan.parts import parts_of
 class _Pair(NamedTuple):
     """What a graph computes in two passes."""
 
-    x: Value
     mean: Node
     squares: Node  # the sum of (x - mean)²
 
@@ -35,19 +34,24 @@ def one_pass(graph: Graph) -> Graph:
     if not pairs:
         return graph
     means = {one.mean: one for one in pairs}
-    new: dict[Value, Value] = {}
-    for value in toposort(graph.outputs.values()):
-        if not isinstance(value, Node):
-            new[value] = value
-        elif value in means:
-            one = means[value]
-            mean, squares = _moments(new[one.x])
-            new[value] = reshape(mean, shape=value.shape)
-            new[one.squares] = reshape(squares, shape=one.squares.shape)
-        elif value not in new:
-            new[value] = rebuild(value, tuple(new[one] for one in value.inputs))
-    outputs = {name: new[value] for name, value in graph.outputs.items()}
-    return Graph.of(graph.name, graph.inputs, outputs)
+    squares: dict[Node, Value] = {}
+
+    def rule(old: Node, new: Node) -> Value:
+        if old in squares:
+            return reshape(squares[old], shape=old.shape)
+        if old not in means:
+            return new
+        mean, squares[means[old].squares] = _moments(_summed(new))
+        return reshape(mean, shape=old.shape)
+
+    return rewritten(graph, rule)
+
+
+def _summed(mean: Node) -> Value:
+    """Return what a mean is the mean of."""
+    total = _through(mean.inputs[0], reshape)
+    assert isinstance(total, Node)
+    return total.inputs[0]
 
 
 def _pair(squares: Node) -> _Pair | None:
@@ -70,7 +74,7 @@ def _pair(squares: Node) -> _Pair | None:
     if not isinstance(total, Node) or total.op is not sum_ or number != count:
         return None
     same = total.inputs[0] is x and tuple(sorted(total.attrs["axes"])) == axes
-    return _Pair(x, mean, squares) if same else None
+    return _Pair(mean, squares) if same else None
 
 
 def _operands(value: Value, op: object) -> tuple[Value, ...] | None:

@@ -7,8 +7,7 @@ few outputs, xᵀ·g, would leave most lanes empty; (gᵀ·x)ᵀ fills them.
 from __future__ import annotations
 
 from ganglion.ir.arrays import transpose
-from ganglion.ir.graph import Graph, Node, Value, toposort
-from ganglion.ir.simplify import rebuild
+from ganglion.ir.graph import Graph, Node, Value, rewritten
 from ganglion.ir.structured import matmul
 
 FEW, MANY = 16, 32  # columns and rows of a product that is turned around
@@ -16,21 +15,14 @@ FEW, MANY = 16, 32  # columns and rows of a product that is turned around
 
 def turn_narrow(graph: Graph) -> Graph:
     """Return a graph with its narrow products turned around."""
-    if not any(_is_narrow(node) for node in graph.nodes):
-        return graph
-    new: dict[Value, Value] = {}
-    for value in toposort(graph.outputs.values()):
-        if not isinstance(value, Node):
-            new[value] = value
-            continue
-        inputs = tuple(new[one] for one in value.inputs)
-        made: Value = rebuild(value, inputs)
-        if _is_narrow(value):
-            left, right = inputs
-            made = _turned(matmul(_turned(right), _turned(left)))
-        new[value] = made
-    outputs = {name: new[value] for name, value in graph.outputs.items()}
-    return Graph.of(graph.name, graph.inputs, outputs)
+
+    def rule(old: Node, new: Node) -> Value:
+        if not _is_narrow(old):
+            return new
+        left, right = new.inputs
+        return _turned(matmul(_turned(right), _turned(left)))
+
+    return rewritten(graph, rule)
 
 
 def _is_narrow(node: Node) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion import config
 from ganglion.ir.graph import Node, Value
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Shape, View
 from ganglion.plan.lower import SLICES, Lowering
@@ -272,9 +271,11 @@ def possible(node: Node, taps: Shape) -> bool:
     )
 
 
-def chosen(node: Node, taps: Shape, inputs: Shape, outputs: Shape) -> bool:
+def chosen(
+    low: Lowering, node: Node, taps: Shape, inputs: Shape, outputs: Shape
+) -> bool:
     """Tell whether to lower an op of these images and outputs by Winograd's method."""
-    if config.precise() or not possible(node, taps):
+    if not low.winograd or not possible(node, taps):
         return False
     return worth(node.op.name, taps[0], inputs, outputs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
 from pathlib import Path
@@ -75,7 +76,6 @@ def cam(
             method=method,
             layer=layer,
             watch=_Bar(),
-            verbose=1 if sys.stderr.isatty() else 0,
         )
     except KeyboardInterrupt:
         _say("\nStopped; nothing was written.")
@@ -136,9 +136,13 @@ def _of_data(net: Any, data: str, limit: int | None) -> Any:
 def _of_files(net: Any, given: list[Path] | None, limit: int | None) -> Any:
     from ganglion import images
     from ganglion.explain.gallery import Pictures
+    from ganglion.images.cache import LARGE
 
     files = _files(given or [])[:limit]
-    held = images.read_files(files, _form(net), keep=False)
+    form = _form(net)
+    # Many large ones stay on disk, in the cache; a few are not worth keeping.
+    is_large = len(files) * math.prod(form.shape) > LARGE
+    held = images.read_files(files, form, keep=is_large)
     for number, why in held.problems.items():
         _say(f"Skipped {files[number]}: {why}")
     if not len(held.kept):
@@ -211,9 +215,7 @@ def _number(class_name: str | None, classes: list[str]) -> int | None:
 
 
 def _conclude(found: Any, chosen: Any, classes: list[str], out: Path) -> None:
-    from ganglion.explain.gallery import predicted_classes
-
-    predicted = predicted_classes(found.scores)
+    predicted = found.predicted
     for number, count in sorted(Counter(predicted.tolist()).items()):
         line = f"{classes[number]:<12} {count:>6} images"
         if chosen.labels is not None:

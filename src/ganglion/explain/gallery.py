@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.explain.maps import ActivationMaps, class_activation_map
+from ganglion.datasets.png import decode
+from ganglion.explain.maps import ActivationMaps, batch_for, class_activation_map
 from ganglion.explain.pictures import contact_sheet, overlay
 from ganglion.explain.png import png_bytes
 
 LEAST_SIDE = 96  # pixels; smaller pictures are enlarged
 ON_A_SHEET = 48
 INDEX = "index.csv"
-_CHUNK = 200  # pictures drawn at a time
 _FAST = 1  # of zlib: a fifth larger than the best, ten times as fast
 
 Watch = Callable[[int, int], None]
@@ -42,6 +42,18 @@ class Pictures:
     labels: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class Gallery:
+    """What a gallery shows: a row an image, in the order of the images."""
+
+    paths: list[str]  # below its folder
+    predicted: np.ndarray
+    classes: np.ndarray  # that the maps are of
+    scores: np.ndarray
+    method: str
+    layer: str
+
+
 def write_gallery(
     model: Any,
     pictures: Pictures,
@@ -50,10 +62,12 @@ def write_gallery(
     *,
     class_index: int | None = None,
     watch: Watch | None = None,
-    verbose: Any = 0,
     **settings: Any,
-) -> ActivationMaps:
+) -> Gallery:
     """Write a PNG for each image under its predicted class, and a sheet for each class.
+
+    Maps are computed and drawn a batch at a time, so that memory does not grow with the
+    number of images.
 
     Args:
         model: The model.
@@ -62,32 +76,64 @@ def write_gallery(
         classes: The name of each class.
         class_index: The class to draw the map of; by default the predicted one.
         watch: Called with the pictures drawn and their number.
-        verbose: Whether to show the progress of computing.
         **settings: More for `class_activation_map`.
     """
     place = free_folder(out)
-    found = class_activation_map(
-        model,
-        pictures.pixels,
-        class_index,
-        size="features",
-        verbose=verbose,
-        **settings,
-    )
-    predicted = predicted_classes(found.scores)
     folders = folder_names(classes)
-    with _new_folder(place) as part:
-        paths = _paths(predicted, folders, pictures.names)
-        for name in {one.split("/")[0] for one in paths}:
-            (part / name).mkdir()
-        _draw(part, paths, pictures.pixels, found.maps, watch)
-        for number in np.unique(predicted):
-            rows = _spread(np.flatnonzero(predicted == number), ON_A_SHEET)
-            _sheet(
-                part / f"{folders[number]}.png", pictures, found.maps, predicted, rows
-            )
-        _index(part / INDEX, paths, pictures, found, classes)
-    return found
+    with _new_folder(place) as part, _writer() as write:
+        made = []
+        names = _FreeNames()
+        for rows, found in _each_batch(model, pictures.pixels, class_index, settings):
+            pixels = pictures.pixels[rows]
+            predicted = predicted_classes(found.scores)
+            paths = [
+                names.free(f"{folders[number]}/{name}")
+                for number, name in zip(predicted, pictures.names[rows], strict=True)
+            ]
+            drawn = overlay(pixels, found.maps, scale_for(pixels))
+            write([part / path for path in paths], drawn)
+            made.append(Gallery(paths, predicted, *found[1:]))
+            if watch is not None:
+                watch(rows.start + len(paths), len(pictures.names))
+        whole = _joined(made)
+        _sheets(part, pictures, whole, folders)
+        _index(part / INDEX, pictures, whole, classes)
+    return whole
+
+
+def _each_batch(
+    model: Any, pixels: np.ndarray, class_index: int | None, settings: dict[str, Any]
+) -> Iterator[tuple[slice, ActivationMaps]]:
+    """Compute the maps of some images after the other, at the size of the features."""
+    total = len(pixels)
+    size = min(batch_for(pixels.shape[1:3]), total)
+    for at in range(0, total, size):
+        # The last batch is filled up: another size would be compiled anew.
+        x = pixels[np.minimum(np.arange(at, at + size), total - 1)]
+        found = class_activation_map(
+            model, x, class_index, size="features", batch_size=size, **settings
+        )
+        count = min(size, total - at)
+        yield (
+            slice(at, at + count),
+            found._replace(
+                maps=found.maps[:count],
+                classes=found.classes[:count],
+                scores=found.scores[:count],
+            ),
+        )
+
+
+def _joined(parts: list[Gallery]) -> Gallery:
+    first = parts[0]
+    return Gallery(
+        [path for one in parts for path in one.paths],
+        np.concatenate([one.predicted for one in parts]),
+        np.concatenate([one.classes for one in parts]),
+        np.concatenate([one.scores for one in parts]),
+        first.method,
+        first.layer,
+    )
 
 
 def free_folder(out: str | os.PathLike[str]) -> Path:
@@ -141,21 +187,20 @@ def folder_names(classes: Sequence[str]) -> list[str]:
     return made
 
 
-def _paths(
-    predicted: np.ndarray, folders: list[str], names: Sequence[str]
-) -> list[str]:
-    """Return where each picture goes; equal names get a number."""
-    seen: set[str] = set()
-    made = []
-    for number, name in zip(predicted, names, strict=True):
-        stem = f"{folders[number]}/{name}"
+class _FreeNames:
+    """Gives equal names a number; some disks take cat and Cat for one."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def free(self, stem: str) -> str:
+        """Return the first path for a picture that is not taken, and take it."""
         path, count = f"{stem}.png", 1
-        while path.lower() in seen:
+        while path.lower() in self._taken:
             count += 1
             path = f"{stem}-{count}.png"
-        seen.add(path.lower())
-        made.append(path)
-    return made
+        self._taken.add(path.lower())
+        return path
 
 
 def scale_for(pixels: np.ndarray) -> int:
@@ -163,23 +208,21 @@ def scale_for(pixels: np.ndarray) -> int:
     return max(1, -(-LEAST_SIDE // min(pixels.shape[1:3])))
 
 
-def _draw(
-    part: Path, paths: list[str], pixels: np.ndarray, maps: np.ndarray, watch: Any
-) -> None:
-    scale = scale_for(pixels)
-    total = len(paths)
+@contextmanager
+def _writer() -> Iterator[Callable[[list[Path], np.ndarray], None]]:
+    """Give what writes pictures to paths, side by side."""
 
-    def write(path: str, image: np.ndarray) -> None:
-        (part / path).write_bytes(png_bytes(image, _FAST))
+    def write_one(path: Path, image: np.ndarray) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(png_bytes(image, _FAST))
+
+    def write(paths: list[Path], images: np.ndarray) -> None:
+        for _ in pool.map(write_one, paths, images):
+            pass  # an error of one is raised here
 
     pool = ThreadPoolExecutor(os.cpu_count() or 1)  # zlib and files leave Python alone
     try:
-        for at in range(0, total, _CHUNK):
-            rows = slice(at, at + _CHUNK)
-            drawn = overlay(pixels[rows], maps[rows], scale)
-            list(pool.map(write, paths[rows], drawn))
-            if watch is not None:
-                watch(min(at + _CHUNK, total), total)
+        yield write
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -191,39 +234,35 @@ def _spread(rows: np.ndarray, most: int) -> np.ndarray:
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
-def _sheet(
-    path: Path,
-    pictures: Pictures,
-    maps: np.ndarray,
-    predicted: np.ndarray,
-    rows: np.ndarray,
+def _sheets(
+    part: Path, pictures: Pictures, made: Gallery, folders: Sequence[str]
 ) -> None:
-    pixels = pictures.pixels[rows]
-    drawn = overlay(pixels, maps[rows], scale_for(pixels))
-    labels = pictures.labels
-    is_wrong = None if labels is None else labels[rows] != predicted[rows]
-    path.write_bytes(png_bytes(contact_sheet(pixels, drawn, is_wrong=is_wrong)))
+    """Draw a sheet a class, of the pictures that were written."""
+    for number in np.unique(made.predicted):
+        rows = _spread(np.flatnonzero(made.predicted == number), ON_A_SHEET)
+        drawn = np.stack(
+            [decode((part / made.paths[row]).read_bytes()) for row in rows]
+        )
+        labels = pictures.labels
+        is_wrong = None if labels is None else labels[rows] != number
+        sheet = contact_sheet(pictures.pixels[rows], drawn, is_wrong=is_wrong)
+        (part / f"{folders[number]}.png").write_bytes(png_bytes(sheet))
 
 
 def _index(
-    path: Path,
-    paths: list[str],
-    pictures: Pictures,
-    found: ActivationMaps,
-    classes: Sequence[str],
+    path: Path, pictures: Pictures, made: Gallery, classes: Sequence[str]
 ) -> None:
     """Write what each file shows, for those who want to look further."""
-    predicted = predicted_classes(found.scores)
-    best = found.scores.max(axis=1)
-    if found.scores.shape[1] == 1:
-        best = np.where(predicted == 1, best, 1 - best)
+    best = made.scores.max(axis=1)
+    if made.scores.shape[1] == 1:
+        best = np.where(made.predicted == 1, best, 1 - best)
     with open(path, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         extra = [] if pictures.labels is None else ["class"]
         table.writerow(["file", "predicted", "score", "map of", *extra])
-        for row, name in enumerate(paths):
-            told = [name, classes[predicted[row]], f"{best[row]:.4f}"]
-            told.append(classes[found.classes[row]])
+        for row, name in enumerate(made.paths):
+            told = [name, classes[made.predicted[row]], f"{best[row]:.4f}"]
+            told.append(classes[made.classes[row]])
             if pictures.labels is not None:
                 told.append(classes[pictures.labels[row]])
             table.writerow(told)

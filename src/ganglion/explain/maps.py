@@ -16,7 +16,7 @@ from ganglion.ir.gradient import gradients
 from ganglion.models import Model
 
 BATCH = 250  # images at a time, fewer of large ones:
-BATCH_PIXELS = 1_600_000
+BATCH_PIXELS = 400_000
 
 
 class ActivationMaps(NamedTuple):
@@ -75,10 +75,9 @@ def class_activation_map(
     explainer = _explainer(model, method, layer)
     x = _images(explainer.inside.network, images)
     wanted = _wanted(class_index, len(x), explainer.classes)
-    fitting = max(1, BATCH_PIXELS // (x.shape[1] * x.shape[2]))
-    size_of_batch = min(batch_size or min(BATCH, fitting), len(x))
+    rows = min(batch_size or batch_for(x.shape[1:3]), len(x))
     maps, classes, scores = explainer.predict(
-        [x, wanted], batch_size=size_of_batch, verbose=verbose
+        [x, wanted], batch_size=rows, verbose=verbose
     )
     if size == "image":
         size = x.shape[1:3]
@@ -90,6 +89,15 @@ def class_activation_map(
     return ActivationMaps(
         maps, classes, scores, explainer.structure.method, explainer.structure.layer
     )
+
+
+def batch_for(size: tuple[int, ...]) -> int:
+    """Return how many images of some rows and columns to take at a time.
+
+    >>> batch_for((32, 32)), batch_for((224, 224))
+    (250, 7)
+    """
+    return max(1, min(BATCH, BATCH_PIXELS // (size[0] * size[1])))
 
 
 class Explainer(Model):

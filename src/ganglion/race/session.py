@@ -84,6 +84,7 @@ class Session:
                 start=str(start.folder),
                 order_seed=start.order_seed,
                 optimizer=settings.optimizer,
+                dtype=settings.dtype,
             )
         )
 

@@ -40,6 +40,7 @@ class Settings:
     optimizer: dict[str, float] = field(default_factory=dict)  # other than the recipe's
     on: str = ""  # a cluster; this machine if empty
     made: Recipe | None = None  # from a folder of images; else the one of the name
+    dtype: str = "float32"  # of the engines; a lockstep may take a finer one (`exact`)
 
     def __post_init__(self) -> None:
         if isinstance(self.made, dict):  # it has travelled as plain data

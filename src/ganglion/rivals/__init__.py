@@ -45,6 +45,7 @@ class Task:
     order_seed: int = 0  # of the shuffle: Ganglion makes the order that others get
     states: np.ndarray | None = None  # of random generators that change images
     augments: bool = False  # the engine itself changes the images, in its step
+    dtype: str = "float32"  # of weights and pixels; the lockstep has a finer one, too
 
     @property
     def batches(self) -> int:
@@ -252,11 +253,11 @@ def scaled(task: Task) -> tuple[tuple[LayerSpec, ...], np.ndarray]:
 
 def pixels(task: Task, x: np.ndarray) -> np.ndarray:
     """Return images as a recipe's network takes them after its scaling."""
-    made = x.astype("float32")
+    made = x.astype(task.dtype)
     if _scales(task):  # in place: memory is compared, too
         given = task.recipe.layers[0][1]
-        made *= np.float32(given["scale"])
-        made += np.float32(given.get("offset", 0.0))
+        made *= made.dtype.type(given["scale"])
+        made += made.dtype.type(given.get("offset", 0.0))
     return made
 
 

@@ -36,6 +36,7 @@ class Source:
     data: Path  # the folder of x.npy
     start: Path  # the folder of orders.npy and augment.npy
     batch_size: int
+    dtype: str = "float32"
 
     def images(self, epoch: int) -> np.ndarray:
         """Return the images of an epoch (from 1), scaled, in the rows of x."""
@@ -45,6 +46,7 @@ class Source:
             "data": str(self.data),
             "start": str(self.start),
             "batch_size": self.batch_size,
+            "dtype": self.dtype,
             "epoch": epoch,
             "target": str(target),
         }
@@ -128,6 +130,7 @@ def main() -> None:
     """Compute the images of an epoch into a file."""
     given = json.load(sys.stdin)
     _choose_backend()
+    config.set_floatx(given["dtype"])
     data, start = Path(given["data"]), Path(given["start"])
     x = np.load(data / "x.npy", mmap_mode="r")
     order = np.load(start / "orders.npy", mmap_mode="r")[given["epoch"] - 1]

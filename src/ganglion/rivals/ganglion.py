@@ -19,6 +19,7 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
         raise Unavailable(f"Ganglion has no backend for {backend} here")
     config.set_backend(backend)
     config.set_threads(task.threads)
+    config.set_floatx(task.dtype)
     return GanglionTrainer(task)
 
 
@@ -61,9 +62,7 @@ class GanglionTrainer:
 
     def warm_up(self, order: np.ndarray) -> None:
         """Compile the step for whole batches and the last one, and the test."""
-        optimizer, state = self._model.optimizer, self._model.training_state
-        optimizer.build(self._model.trainable_variables)
-        self._optimizer = [np.array(one) for one in optimizer.variables]
+        state = self._model.training_state
         self.reset()
         self._fit(steps_per_epoch=1)
         if rest := len(order) % self._task.batch_size:
@@ -101,13 +100,19 @@ class GanglionTrainer:
 
     def reset(self) -> None:
         """Go back to the first weights, a fresh optimizer and the first order."""
-        assert self._optimizer is not None, "warm_up first"
         self._model.set_weights(self._task.weights)
         if self._task.states is not None:
             set_states(self._model, self._task.states)
-        variables = self._model.optimizer.variables
-        for variable, value in zip(variables, self._optimizer, strict=True):
+        for variable, value in zip(*self._fresh_optimizer(), strict=True):
             variable.assign(value)
         state = self._model.training_state
         state.order.array[...] = self._task.order_seed, 0
         state.position.array[...] = state.epoch.array[...] = 0
+
+    def _fresh_optimizer(self) -> tuple[list[Any], list[np.ndarray]]:
+        """Return what the optimizer keeps, and the values that it began with."""
+        optimizer = self._model.optimizer
+        if self._optimizer is None:
+            optimizer.build(self._model.trainable_variables)
+            self._optimizer = [np.array(one) for one in optimizer.variables]
+        return optimizer.variables, self._optimizer

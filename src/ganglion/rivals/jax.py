@@ -15,13 +15,19 @@ from ganglion.rivals.jax_layers import judging, learning
 
 def prepare(task: Task, form: str) -> JaxTrainer:
     """Write the recipe as a function; the form says what is jitted."""
+    set_up(task)
+    return JaxTrainer(task, form)
+
+
+def set_up(task: Task) -> None:
+    """Let there be float64 if it is asked for; refuse a device that JAX has not."""
     import jax
 
+    jax.config.update("jax_enable_x64", task.dtype == "float64")
     if task.device == "cuda" and jax.default_backend() != "gpu":
         raise Unavailable(
             f"JAX {jax.__version__} sees no GPU; pip install 'jax[cuda12]'"
         )
-    return JaxTrainer(task, form)
 
 
 class JaxTrainer(Rival):
@@ -95,7 +101,7 @@ class JaxTrainer(Rival):
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
         """Train on these rows in this order: a loop in JAX, or a step at a time."""
         size, count = self.batch_size, len(order) // self.batch_size
-        data, sums = (self._x, self._y), (np.float32(0), np.float32(0))
+        data, sums = (self._x, self._y), tuple(np.zeros(2, self._x.dtype))
         if self._in_one and count:
             rows = np.zeros(len(self._x), "int32")  # one length: compiled once
             rows[: len(order)] = order

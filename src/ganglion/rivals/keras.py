@@ -12,7 +12,6 @@ from ganglion.rivals import (
     TEST_BATCH,
     Rival,
     Task,
-    Unavailable,
     pixels,
     scaled,
     untranslated,
@@ -30,6 +29,7 @@ def prepare(task: Task, form: str) -> KerasTrainer:
     """
     import keras
 
+    keras.config.set_floatx(task.dtype)
     chosen = keras.backend.backend()
     if chosen == "tensorflow":
         from ganglion.rivals import tensorflow
@@ -40,12 +40,20 @@ def prepare(task: Task, form: str) -> KerasTrainer:
         from ganglion.rivals import torch
 
         torch.set_up(task)
-    elif task.device == "cuda":
-        import jax
+    else:
+        from ganglion.rivals import jax
 
-        if jax.default_backend() != "gpu":
-            raise Unavailable("JAX sees no GPU; pip install 'jax[cuda12]'")
+        jax.set_up(task)
+    if task.dtype == "float64":
+        _keep_float64()
     return KerasTrainer(task, "auto")
+
+
+def _keep_float64() -> None:
+    """Let a promotion of float64 be float64: on JAX and PyTorch, Keras rounds there."""
+    from keras.src.backend.common import dtypes
+
+    dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64"
 
 
 class KerasTrainer(Rival):

@@ -81,7 +81,7 @@ class TensorFlowTrainer(Rival):
         import tensorflow as tf
 
         size, count = self.batch_size, len(order) // self.batch_size
-        total = hits = tf.constant(0.0)
+        total = hits = 0.0
         if count:
             rows = np.zeros(len(self._x), "int32")  # one length: one graph
             rows[: len(order)] = order
@@ -129,7 +129,7 @@ def _looped(advance: Callable[..., Any], task: Task) -> Callable[..., Any]:
             at = step % batches
             return step + 1, total + advance(x[at], y[at])
 
-        start = (tf.constant(0), tf.constant(0.0))
+        start = (tf.constant(0), tf.zeros((), x.dtype))
         going = lambda step, total: step < steps  # noqa: E731 (a condition, not a name)
         return tf.while_loop(going, body, start, parallel_iterations=1)[1]
 
@@ -147,7 +147,7 @@ def _over_order(learn: Callable[..., Any], task: Task) -> Callable[..., Any]:
             loss, found = take(x, y, tf.slice(order, [step * size], [size]))
             return step + 1, total + loss, hits + found
 
-        start = (tf.constant(0), tf.constant(0.0), tf.constant(0.0))
+        start = (tf.constant(0), tf.zeros((), x.dtype), tf.constant(0.0))
         going = lambda step, *sums: step < count  # noqa: E731
         return tf.while_loop(going, body, start, parallel_iterations=1)[1:]
 

@@ -137,19 +137,31 @@ def _conv(given: Any, weights: Iterator[Any], x: Any) -> Any:
 
 
 def _norm(given: Any, weights: Iterator[Any], x: Any, learning: bool) -> Any:
-    """Normalise with TensorFlow's fused kernel, which wants images."""
-    import tensorflow as tf
-
+    """Normalise, and move the averages while learning."""
     gamma, beta, *averages = (next(weights) for _ in range(4))
-    image = x if x.shape.rank == 4 else x[:, None, None, :]
-    known = {} if learning else dict(zip(("mean", "variance"), averages, strict=True))
-    y, *values = tf.compat.v1.nn.fused_batch_norm(
-        image, gamma, beta, epsilon=1e-3, is_training=learning, **known
-    )
+    y, *values = _normal(x, gamma, beta, None if learning else averages)
     if learning:
         for average, value in zip(averages, values, strict=True):
             average.assign_add((1 - given.get("momentum", 0.99)) * (value - average))
-    return y if x.shape.rank == 4 else y[:, 0, 0, :]
+    return y
+
+
+def _normal(x: Any, gamma: Any, beta: Any, averages: Any) -> Any:
+    """Return x normalised, by its own mean and variance if none are given, and those.
+
+    TensorFlow's fused kernel wants images, and knows no float64.
+    """
+    import tensorflow as tf
+
+    if x.dtype == tf.float64:
+        values = averages or tf.nn.moments(x, list(range(x.shape.rank - 1)))
+        return tf.nn.batch_normalization(x, *values, beta, gamma, 1e-3), *values
+    image = x if x.shape.rank == 4 else x[:, None, None, :]
+    known = dict(zip(("mean", "variance"), averages or (), strict=False))
+    y, *values = tf.compat.v1.nn.fused_batch_norm(
+        image, gamma, beta, epsilon=1e-3, is_training=averages is None, **known
+    )
+    return (y if x.shape.rank == 4 else y[:, 0, 0, :]), *values
 
 
 def _pool(given: Any, weights: Iterator[Any], x: Any) -> Any:

@@ -27,10 +27,11 @@ def prepare(task: Task, form: str) -> TorchTrainer:
 
 
 def set_up(task: Task) -> None:
-    """Choose threads; refuse a device that PyTorch does not see."""
+    """Choose threads and dtype; refuse a device that PyTorch does not see."""
     import torch
 
     torch.set_num_threads(task.threads)
+    torch.set_default_dtype(getattr(torch, task.dtype))
     if task.device == "cuda" and not torch.cuda.is_available():
         raise Unavailable(
             f"PyTorch {torch.__version__} sees no CUDA device; "

@@ -5,6 +5,7 @@ Run as ``python -P worker.py MODULE FORM``. Requests and answers::
     {"do": "load", "modules": [...]}  -> {"seconds": ...}
     {"do": "prepare", "recipe": ..., "folder": ..., "batch_size": ..., "threads": ...}
         -> {"seconds": ..., "parameters": ...}, or {"unavailable": why}
+        (a race has "start", too, and for a finer lockstep "dtype": "float64")
     {"do": "memory"}             -> {"bytes": ...}
 
     {"do": "run", "steps": 100}  -> {"seconds": ..., "loss": ...}       (bench)
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from ganglion.recipes import Recipe
     from ganglion.rivals import Task, Trainer
     from ganglion.rivals.augmented import Source
 
@@ -95,6 +97,7 @@ class Handler:
         order_seed: int = 0,
         optimizer: dict[str, float] | None = None,
         augment: bool = False,
+        dtype: str = "float32",
     ) -> dict[str, Any]:
         """Build the engine's model; for a race (`start` is given), warm it up, too.
 
@@ -112,21 +115,22 @@ class Handler:
         if start is None and not augment:
             chosen = recipes.plain(chosen)
         given, there = Path(folder), Path(start or folder)
-        arrays = {"x": read(given / "x.npy"), "y": read(given / "y.npy")}
+        names = ["x", "y"] if start is None else ["x", "y", "x_test", "y_test"]
+        arrays = {name: read(given / f"{name}.npy", dtype) for name in names}
         if start is not None:
-            arrays |= {f"{n}_test": read(given / f"{n}_test.npy") for n in "xy"}
             self._orders = read(there / "orders.npy")
             if chosen.augment:
-                self._take_up(chosen, given, there, batch_size)
+                self._take_up(chosen, given, there, batch_size, dtype)
                 arrays["states"] = read(there / "augment.npy")
         task = Task(
-            recipes.tuned(chosen, optimizer or {}),
-            read_weights(there),
+            rounded(recipes.tuned(chosen, optimizer or {})),
+            read_weights(there, dtype),
             batch_size=batch_size,
             threads=threads,
             device=device,
             order_seed=order_seed,
             augments=augment,
+            dtype=dtype,
             **arrays,
         )
         self._batches = max(1, task.batches)
@@ -142,8 +146,10 @@ class Handler:
         seconds = time.perf_counter() - started
         self._feed(1, trainer)
         started = time.perf_counter()
-        if self._orders is not None:
+        if self._orders is not None and task.dtype == "float32":
             trainer.warm_up(self._orders[0])
+        elif self._orders is not None:  # nothing but first steps will be asked for
+            trainer.reset()
         seconds += time.perf_counter() - started
         self._trainer = trainer
         count = sum(one.size for one in trainer.weights())
@@ -196,12 +202,12 @@ class Handler:
             "test_seconds": tested - trained,
         }
 
-    def _take_up(self, recipe: Any, data: Path, start: Path, batch_size: int) -> None:
+    def _take_up(self, *source: Any) -> None:
         """Remember where changed images come from; Ganglion makes them itself."""
         from ganglion.rivals.augmented import Source
 
         if self._module != "ganglion.rivals.ganglion":
-            self._source = Source(recipe, data, start, batch_size)
+            self._source = Source(*source)
 
     def _feed(self, number: int, trainer: Trainer) -> None:
         """Give the engine the images of an epoch, if they change; before its clock."""
@@ -230,19 +236,31 @@ class Handler:
         return {"bytes": most_memory()}
 
 
-def read(path: Path) -> np.ndarray:
-    """Return an array from a file."""
+def read(path: Path, dtype: str = "float32") -> np.ndarray:
+    """Return an array from a file; if it is one of floats, they are of this dtype."""
     import numpy as np
 
-    return np.load(path)
+    kept = np.load(path)
+    return kept.astype(dtype, copy=False) if kept.dtype.kind == "f" else kept
 
 
-def read_weights(folder: Path) -> list[np.ndarray]:
+def read_weights(folder: Path, dtype: str) -> list[np.ndarray]:
     """Return the weights to start from."""
     import numpy as np
 
     with np.load(folder / "weights.npz") as kept:
-        return [kept[f"w{i}"] for i in range(len(kept.files))]
+        return [kept[f"w{i}"].astype(dtype) for i in range(len(kept.files))]
+
+
+def rounded(recipe: Recipe) -> Recipe:
+    """Let the optimizer's numbers be those of float32, as Keras has them in float64."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    kind, given = recipe.optimizer
+    near = {k: float(np.float32(v)) for k, v in given.items() if isinstance(v, float)}
+    return replace(recipe, optimizer=(kind, given | near))
 
 
 def limit_cores(threads: int) -> None:

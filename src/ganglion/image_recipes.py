@@ -30,6 +30,12 @@ RACE_EPOCHS = 20
 RATE = 0.05  # lowered when it no longer helps
 RACE_RATE = 0.005  # stays as it is, so it must be one to end with
 NAMED = 10  # unreadable files, at most
+_THEIRS = "author's own images"
+PUBLISHED = (  # system, accuracy, time
+    (f"Keras, {_THEIRS}", 0.9518, "7 min 16 s"),
+    (f"PyTorch, {_THEIRS}", 0.9857, "27 min 10 s"),
+    (f"PyTorch optimised, {_THEIRS}", 0.9818, "12 min 2 s"),
+)
 
 
 def network(shape: tuple[int, ...], classes: int, images: int) -> tuple[LayerSpec, ...]:
@@ -96,7 +102,7 @@ def recipe_of(
     rate: float = RACE_RATE,
 ) -> Recipe:
     """Return the recipe for images that were read; `source` says from where."""
-    from ganglion.recipes import Recipe, build
+    from ganglion.recipes import Published, Recipe, build
 
     count = len(held.train)
     shape = held.form.shape
@@ -111,7 +117,7 @@ def recipe_of(
         optimizer=optimizer(rate),
         epochs=RACE_EPOCHS,
         parameters=0,
-        published=(),
+        published=tuple(Published(*one) for one in PUBLISHED),
         batch_size=batch_size(count),
         classes=len(held.classes),
         source=source or {},

@@ -197,7 +197,7 @@ FOLDER = Recipe(
     optimizer=image_recipes.optimizer(image_recipes.RACE_RATE),
     epochs=image_recipes.RACE_EPOCHS,
     parameters=94_918,
-    published=(),
+    published=tuple(Published(*one) for one in image_recipes.PUBLISHED),
     batch_size=32,
     classes=6,
     source={
@@ -223,12 +223,17 @@ def get(name: str) -> Recipe:
 
 
 def published() -> list[str]:
-    """Return the names of the recipes that somebody published results of.
+    """Return the names of the recipes with published results on data for everyone.
 
     >>> published()
     ['mnist-perceptron', 'mnist-mlp', 'mnist-cnn', 'cifar10-cam']
     """
-    return [one.name for one in RECIPES.values() if one.published]
+    every = RECIPES.values()
+    return [
+        one.name
+        for one in every
+        if one.published and one.dataset != image_recipes.DATASET
+    ]
 
 
 def from_data(data: dict[str, Any]) -> Recipe:

@@ -68,20 +68,37 @@ def summary(race: Race, width: int = WIDTH) -> list[Any]:
     names = [f"{one.label}: {one.form}" if one.form else one.label for one in ranked]
     results = [_result(one, ranked) for one in ranked]
     costs = [_costs(race, one) for one in ranked]
+    others = _published(race)
     if width >= WIDE:
         rows = [[*one, *other] for one, other in zip(results, costs, strict=True)]
-        return [
-            _table(f"{title}; seconds and megabytes", (*RESULT, *COSTS), names, rows)
-        ]
+        title = f"{title}; seconds and megabytes"
+        return [_table(title, (*RESULT, *COSTS), names, rows, others)]
+    names_only = [one.label for one in ranked]
     return [
-        _table(title, RESULT, names, results),
-        _table("seconds and megabytes", COSTS, [one.label for one in ranked], costs),
+        _table(title, RESULT, names, results, others),
+        _table("seconds and megabytes", COSTS, names_only, costs),
     ]
 
 
-def _table(title: str, heads: Any, names: list[str], rows: list[list[str]]) -> Any:
+def _published(race: Race) -> list[list[str]]:
+    """Return what others published, in the columns of our own results."""
+    return [
+        [f"published: {one['system']}", figures.accuracy_text(one["accuracy"]),
+         str(one["time"])]
+        for one in race.published
+    ]  # fmt: skip
+
+
+def _table(
+    title: str,
+    heads: Any,
+    names: list[str],
+    rows: list[list[str]],
+    others: list[list[str]] | None = None,
+) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(
         "engine", title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False
@@ -90,6 +107,10 @@ def _table(title: str, heads: Any, names: list[str], rows: list[list[str]]) -> A
         table.add_column(head, justify="right")
     for name, row in zip(names, rows, strict=True):
         table.add_row(name, *row)
+    if others:
+        table.add_section()
+        for row in others:
+            table.add_row(*map(Text, row))
     return table
 
 
@@ -190,10 +211,7 @@ def notes(race: Race) -> list[str]:
     if "data" in race.machine:
         found.append(str(race.machine["data"]))
     if race.published:
-        each = (
-            f"{p['accuracy']:.4f} {p['system']}, {p['time']}" for p in race.published
-        )
-        found.append(f"Published, on other machines: {'; '.join(each)}.")
+        found.append("Published figures are of others, on other machines.")
     if not race.complete:
         found.append(figures.progress(race))
     return found

@@ -39,6 +39,7 @@ FLOORS: list[tuple[str, str]] = [
     (
         "program",
         "__init__ cli dumping recipes backend rivals bench bench_augment "
+        "bench_result "
         "bench_report race "
         "cli_race cli_report cli_train applications explain cli_cam cli_pretrained "
         "cli_images image_recipes image_training",

@@ -8,105 +8,35 @@ short rounds, so that a busy moment of the machine meets them all.
 from __future__ import annotations
 
 import contextlib
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ganglion import recipes
+from ganglion import machine, recipes
+from ganglion.bench_result import Entry, Result, shown
 from ganglion.recipes import Recipe
 from ganglion.rivals import Engine, process
 from ganglion.rivals.process import EngineError, Process
 
 ROWS = 12_800  # an epoch of 100 steps of 128; more would only take memory
 ROUND_SECONDS = 0.5
+GPU_ROUND_SECONDS = 0.2  # of more steps than the processor takes in a minute
 FEWEST_STEPS = 3
 PATIENCE = 60.0  # seconds for a form to get ready when another one already is
 TRIALS = 3  # rounds for each form of an engine, to choose one
 QUIET = 0.1  # the share of the cores that others may use without a remark
 PAUSE = 0.2  # threads of the engine before may still be spinning
-LOSS_TOLERANCE = 1e-3  # of the first batch's loss, relative
-STEPPED_TOLERANCE = 1e-2  # of its loss after one update, which rounding moves more
+# Relative, of the first batch's loss, and after one update, which rounding moves more.
+TOLERANCES = {"float32": (1e-3, 1e-2), "tf32": (2e-3, 5e-2), "bf16": (2e-2, 3e-1)}
 _STAT = Path("/proc/stat")
 
 Say = Callable[[str], None]
-
-
-@dataclass
-class Entry:
-    """What was found about one engine."""
-
-    engine: str
-    form: str = ""
-    version: str = ""
-    problem: str = ""  # why it was not timed, or not to the end
-    losses: list[float] = field(default_factory=list)  # first batch, two steps
-    start_seconds: float = 0.0  # import, build, compile and warm up
-    steps: int = 0  # in each round
-    milliseconds: list[float] = field(default_factory=list)  # a step, round by round
-    memory: int = 0  # bytes, the most that the process had
-    tried: dict[str, str] = field(default_factory=dict)  # other forms
-
-    @property
-    def median(self) -> float:
-        """Return the median over the rounds, in milliseconds a step."""
-        return statistics.median(self.milliseconds)
-
-    @property
-    def quartiles(self) -> tuple[float, float]:
-        """Return between which times half of the rounds lie."""
-        low, high = np.quantile(self.milliseconds, (0.25, 0.75))
-        return float(low), float(high)
-
-
-@dataclass
-class Result:
-    """One recipe, measured."""
-
-    recipe: str
-    batch_size: int
-    threads: int
-    entries: list[Entry]
-    operations: float  # floating-point operations of all products in a step
-    peak: dict[str, float]  # GFLOP/s of a matrix product, by who computes it
-    busy: float = 0.0  # the share of all cores that others used before we began
-    remark: str = ""
-    interrupted: bool = False
-
-    @property
-    def timed(self) -> list[Entry]:
-        """Return the engines that have times."""
-        return [one for one in self.entries if one.milliseconds]
-
-    @property
-    def ours(self) -> Entry | None:
-        """Return Ganglion, if it was timed."""
-        return next((one for one in self.timed if one.engine == "ganglion"), None)
-
-    @property
-    def best_rival(self) -> Entry | None:
-        """Return the rival that is hardest on Ganglion, else the fastest one."""
-        ours = self.ours
-        others = [one for one in self.timed if one is not ours]
-        key = (lambda one: self.ratio(one, ours)) if ours else (lambda one: one.median)
-        return min(others, key=key, default=None)
-
-    def ratio(self, entry: Entry, to: Entry) -> float:
-        """Return how often `to` fits into `entry`: the median of round by round."""
-        pairs = zip(entry.milliseconds, to.milliseconds, strict=False)
-        return statistics.median(a / b for a, b in pairs)
-
-    def share_of_peak(self, entry: Entry) -> float:
-        """Return which part of the machine's matrix-product speed an engine reaches."""
-        if not self.peak:
-            return float("nan")
-        speed = self.operations / (entry.median * 1e6)
-        return speed / max(self.peak.values())
 
 
 def run(
@@ -116,30 +46,40 @@ def run(
     rounds: int,
     threads: int,
     batch_size: int | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
     say: Say = lambda text: None,
 ) -> Result:
     """Measure one recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
     entries = [Entry(one.name, problem=one.missing() or "") for one in engines]
     result = Result(recipe.name, size, threads, entries, 0.0, {}, busy())
+    result.device, result.precision = device, precision
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
         given = {"recipe": recipe.name, "folder": place, "batch_size": size}
-        given["threads"] = threads
+        given |= {"threads": threads, "device": device, "precision": precision}
         try:
             result.operations, result.remark = lay_out(recipe, size, folder)
-            yard = Process("", "peak", threads, folder / "peak.log")
-            stack.callback(yard.end)
+            yard = _yard(stack, threads, folder) if device == "cpu" else None
+            result.gpu = "" if yard else machine.gpu()
             bench = Bench(stack, given, folder, threads, say)
             running = bench.prepare(engines, entries)
-            running = _agreeing(running, recipe.parameters)
+            running = _agreeing(running, recipe.parameters, TOLERANCES[precision])
             for number in range(rounds):
                 say(f"round {number + 1} of {rounds}")
-                result.peak = _peak(yard, threads, result.peak)
+                result.peak = _peak(yard, threads, result.peak) if yard else {}
                 running = bench.take_turns(running, number)
         except KeyboardInterrupt:
             result.interrupted = True
     return result
+
+
+def _yard(stack: contextlib.ExitStack, threads: int, folder: Path) -> Process:
+    """Start the process that measures what the processor can do."""
+    yard = Process("", "peak", threads, folder / "peak.log")
+    stack.callback(yard.end)
+    return yard
 
 
 def busy(seconds: float = 1.0) -> float:
@@ -238,18 +178,35 @@ class Bench:
     ) -> None:
         self._stack, self._given, self._folder = stack, given, folder
         self._threads, self._say = threads, say
+        self._device = given.get("device", "cpu")
+        self._begun: dict[tuple[str, str], Future[Running]] = {}
 
     def prepare(self, engines: list[Engine], entries: list[Entry]) -> list[Running]:
         """Start every engine in its fastest form; note why one cannot be."""
+        pairs = [
+            one for one in zip(engines, entries, strict=True) if not one[1].problem
+        ]
+        if self._device != "cpu":
+            self._begin_all([engine for engine, _ in pairs])
         running = []
-        for engine, entry in zip(engines, entries, strict=True):
-            if entry.problem:
-                continue
+        for engine, entry in pairs:
             entry.version = versions(engine)
             found = self._fastest(engine, entry)
             if found is not None:
                 running.append(found)
         return running
+
+    def _begin_all(self, engines: list[Engine]) -> None:
+        """Let all engines import, build and compile at once: not what a GPU is for.
+
+        What tunes itself on the GPU waits for its turn.
+        """
+        pool = ThreadPoolExecutor(16)
+        self._stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        for engine in engines:
+            for form in engine.forms_on(self._device):
+                begun = pool.submit(self._begin, engine, form, process.LIMIT)
+                self._begun[engine.name, form] = begun
 
     def _fastest(self, engine: Engine, entry: Entry) -> Running | None:
         """Try the forms of an engine in turns, and keep the fastest."""
@@ -266,7 +223,7 @@ class Bench:
         for other in others:
             other.process.end()
         chosen = first.entry
-        chosen.steps = _steps_a_round(min(chosen.milliseconds))
+        chosen.steps = self._steps_a_round(min(chosen.milliseconds))
         chosen.tried, chosen.milliseconds = entry.tried, []
         vars(entry).update(vars(chosen))
         try:
@@ -278,44 +235,80 @@ class Bench:
 
     def _forms(self, engine: Engine, entry: Entry) -> Iterator[Running | None]:
         limit = process.LIMIT
-        for form in engine.forms:
+        for form in engine.forms_on(self._device):
             self._say(f"{engine.name}: preparing ({form})")
-            one = Entry(engine.name, form, entry.version, tried=entry.tried)
-            worker = process.start(engine, form, self._threads, self._folder)
-            self._stack.callback(worker.end)
+            begun = self._begun.get((engine.name, form))
             try:
-                parameters = self._warm_up(worker, one, limit)
-                limit = min(limit, max(PATIENCE, 2 * one.start_seconds))
-                yield Running(one, worker, parameters)
+                one = begun.result() if begun else self._begin(engine, form, limit)
             except EngineError as error:
-                worker.end()
+                entry.tried[form] = str(error)
+                yield None
+                continue
+            one.entry.version, one.entry.tried = entry.version, entry.tried
+            try:
+                self._warm_up(one, limit)
+                limit = min(limit, max(PATIENCE, 2 * one.entry.start_seconds))
+                yield one
+            except EngineError as error:
+                one.process.end()
                 entry.tried[form] = str(error)
                 yield None
 
-    def _warm_up(self, worker: Process, entry: Entry, limit: float) -> int:
-        """Build, compile, and find how many steps make a round."""
+    def _begin(self, engine: Engine, form: str, limit: float) -> Running:
+        """Start a worker and build its model; what has to be compiled is, too."""
         started = time.perf_counter()
+        worker = process.start(engine, form, self._threads, self._folder, self._device)
+        self._stack.callback(worker.end)
+        one = Running(Entry(engine.name, form), worker, 0)
+        ready = worker.ask("prepare", limit, **self._given)
+        if "unavailable" in ready:
+            worker.end()
+            raise EngineError(ready["unavailable"])
+        one.parameters = int(ready["parameters"])
+        if form.startswith("compiled"):
+            self._take_first_steps(one, limit)
+        one.entry.start_seconds = time.perf_counter() - started
+        return one
 
-        def ask(do: str, **given: Any) -> dict[str, Any]:
-            left = started + limit - time.perf_counter()
-            return worker.ask(do, max(left, 1.0), **given)
+    def _take_first_steps(self, one: Running, limit: float) -> None:
+        asked = (one.process.ask("run", limit, steps=1) for _ in range(2))
+        one.entry.losses = [answer["loss"] for answer in asked]
 
-        ready = ask("prepare", **self._given)
-        entry.losses = [ask("run", steps=1)["loss"] for _ in range(2)]
-        entry.steps, wanted = 0, FEWEST_STEPS
+    def _warm_up(self, one: Running, limit: float) -> None:
+        """Take the first steps, and find how many make a round."""
+        started, entry = time.perf_counter(), one.entry
+        limit -= entry.start_seconds
+
+        def left() -> float:
+            return max(started + limit - time.perf_counter(), 1.0)
+
+        if not entry.losses:
+            self._take_first_steps(one, left())
+        entry.steps, wanted = 0, self._steps_a_round(1e9)
         while wanted >= 2 * entry.steps:  # short runs are mostly overhead
-            entry.steps = min(wanted, max(16 * entry.steps, FEWEST_STEPS))
-            times = [ask("run", steps=entry.steps)["seconds"] for _ in range(2)]
-            wanted = _steps_a_round(1000 * min(times) / entry.steps)
-        entry.start_seconds = time.perf_counter() - started
-        return int(ready["parameters"])
+            entry.steps = min(wanted, max(16 * entry.steps, self._steps_a_round(1e9)))
+            given = {"steps": entry.steps}
+            times = [one.process.ask("run", left(), **given) for _ in range(2)]
+            fastest = min(answer["seconds"] for answer in times)
+            wanted = self._steps_a_round(1000 * fastest / entry.steps)
+        entry.start_seconds += time.perf_counter() - started
+
+    def _steps_a_round(self, milliseconds: float) -> int:
+        """Return how many steps take half a second: on a GPU, whole epochs.
+
+        Those can be one loop, or one recording, that is compiled once.
+        """
+        if self._device == "cpu":
+            return max(FEWEST_STEPS, int(1000 * ROUND_SECONDS / milliseconds))
+        unit = max(ROWS // self._given["batch_size"], 1)
+        return max(1, round(1000 * GPU_ROUND_SECONDS / milliseconds / unit)) * unit
 
     def take_turns(self, running: list[Running], number: int) -> list[Running]:
         """Run a round, each time with another one first; return those that lasted."""
         lasting = list(running)
         first = number % max(len(running), 1)
         for one in running[first:] + running[:first]:
-            time.sleep(PAUSE)
+            time.sleep(PAUSE if self._device == "cpu" else 0.0)
             try:
                 self._turn(one)
             except EngineError as error:
@@ -330,27 +323,14 @@ class Bench:
         entry.memory = one.process.ask("memory")["bytes"]
 
 
-def _steps_a_round(milliseconds: float) -> int:
-    return max(FEWEST_STEPS, int(1000 * ROUND_SECONDS / milliseconds))
-
-
-def shown(value: float) -> str:
-    """Return milliseconds with three digits that count.
-
-    >>> shown(0.01234), shown(1.234), shown(123.4)
-    ('0.0123', '1.23', '123')
-    """
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.{2 if value >= 1 else 3 if value >= 0.1 else 4}f}"
-
-
-def _agreeing(running: list[Running], parameters: int) -> list[Running]:
+def _agreeing(
+    running: list[Running], parameters: int, within: tuple[float, float]
+) -> list[Running]:
     """Return the engines that compute what at least half of the others compute."""
     good = []
     for one in running:
         others = [other for other in running if other is not one]
-        friends = [other for other in others if _agree(one, other)]
+        friends = [other for other in others if _agree(one, other, within)]
         if one.parameters != parameters:
             one.entry.problem = (
                 f"disagrees: {one.parameters:,} parameters, not {parameters:,}"
@@ -368,14 +348,11 @@ def _agreeing(running: list[Running], parameters: int) -> list[Running]:
     return good
 
 
-def _agree(one: Running, other: Running) -> bool:
-    (first, stepped), (their_first, their_stepped) = (
-        one.entry.losses,
-        other.entry.losses,
-    )
-    return bool(
-        np.isclose(first, their_first, rtol=LOSS_TOLERANCE, atol=0)
-        and np.isclose(stepped, their_stepped, rtol=STEPPED_TOLERANCE, atol=0)
+def _agree(one: Running, other: Running, within: tuple[float, float]) -> bool:
+    mine, theirs = one.entry.losses, other.entry.losses
+    return all(
+        np.isclose(a, b, rtol=tolerance, atol=0)
+        for a, b, tolerance in zip(mine, theirs, within, strict=True)
     )
 
 
@@ -387,8 +364,6 @@ def versions(engine: Engine) -> str:
     'ganglion'
     """
     import importlib.metadata
-
-    from ganglion import machine
 
     if engine.name == "ganglion":
         return f"ganglion {machine.version('ganglion')}"

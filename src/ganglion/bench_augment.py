@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import bench, config, machine, recipes
-from ganglion.bench import Bench, Entry, Running, shown
+from ganglion.bench import Bench, Running
+from ganglion.bench_result import Entry, shown
 from ganglion.recipes import Recipe
 from ganglion.rivals import Engine, engine
 
@@ -106,8 +107,7 @@ def measure(
     say: Say = lambda text: None,
 ) -> list[Costs]:
     """Measure recipes that change their images; with no names, the published ones."""
-    every = [one.name for one in recipes.RECIPES.values() if one.published]
-    chosen = [recipes.get(name) for name in names or every]
+    chosen = [recipes.get(name) for name in names or recipes.published()]
     with_it = [one for one in chosen if one.augment]
     if not with_it:
         raise ValueError(f"Nothing is augmented in {', '.join(names)}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import bench, config, machine, recipes
-from ganglion.bench import Entry, Result, shown
-from ganglion.rivals import engine
+from ganglion.bench_result import Entry, Result, shown
+from ganglion.rivals import ON_GPU, RIVALS, engine
 
 COLUMNS = (
     "engine",
@@ -22,25 +23,34 @@ COLUMNS = (
     "memory",
     "start",
 )
+GPU_COLUMNS = (*COLUMNS[:4], "precision")
+GPU_HEADING = "## Against its rivals"
+_OF_CUDA = ("cuda-core", "cuda-bindings")
+PRECISIONS = {"cpu": "float32", "cuda": "tf32,bf16"}
 
 
 def measure(
     names: list[str],
-    against: str,
+    against: str | None,
     *,
     rounds: int,
     batch_size: int | None,
     threads: int | None,
+    device: str = "cpu",
+    precision: str | None = None,
     each: Callable[[list[Result]], None],
     say: Callable[[str], None],
 ) -> list[Result]:
     """Measure recipes against rivals, both by name; hand on what is there so far."""
-    chosen = [recipes.get(name) for name in names]
-    rivals = [one.strip() for one in against.split(",") if one.strip()]
-    engines = [engine(name) for name in dict.fromkeys(["ganglion", *rivals])]
+    precisions = _precisions(device, precision)
+    chosen = [(recipes.get(name), one) for name in names for one in precisions]
+    usual = ON_GPU if device == "cuda" else RIVALS
+    rivals = usual if against is None else against.split(",")
+    wanted = dict.fromkeys(["ganglion", *(one.strip() for one in rivals)])
+    engines = [engine(name) for name in wanted if name]
     done: list[Result] = []
-    for recipe in chosen:
-        say(f"{recipe.name}:")
+    for recipe, kind in chosen:
+        say(f"{recipe.name}{_in(kind)}:")
         done.append(
             bench.run(
                 recipe,
@@ -48,6 +58,8 @@ def measure(
                 rounds=rounds,
                 threads=threads or config.threads(),
                 batch_size=batch_size,
+                device=device,
+                precision=kind,
                 say=lambda text: say(f"  {text}"),
             )
         )
@@ -55,6 +67,24 @@ def measure(
         if done[-1].interrupted:
             break
     return done
+
+
+def _precisions(device: str, given: str | None) -> list[str]:
+    """Return the precisions to measure: on a GPU, TF32 and bf16 if none is given."""
+    if device not in PRECISIONS:
+        raise ValueError(f"Unknown device {device!r}: choose cpu or cuda.")
+    if given is not None and device == "cpu":
+        raise ValueError("--precision goes with --device cuda: a CPU has float32.")
+    found = [one.strip() for one in (given or PRECISIONS[device]).split(",")]
+    for one in found:
+        if one not in config.PRECISIONS:
+            known = config.closest(one, config.PRECISIONS)
+            raise ValueError(f"Unknown precision {one!r}. {known}")
+    return found
+
+
+def _in(precision: str) -> str:
+    return "" if precision == "float32" else f" in {precision}"
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:
@@ -65,11 +95,16 @@ def rows(result: Result) -> list[tuple[str, ...]]:
 
 def _row(result: Result, entry: Entry, ours: Entry | None) -> tuple[str, ...]:
     low, high = entry.quartiles
-    return (
+    times = (
         f"{entry.engine}: {entry.form}",
         shown(entry.median),
         f"{shown(low)}–{shown(high)}",
         f"{result.ratio(entry, ours):.2f}" if ours else "",
+    )
+    if result.device == "cuda":
+        return (*times, result.precision)
+    return (
+        *times,
         f"{result.share_of_peak(entry):.0%}",
         f"{entry.memory / 2**20:.0f} MB",
         f"{entry.start_seconds:.1f} s",
@@ -79,9 +114,10 @@ def _row(result: Result, entry: Entry, ours: Entry | None) -> tuple[str, ...]:
 def title(result: Result) -> str:
     """Return what was measured, in one line."""
     what = recipes.get(result.recipe).title
-    return (
-        f"{result.recipe}: {what}; batch {result.batch_size}, threads: {result.threads}"
-    )
+    where = f"threads: {result.threads}"
+    if result.device == "cuda":
+        where = f"{result.precision}, {result.gpu or 'CUDA'}"
+    return f"{result.recipe}: {what}; batch {result.batch_size}, {where}"
 
 
 def verdict(result: Result) -> str:
@@ -91,9 +127,11 @@ def verdict(result: Result) -> str:
         return "Nothing to compare."
     ratio = result.ratio(best, ours)
     text = (
-        f"Ganglion trains {ratio:.2f}× as fast as the best rival, {best.engine} "
-        f"({best.form})"
+        f"Ganglion trains {ratio:.2f}× as fast as the best rival{_in(result.precision)}"
+        f", {best.engine} ({best.form})"
     )
+    if result.device == "cuda":
+        return text + "."
     torch = [one for one in result.timed if one.engine.startswith("torch")]
     if torch:
         least = min(torch, key=lambda one: one.memory)
@@ -132,12 +170,18 @@ def notes(result: Result) -> list[str]:
     return found
 
 
+def columns(result: Result) -> tuple[str, ...]:
+    """Return the heads of a table; what a processor is asked is not of a GPU."""
+    return COLUMNS if result.device == "cpu" else GPU_COLUMNS
+
+
 def print_table(result: Result) -> None:
     """Print a result for people."""
     from rich.console import Console
     from rich.table import Column, Table
 
-    table = Table(Column(COLUMNS[0], no_wrap=True), *COLUMNS[1:])
+    names = columns(result)
+    table = Table(Column(names[0], no_wrap=True), *names[1:])
     for name, *cells in rows(result):
         table.add_row(name.replace(": ", "\n"), *cells)
     console = Console(highlight=False)
@@ -201,11 +245,10 @@ def page(results: list[Result], command: str) -> str:
     parts = [_ABOUT.format(command=command)]
     facts = machine.facts()
     where = f"{facts['processor']}, {facts['vectors']}, {facts['cores'].split(',')[0]}"
-    used = {one.version for result in results for one in result.entries if one.version}
-    names = sorted({part for text in used for part in text.split(", ")})
+    names = ", ".join(_versions(results))
     parts.append(
         f"Measured on {_today()}: {where}; Python {facts['python']}, "
-        f"numpy {facts['numpy']}, llvmlite {facts['llvmlite']}, {', '.join(names)}.\n"
+        f"numpy {facts['numpy']}, llvmlite {facts['llvmlite']}, {names}.\n"
     )
     for result in results:
         parts.append(_section(result))
@@ -213,9 +256,10 @@ def page(results: list[Result], command: str) -> str:
 
 
 def _section(result: Result) -> str:
-    lines = [f"## {result.recipe}", "", f"{title(result)}.", ""]
+    lines = [f"## {result.recipe}{_in(result.precision)}", "", f"{title(result)}.", ""]
     if result.timed:
-        lines += [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
+        names = columns(result)
+        lines += [_line(names), _line(["---"] * len(names))]
         lines += [_line(cells) for cells in rows(result)]
         lines += ["", verdict(result)]
     for note in notes(result):
@@ -228,8 +272,63 @@ def _line(cells: Any) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+_ABOUT_GPU = """\
+{heading}
+
+Made by `{command}`. Milliseconds a training step, data on the device; every engine has
+a process of its own, starts from the same weights and sees the same batches, and its
+loss before and after a step must agree. Rounds of about {seconds} s, clocks read when
+the device is done, warm-up and compiling before; medians over {rounds} rounds. "Ratio"
+is the time in units of Ganglion's in the same precision. Rivals may use TF32 (`tf32`)
+or bf16 autocasts (`bf16`), in their fastest form; Ganglion is timed through `fit`.
+"""
+
+
+def gpu_section(results: list[Result], command: str) -> str:
+    """Return the results on a GPU as a section of the docs."""
+    rounds = max((len(one.milliseconds) for r in results for one in r.timed), default=0)
+    about = {"command": command, "rounds": rounds, "seconds": bench.GPU_ROUND_SECONDS}
+    parts = [_ABOUT_GPU.format(heading=GPU_HEADING, **about)]
+    where = next((one.gpu for one in results if one.gpu), "")
+    own = (f"{name} {machine.version(name)}" for name in _OF_CUDA)
+    names = ", ".join([*_versions(results), *own])
+    parts.append(
+        f"Measured on {_today()}: {where}; Python {platform.python_version()}, {names}.\n"
+    )
+    for result in results:
+        parts.append("#" + _section(result))
+    return "\n".join(parts)
+
+
+def _versions(results: list[Result]) -> list[str]:
+    used = {one.version for result in results for one in result.entries if one.version}
+    return sorted({part for text in used for part in text.split(", ")})
+
+
+def replaced(text: str, section: str) -> str:
+    r"""Return a page with a section in place of the one of the same heading.
+
+    >>> replaced("# A\n\n## B\n\nold\n\n## C\n", "## B\n\nnew\n")
+    '# A\n\n## B\n\nnew\n\n## C\n'
+    """
+    heading = section.partition("\n")[0]
+    before, found, rest = text.partition(f"{heading}\n")
+    if not found:
+        return f"{text.rstrip()}\n\n{section}".lstrip()
+    after = rest.find("\n## ")
+    return before + section + ("" if after < 0 else rest[after:])
+
+
 def write(results: list[Result], path: Path, command: str) -> None:
-    """Write the page, beside first, so that a crash leaves the old one."""
+    """Write the page, beside first, so that a crash leaves the old one.
+
+    What was measured on a GPU is a section of a page, and leaves the rest as it is.
+    """
+    if results[0].device == "cuda":
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = replaced(text, gpu_section(results, command))
+    else:
+        text = page(results, command)
     beside = path.with_name(path.name + ".part")
-    beside.write_text(page(results, command), encoding="utf-8")
+    beside.write_text(text, encoding="utf-8")
     beside.replace(path)

@@ -11,6 +11,7 @@ import typer
 
 from ganglion import cli_cam, cli_images, cli_race, cli_report, cli_train
 from ganglion import recipes as recipe_book
+from ganglion.rivals import RIVALS
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
@@ -50,21 +51,27 @@ cli_train.register(app)
 @app.command(
     epilog="Examples:  ganglion bench mnist-mlp  |  "
     "ganglion bench mnist-cnn cifar10-cam --against torch,jax --rounds 9  |  "
-    "ganglion bench --write docs/benchmarks.md  |  ganglion bench --augment"
+    "ganglion bench --write docs/benchmarks.md  |  ganglion bench --augment  |  "
+    "ganglion bench --device cuda"
 )
 def bench(
     recipes: Annotated[
         list[str] | None, typer.Argument(help="Which recipes; all by default.")
     ] = None,
     against: Annotated[
-        str, typer.Option(help="Rivals, with commas between; all by default.")
-    ] = "keras,tensorflow,torch,torch-optimized,jax",
+        str | None, typer.Option(help="Rivals, with commas between; all by default.")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Turns of each engine.", min=1)] = 7,
     batch_size: Annotated[
         int | None, typer.Option(help="Images a step; 128 by default.", min=1)
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="How many threads; all cores by default.", min=1)
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    precision: Annotated[
+        str | None,
+        typer.Option(help="With --device cuda: tf32, bf16, float32; tf32,bf16."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     write: Annotated[
@@ -77,6 +84,9 @@ def bench(
 ) -> None:
     """Time a training step in Ganglion and in its rivals, side by side."""
     if augment:
+        if device != "cpu":
+            raise typer.BadParameter("--augment is measured on the CPU.")
+        against = against or ",".join(RIVALS)
         _bench_augment(recipes or [], against, rounds, batch_size, threads, json)
         return
     from ganglion import bench_report
@@ -85,7 +95,9 @@ def bench(
         if not json:
             bench_report.print_table(done[-1])
         if write is not None:
-            bench_report.write(done, write, " ".join(["ganglion", *sys.argv[1:]]))
+            command = " ".join(["ganglion", *sys.argv[1:]])
+            command = command.replace(str(write), f"docs/{write.name}")
+            bench_report.write(done, write, command)
 
     done = bench_report.measure(
         recipes or recipe_book.published(),
@@ -93,6 +105,8 @@ def bench(
         rounds=rounds,
         batch_size=batch_size,
         threads=threads,
+        device=device,
+        precision=precision,
         each=keep,
         say=_say,
     )

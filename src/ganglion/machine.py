@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import subprocess
 from pathlib import Path
 
 from ganglion import config
@@ -33,7 +34,7 @@ def version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return config.VERSION if package == "ganglion" else "not installed"
 
 
 def cores() -> int:
@@ -60,6 +61,19 @@ def vector_width() -> str:
         if flag in flags:
             return text
     return "unknown"
+
+
+def gpu() -> str:
+    """Return the names of NVIDIA's GPUs and their driver, "" without one."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = [line.partition(", ") for line in done.stdout.strip().splitlines()]
+    return "; ".join(f"{name}, driver {driver}" for name, _, driver in found)
 
 
 def _cpuinfo() -> list[str]:

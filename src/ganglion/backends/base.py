@@ -50,16 +50,18 @@ _MODULES = {
 
 def backend(name: str) -> Backend:
     """Return a backend by name; it is imported when first asked for."""
-    module: Backend = importlib.import_module(_MODULES[name])
-    reason = module.missing()
-    if reason:
+    if reason := missing(name):
         raise RuntimeError(f"The backend {name!r} cannot run here: {reason}")
+    module: Backend = importlib.import_module(_MODULES[name])
     return module
+
+
+def missing(name: str) -> str | None:
+    """Say why a backend cannot run here, None if it can."""
+    module: Backend = importlib.import_module(_MODULES[name])
+    return module.missing()
 
 
 def available() -> dict[str, str | None]:
     """Return every backend with the reason why it is missing (None: it works)."""
-    found: dict[str, str | None] = {}
-    for name, path in _MODULES.items():
-        found[name] = importlib.import_module(path).missing()
-    return found
+    return {name: missing(name) for name in _MODULES}

@@ -40,6 +40,7 @@ class Task:
     batch_size: int
     threads: int
     device: str = "cpu"
+    precision: str = "float32"  # of products: "tf32" and "bf16" are of GPUs
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
     order_seed: int = 0  # of the shuffle: Ganglion makes the order that others get
@@ -151,6 +152,11 @@ class Engine:
     install: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     imports: tuple[str, ...] = ()  # what a user's script imports; the packages if none
+    on_cuda: tuple[str, ...] = ()  # the forms on a GPU, where they are others
+
+    def forms_on(self, device: str) -> tuple[str, ...]:
+        """Return the forms to try on a device."""
+        return self.on_cuda if device == "cuda" and self.on_cuda else self.forms
 
     def variables(self, form: str) -> dict[str, str]:
         """Return the environment variables of a form.
@@ -222,13 +228,20 @@ ENGINES: dict[str, Engine] = {
             ("torch",),
             ("eager", "compiled", f"compiled, {PASSIVE}"),
             "pip install torch",
+            on_cuda=("CUDA graph", "compiled", "compiled, CUDA graph"),
         ),
         Engine(
-            "jax", f"{_ROOM}.jax", ("jax",), ("jitted step", "scan"), "pip install jax"
+            "jax",
+            f"{_ROOM}.jax",
+            ("jax",),
+            ("jitted step", "scan"),
+            "pip install jax",
+            on_cuda=("scan",),
         ),
     )
 }
 RIVALS = ("keras", "tensorflow", "torch", "torch-optimized", "jax")
+ON_GPU = ("torch", "torch-optimized", "jax", "keras-jax", "keras-torch", "tensorflow")
 
 
 def engine(name: str) -> Engine:

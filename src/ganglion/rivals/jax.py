@@ -24,6 +24,8 @@ def set_up(task: Task) -> None:
     import jax
 
     jax.config.update("jax_enable_x64", task.dtype == "float64")
+    if task.device == "cuda" and task.precision == "float32":  # else JAX takes TF32
+        jax.config.update("jax_default_matmul_precision", "highest")
     if task.device == "cuda" and jax.default_backend() != "gpu":
         raise Unavailable(
             f"JAX {jax.__version__} sees no GPU; pip install 'jax[cuda12]'"
@@ -46,30 +48,37 @@ class JaxTrainer(Rival):
         self._test = [tuple(map(jnp.asarray, one)) for one in test_set(task)]
         self._state: Any = None
         self.reset()
-        self._in_one = form == "scan"
+        self._in_one, self._on_gpu = form == "scan", task.device == "cuda"
         advance = learning(task, layers)
         take, size = partial(_take, advance), task.batch_size
         self._step = jax.jit(advance, donate_argnums=0)
         self._take = jax.jit(take, donate_argnums=(0, 1))
-        self._loop = jax.jit(partial(_loop, take, size), donate_argnums=(0, 1))
+        # A GPU goes through a loop of known length without asking the processor.
+        known = (4,) if self._on_gpu else ()
+        self._loop = jax.jit(
+            partial(_loop, take, size), static_argnums=known, donate_argnums=(0, 1)
+        )
         self._scan = jax.jit(
             partial(_scan, advance, task), static_argnums=3, donate_argnums=0
         )
         self._judge = jax.jit(judging(task, layers))
         self._made: dict[int, Any] = {}
         self._batches: list[Any] = []
-        self._losses: Any = jnp.zeros(1)
+        self._losses: Any = [jnp.zeros(1)]
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took."""
         import jax
 
         if self._in_one:  # another number of steps is compiled outside of the clock
-            given = (self._state, self._x, self._y)
-            if steps not in self._made:
-                self._made[steps] = self._scan.lower(*given, steps).compile()
-            started = time.perf_counter()
-            self._state, losses = self._made[steps](*given)
+            lengths = self._lengths(steps)
+            data = (self._x, self._y)
+            for one in set(lengths) - set(self._made):
+                self._made[one] = self._scan.lower(self._state, *data, one).compile()
+            started, losses = time.perf_counter(), []
+            for one in lengths:
+                self._state, found = self._made[one](self._state, *data)
+                losses.append(found)
         else:
             batches = self._cut()
             started, losses = time.perf_counter(), []
@@ -80,6 +89,13 @@ class JaxTrainer(Rival):
         self._losses = jax.block_until_ready(losses)
         jax.block_until_ready(self._state)
         return time.perf_counter() - started
+
+    def _lengths(self, steps: int) -> list[int]:
+        """Return loops for some steps; a GPU's wait in a queue, so an epoch each."""
+        if not self._on_gpu:
+            return [steps]
+        whole, rest = divmod(steps, self._count)
+        return [self._count] * whole + [1] * rest
 
     def _cut(self) -> list[Any]:
         if not self._batches:
@@ -92,7 +108,7 @@ class JaxTrainer(Rival):
 
     def loss(self) -> float:
         """Return the mean loss over the last run."""
-        return float(np.mean(np.asarray(self._losses)))
+        return float(np.mean(np.concatenate([np.ravel(one) for one in self._losses])))
 
     def weights(self) -> list[np.ndarray]:
         """Return the weights as they are now."""
@@ -114,6 +130,13 @@ class JaxTrainer(Rival):
                 self._state, sums = self._take(self._state, sums, data, part)
         total, hits = (float(one) for one in sums)  # waits for all of it
         return total / len(order), hits / len(order)
+
+    def warm_up(self, order: np.ndarray) -> None:
+        """Compile everything; on a GPU, the loop of a whole epoch, too."""
+        super().warm_up(order)
+        if self._on_gpu:
+            self.epoch(order)
+            self.reset()
 
     def test(self) -> tuple[float, float]:
         """Return loss and accuracy on the test set."""

@@ -23,7 +23,7 @@ def learning(task: Task, layers: tuple[LayerSpec, ...]) -> Callable[..., Any]:
     ahead = given.get("nesterov", False)
 
     def loss_of(weights: Weights, x: Any, y: Any) -> Any:
-        outputs, averages = _forward(layers, weights, x, True)
+        outputs, averages = _forward(task, layers, weights, x, True)
         return criterion(outputs, y), (averages, _hits(task, outputs, y))
 
     def update(weight: Any, velocity: Any, slope: Any) -> Any:
@@ -49,7 +49,7 @@ def judging(task: Task, layers: tuple[LayerSpec, ...]) -> Callable[..., Any]:
     criterion = _criterion(task.recipe.loss)
 
     def judge(weights: Weights, x: Any, y: Any) -> Any:
-        outputs, _ = _forward(layers, weights, x, False)
+        outputs, _ = _forward(task, layers, weights, x, False)
         return criterion(outputs, y), _hits(task, outputs, y)
 
     return judge
@@ -78,11 +78,16 @@ def _criterion(name: str) -> Callable[[Any, Any], Any]:
 
 
 def _forward(
-    layers: tuple[LayerSpec, ...], weights: Weights, x: Any, learning: bool
+    task: Task, layers: tuple[LayerSpec, ...], weights: Weights, x: Any, learning: bool
 ) -> tuple[Any, dict[int, Any]]:
-    """Return the outputs, and new moving averages by their place in the weights."""
-    import jax
+    """Return the outputs, and new moving averages by their place in the weights.
 
+    With bf16 everything between the layers is kept so, too; weights and sums are not.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    x = x.astype(jnp.bfloat16) if task.precision == "bf16" else x
     place = iter(range(len(weights)))
     averages: dict[int, Any] = {}
     for kind, given in layers:
@@ -94,11 +99,12 @@ def _forward(
             raise untranslated("the layer", kind)
         if given.get("activation"):
             x = getattr(jax.nn, given["activation"])(x)
-    return x, averages
+    return x.astype(weights[0].dtype), averages
 
 
 def _dense(given: Any, weights: Weights, place: Iterator[int], x: Any) -> Any:
-    return x @ weights[next(place)] + weights[next(place)]
+    kernel, bias = (weights[next(place)].astype(x.dtype) for _ in range(2))
+    return x @ kernel + bias
 
 
 def _conv(given: Any, weights: Weights, place: Iterator[int], x: Any) -> Any:
@@ -106,7 +112,7 @@ def _conv(given: Any, weights: Weights, place: Iterator[int], x: Any) -> Any:
 
     padding = given.get("padding", "valid").upper()
     order = ("NHWC", "HWIO", "NHWC")
-    kernel, bias = weights[next(place)], weights[next(place)]
+    kernel, bias = (weights[next(place)].astype(x.dtype) for _ in range(2))
     made = jax.lax.conv_general_dilated(
         x, kernel, (1, 1), padding, dimension_numbers=order
     )
@@ -125,6 +131,7 @@ def _norm(
     import jax.numpy as jnp
 
     gamma, beta = weights[next(place)], weights[next(place)]
+    kept_as, x = x.dtype, x.astype(gamma.dtype)
     if averages is None:
         mean, variance = weights[next(place)], weights[next(place)]
     else:
@@ -137,7 +144,7 @@ def _norm(
             new = (1 - kept) * jax.lax.stop_gradient(value)
             averages[at] = kept * weights[at] + new
     factor = gamma * jax.lax.rsqrt(variance + 1e-3)
-    return x * factor + (beta - mean * factor)
+    return (x * factor + (beta - mean * factor)).astype(kept_as)
 
 
 def _pool(given: Any, weights: Weights, place: Iterator[int], x: Any) -> Any:

@@ -30,6 +30,8 @@ def prepare(task: Task, form: str) -> KerasTrainer:
     import keras
 
     keras.config.set_floatx(task.dtype)
+    mixed = task.precision == "bf16"
+    keras.config.set_dtype_policy("mixed_bfloat16" if mixed else task.dtype)
     chosen = keras.backend.backend()
     if chosen == "tensorflow":
         from ganglion.rivals import tensorflow

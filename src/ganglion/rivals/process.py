@@ -143,10 +143,14 @@ def environment(threads: int, device: str = "cpu") -> dict[str, str]:
             "CUDA_VISIBLE_DEVICES": "-1",
             "JAX_PLATFORMS": "cpu",
         }
+    else:  # JAX would take three quarters of the device, and leave no room for others
+        given["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     return os.environ | given
 
 
-def start(engine: Engine, form: str, threads: int, folder: Path) -> Process:
+def start(
+    engine: Engine, form: str, threads: int, folder: Path, device: str = "cpu"
+) -> Process:
     """Start a worker for an engine in one of its forms, its log in a folder."""
     log = folder / f"{engine.name}-{form.replace(' ', '-')}.log"
-    return Process(engine.module, form, threads, log, engine.variables(form))
+    return Process(engine.module, form, threads, log, engine.variables(form), device)

@@ -24,6 +24,7 @@ def set_up(task: Task) -> None:
 
     tf.config.threading.set_intra_op_parallelism_threads(task.threads)
     tf.config.threading.set_inter_op_parallelism_threads(task.threads)
+    tf.config.experimental.enable_tensor_float_32_execution(task.precision != "float32")
     if task.device == "cuda" and not tf.config.list_physical_devices("GPU"):
         raise Unavailable(
             f"TensorFlow {tf.__version__} sees no GPU; "

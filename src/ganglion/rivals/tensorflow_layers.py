@@ -16,7 +16,7 @@ class Network:
     def __init__(self, task: Task, layers: tuple[LayerSpec, ...]) -> None:
         import tensorflow as tf
 
-        self._layers = layers
+        self._layers, self._mixed = layers, task.precision == "bf16"
         self._criterion = _criterion(task.recipe.loss)
         kind, given = task.recipe.optimizer
         if kind != "SGD":
@@ -83,6 +83,7 @@ class Network:
         import tensorflow as tf
 
         weights = iter(self.weights)
+        x = tf.cast(x, tf.bfloat16) if self._mixed else x
         for kind, given in self._layers:
             if kind == "BatchNormalization":
                 x = _norm(given, weights, x, learning)
@@ -92,7 +93,7 @@ class Network:
                 raise untranslated("the layer", kind)
             if given.get("activation"):
                 x = getattr(tf.nn, given["activation"])(x)
-        return x
+        return tf.cast(x, self.weights[0].dtype)
 
 
 def _learning(layers: tuple[LayerSpec, ...], weights: list[Any]) -> list[Any]:
@@ -126,14 +127,16 @@ def _criterion(name: str) -> Callable[[Any, Any], Any]:
 def _dense(given: Any, weights: Iterator[Any], x: Any) -> Any:
     import tensorflow as tf
 
-    return tf.nn.bias_add(tf.matmul(x, next(weights)), next(weights))
+    kernel, bias = (tf.cast(next(weights), x.dtype) for _ in range(2))
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
 
 
 def _conv(given: Any, weights: Iterator[Any], x: Any) -> Any:
     import tensorflow as tf
 
     padding = given.get("padding", "valid").upper()
-    return tf.nn.bias_add(tf.nn.conv2d(x, next(weights), 1, padding), next(weights))
+    kernel, bias = (tf.cast(next(weights), x.dtype) for _ in range(2))
+    return tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, padding), bias)
 
 
 def _norm(given: Any, weights: Iterator[Any], x: Any, learning: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,29 @@ def set_up(task: Task) -> None:
             f"PyTorch {torch.__version__} sees no CUDA device; "
             "install a build of PyTorch for CUDA"
         )
+    rounds = task.precision != "float32"  # operands of products, to TF32
+    torch.set_float32_matmul_precision("high" if rounds else "highest")
+    torch.backends.cudnn.allow_tf32 = rounds
+
+
+def mixed(task: Task) -> Any:
+    """Return the context of a network's computation: bf16 where that is asked for."""
+    import torch
+
+    return torch.autocast(
+        task.device,
+        torch.bfloat16,
+        enabled=task.precision == "bf16",
+        cache_enabled=False,  # a step casts each weight once, and may be recorded
+    )
+
+
+def wait_for(device: str) -> None:
+    """Let a GPU finish before the clock is read."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 class TorchTrainer(Rival):
@@ -46,7 +70,7 @@ class TorchTrainer(Rival):
         import torch
 
         layers, x = scaled(task)
-        self.batch_size, self._device = task.batch_size, task.device
+        self._task, self.batch_size, self._device = task, task.batch_size, task.device
         self._start, self._one_hot = task.weights, task.recipe.one_hot
         layers = up_to_logits(task.recipe, layers)
         self._network = network(task, layers).to(task.device)
@@ -60,26 +84,35 @@ class TorchTrainer(Rival):
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took.
 
-        Here the batches are cut beforehand: this is the time of a step alone.
+        Here the batches are cut beforehand, and lie on the device: this is the time of
+        a step alone.
         """
         import torch
 
         size = self.batch_size
-        cut = (one.split(size) for one in self._data.tensors)
+        cut = (one.to(self._device).split(size) for one in self._data.tensors)
         batches = list(zip(*cut, strict=True))
+        wait_for(self._device)
         started = time.perf_counter()
-        total = torch.zeros(())
+        total = torch.zeros((), device=self._device)
         for step in range(steps):
             images, labels = batches[step % len(batches)]
             if self._augment is not None:
                 images = self._augment(images)
             self._optimizer.zero_grad()
-            loss = self._criterion(self._network(images), labels)
+            loss = self._criterion(self._outputs(images), labels)
             loss.backward()
             self._optimizer.step()
             total = total + loss.detach()
         self._loss = total / steps
+        wait_for(self._device)
         return time.perf_counter() - started
+
+    def _outputs(self, images: Any) -> Any:
+        import torch
+
+        with mixed(self._task):
+            return self._network(images).to(torch.get_default_dtype())
 
     def loss(self) -> float:
         """Return the mean loss over the last run."""
@@ -103,7 +136,7 @@ class TorchTrainer(Rival):
         for images, labels in loader:
             images, labels = images.to(self._device), labels.to(self._device)
             self._optimizer.zero_grad()
-            outputs = self._network(images)
+            outputs = self._outputs(images)
             loss = self._criterion(outputs, labels)
             loss.backward()
             self._optimizer.step()
@@ -121,7 +154,7 @@ class TorchTrainer(Rival):
         with torch.no_grad():
             for images, labels in self._test:
                 images, labels = images.to(self._device), labels.to(self._device)
-                outputs = self._network(images)
+                outputs = self._outputs(images)
                 total += self._criterion(outputs, labels) * len(images)
                 hits += correct(outputs, labels, self._one_hot)
                 rows += len(images)

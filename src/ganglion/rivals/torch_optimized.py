@@ -10,7 +10,7 @@ import numpy as np
 
 from ganglion.rivals import Rival, Task, scaled, test_set, up_to_logits
 from ganglion.rivals.augmented import parts
-from ganglion.rivals.torch import set_up
+from ganglion.rivals.torch import mixed, set_up, wait_for
 from ganglion.rivals.torch_augment import augmentation
 from ganglion.rivals.torch_layers import (
     correct,
@@ -21,19 +21,26 @@ from ganglion.rivals.torch_layers import (
     read_back,
 )
 
+RECORDED = "CUDA graph"
+
 
 def prepare(task: Task, form: str) -> OptimizedTrainer:
     """Build the recipe's network; the form says whether it is compiled."""
     import torch
 
     compiled = form.startswith("compiled")
-    if compiled and not any(map(shutil.which, ("g++", "c++", "clang++"))):
+    if (
+        compiled
+        and task.device == "cpu"
+        and not any(map(shutil.which, ("g++", "c++", "clang++")))
+    ):
         raise RuntimeError("torch.compile needs a C++ compiler, and there is none here")
     set_up(task)
-    if task.device == "cuda":  # TF32 and the fastest convolution, as experts choose
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.allow_tf32 = True
-        torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = task.device == "cuda"
+    if form.endswith(RECORDED):
+        from ganglion.rivals.torch_recorded import RecordedTrainer
+
+        return RecordedTrainer(task, compiled)
     return OptimizedTrainer(task, compiled)
 
 
@@ -53,8 +60,12 @@ class OptimizedTrainer(Rival):
         self._test = [self._tensors(*one) for one in test_set(task)]
         lossy = criterion(task.recipe.loss)
 
+        def outputs_of(images: Any) -> Any:
+            with mixed(task):
+                return net(images).to(torch.get_default_dtype())
+
         def both(images: Any, labels: Any) -> tuple[Any, Any]:
-            outputs = net(_channels_first(images))
+            outputs = outputs_of(_channels_first(images))
             hits = correct(outputs.detach(), labels, task.recipe.one_hot)
             return lossy(outputs, labels), hits
 
@@ -62,14 +73,15 @@ class OptimizedTrainer(Rival):
         change = augmentation(kinds) if kinds else lambda images: images
 
         def loss_of(images: Any, labels: Any) -> Any:
-            return lossy(net(change(_channels_first(images))), labels)
+            return lossy(outputs_of(change(_channels_first(images))), labels)
 
         self._network, self._both, self._loss_of = net, both, loss_of
         if compiled:
             self._both = torch.compile(both, dynamic=False)
             self._loss_of = torch.compile(loss_of, dynamic=False)
         self._optimizer = optimizer(task, net, fused=True)
-        self._loss = torch.zeros(())
+        self._sums = torch.zeros(2, device=task.device)  # of losses and of hits
+        self._loss = float("nan")
 
     def _tensors(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
         import torch
@@ -80,25 +92,35 @@ class OptimizedTrainer(Rival):
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took."""
-        import torch
-
-        size = self.batch_size
-        cut = (one.split(size) for one in (self._images, self._labels))
-        batches = list(zip(*cut, strict=True))
+        batches = self._batches()
+        wait_for(self._device)
         started = time.perf_counter()
-        total = torch.zeros(())
+        self._sums.zero_()
+        self._take(batches, steps)
+        wait_for(self._device)
+        seconds = time.perf_counter() - started
+        self._loss = float(self._sums[0]) / steps
+        return seconds
+
+    def _batches(self) -> list[tuple[Any, Any]]:
+        cut = (one.split(self.batch_size) for one in (self._images, self._labels))
+        return list(zip(*cut, strict=True))
+
+    def _take(self, batches: list[tuple[Any, Any]], steps: int) -> None:
+        """Take steps on batches, around and around; add their losses up."""
         for step in range(steps):
-            self._optimizer.zero_grad(set_to_none=True)
             loss = self._loss_of(*batches[step % len(batches)])
-            loss.backward()
-            self._optimizer.step()
-            total = total + loss.detach()
-        self._loss = total / steps
-        return time.perf_counter() - started
+            self._descend(loss)
+            self._sums[0] += loss.detach()
+
+    def _descend(self, loss: Any) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._optimizer.step()
 
     def loss(self) -> float:
         """Return the mean loss over the last run."""
-        return float(self._loss)
+        return self._loss
 
     def weights(self) -> list[np.ndarray]:
         """Return the weights as they are now."""
@@ -109,17 +131,20 @@ class OptimizedTrainer(Rival):
         import torch
 
         self._network.train()
-        total, hits = torch.zeros(2, device=self._device)
-        rows = torch.from_numpy(order).to(self._device)
+        self._sums.zero_()
+        self._learn_from(torch.from_numpy(order).to(self._device))
+        total, hits = self._sums.tolist()
+        return total / len(order), hits / len(order)
+
+    def _learn_from(self, rows: Any) -> None:
+        """Train on these rows; add losses and hits up."""
+        total, hits = self._sums
         for part in rows.split(self.batch_size):
             images = self._images.index_select(0, part)
-            self._optimizer.zero_grad(set_to_none=True)
             loss, found = self._both(images, self._labels.index_select(0, part))
-            loss.backward()
-            self._optimizer.step()
+            self._descend(loss)
             total += loss.detach() * len(part)
             hits += found
-        return float(total) / len(order), float(hits) / len(order)
 
     def test(self) -> tuple[float, float]:
         """Return loss and accuracy on the test set."""

@@ -292,9 +292,8 @@ def gpu_section(results: list[Result], command: str) -> str:
     where = next((one.gpu for one in results if one.gpu), "")
     own = (f"{name} {machine.version(name)}" for name in _OF_CUDA)
     names = ", ".join([*_versions(results), *own])
-    parts.append(
-        f"Measured on {_today()}: {where}; Python {platform.python_version()}, {names}.\n"
-    )
+    python = platform.python_version()
+    parts.append(f"Measured on {_today()}: {where}; Python {python}, {names}.\n")
     for result in results:
         parts.append("#" + _section(result))
     return "\n".join(parts)

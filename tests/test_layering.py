@@ -24,7 +24,7 @@ FLOORS: list[tuple[str, str]] = [
         "API",
         "tree variables symbolic serialization lookup keras2 ops random activations "
         "initializers regularizers constraints layers losses metrics optimizers "
-        "oldpaths missing",
+        "oldpaths missing mixed_precision dtype_policies",
     ),
     (
         "services",

@@ -20,7 +20,7 @@ from ganglion import missing
         ("from ganglion.applications.vgg16 import VGG16", "pretrained.*model.save"),
         ("from ganglion.wrappers.scikit_learn import KerasClassifier", "scikit"),
         ("from ganglion.utils import timeseries_dataset_from_array", "tf.data"),
-        ("import ganglion.mixed_precision", "float32"),
+        ("import ganglion.quantizers", "mixed_bfloat16"),
         ("from ganglion.models import model_from_yaml", "to_json"),
         ("from ganglion.backend import get_session", "sessions"),
     ],

@@ -52,8 +52,10 @@ _LAZY = (
     "applications",
     "backend",
     "datasets",
+    "dtype_policies",
     "images",
     "explain",
+    "mixed_precision",
     "recipes",
     "saving",
 )

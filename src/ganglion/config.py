@@ -10,12 +10,15 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 VERSION = "0.1.0"
 FLOAT_TYPES = ("float32", "float64")
 BACKENDS = ("auto", "cpu", "numpy", "cuda")
 PRECISIONS = ("tf32", "bf16", "float32")
+MIXED = "mixed_bfloat16"
 _NO = ("0", "no", "off", "false")
 
 _choices: dict[str, object] = {
@@ -26,6 +29,7 @@ _choices: dict[str, object] = {
     "pin": None,
     "precise": None,
     "precision": None,
+    "mixed": False,
 }
 
 
@@ -74,11 +78,16 @@ def backend() -> str:
     """Return the backend in use: `set_backend`, else GANGLION_BACKEND, else auto.
 
     ``"auto"`` stands for ``"cpu"``, the compiler, where llvmlite can be loaded, else
-    for ``"numpy"``.
+    for ``"numpy"``; a model that is worth it goes to the GPU, where there is one.
     """
-    chosen = _choices["backend"] or os.environ.get("GANGLION_BACKEND") or "auto"
-    name = _known_backend(str(chosen))
+    name = backend_choice()
     return _best_backend() if name == "auto" else name
+
+
+def backend_choice() -> str:
+    """Return the backend that was asked for; ``"auto"`` if none was."""
+    chosen = _choices["backend"] or os.environ.get("GANGLION_BACKEND") or "auto"
+    return _known_backend(str(chosen))
 
 
 @cache
@@ -139,7 +148,56 @@ def precision() -> str:
 
 def set_precision(name: str) -> None:
     """Choose how a GPU multiplies float32: "tf32", "bf16" or "float32"."""
-    _choices["precision"] = _known_precision(name)
+    _choices["precision"], _choices["mixed"] = _known_precision(name), False
+
+
+@dataclass(frozen=True)
+class DTypePolicy:
+    """Types by Keras' name: what layers compute in, and what their weights are.
+
+    >>> DTypePolicy("mixed_bfloat16").compute_dtype
+    'bfloat16'
+    """
+
+    name: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.name not in (*FLOAT_TYPES, MIXED):
+            raise ValueError(
+                f"The policy {self.name!r} is not supported: choose "
+                f"{', '.join(FLOAT_TYPES)} or {MIXED}, which keeps weights and sums in "
+                "float32 and needs no scaling of the loss."
+            )
+
+    @property
+    def compute_dtype(self) -> str:
+        """The type of the operands of products."""
+        return "bfloat16" if self.name == MIXED else self.name
+
+    @property
+    def variable_dtype(self) -> str:
+        """The type of weights."""
+        return "float32" if self.name == MIXED else self.name
+
+    def get_config(self) -> dict[str, str]:
+        """Return the name."""
+        return {"name": self.name}
+
+
+def dtype_policy() -> DTypePolicy:
+    """Return the policy of all models: `set_dtype_policy`, else the float type."""
+    return DTypePolicy(MIXED if _choices["mixed"] else floatx())
+
+
+def set_dtype_policy(policy: Any) -> None:
+    """Choose by Keras' name: "float32", "float64", or "mixed_bfloat16".
+
+    The last is `set_precision("bf16")` on a GPU; a CPU computes in float32.
+    """
+    chosen = DTypePolicy(str(getattr(policy, "name", policy)))
+    set_floatx(chosen.variable_dtype)
+    _choices["mixed"] = chosen.name == MIXED
+    _choices["precision"] = "bf16" if _choices["mixed"] else None
 
 
 def _known_precision(name: str) -> str:

@@ -23,8 +23,7 @@ def program_of(recipe: Recipe, step: str, batch_size: int | None = None) -> Prog
     )
     signature = rows.signature(size, size, recipe.shuffle and step == "train")
     model = build_model(recipe)
-    made, _ = model._runner.step(step, batch_of(rows), signature)
-    return made.program
+    return model._runner.traced(step, batch_of(rows), signature).program
 
 
 def text_of(program: Program, form: str) -> str:

@@ -76,9 +76,8 @@ _TABLE = {
     ),
     "YAML files are not read, because they may run code. Use `to_json` and "
     "`model_from_json`.": ("models: model_from_yaml",),
-    "there is no lower precision than float32. Leave the policy out.": (
-        "mixed_precision",
-        "dtype_policies",
+    "weights are float32 or float64. Leave it out; for speed on a GPU there is "
+    '`mixed_precision.set_global_policy("mixed_bfloat16")`.': (
         "quantizers",
         "optimizers: LossScaleOptimizer",
     ),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, trace, tree
-from ganglion.backends import base
+from ganglion.backends import base, choice
 from ganglion.data import Signature, Table, named_leaves
 from ganglion.trace import Batch, Step
 
@@ -56,10 +56,13 @@ class Runner:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._steps: OrderedDict[Any, tuple[Step, base.Executable]] = OrderedDict()
+        self._on_gpu = False
+        self._paces: dict[Any, int] = {}  # steps at a time, of the last epoch
 
     def forget(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
         self._steps.clear()
+        self._paces.clear()
 
     def step(
         self, kind: str, batch: Batch, signature: Signature
@@ -71,14 +74,16 @@ class Runner:
             kind,
             signature,
             repr(batch),
-            config.backend(),
+            config.backend_choice(),
             config.precise(),
             config.precision(),
             schedule,
         )
         if key not in self._steps:
-            made = self._trace(kind, batch, signature)
-            compiled = base.backend(config.backend()).compile(made.program)
+            made = self.traced(kind, batch, signature)
+            name = choice.backend_for(made.program, self._on_gpu)
+            self._on_gpu = name == "cuda"
+            compiled = base.backend(name).compile(made.program)
             self._steps[key] = (made, compiled)
             if len(self._steps) > KEPT_STEPS:
                 self._steps.popitem(last=False)
@@ -93,7 +98,8 @@ class Runner:
         signature = table.signature(rows, table.rows, shuffle)
         self.step(kind, batch_of(table), signature)
 
-    def _trace(self, kind: str, batch: Batch, signature: Signature) -> Step:
+    def traced(self, kind: str, batch: Batch, signature: Signature) -> Step:
+        """Return a step as a program that is not compiled yet."""
         model = self._model
         if not model.built:
             # A first call makes the weights, so that it is known what to train.
@@ -142,7 +148,8 @@ class Runner:
         model, batch = self._model, batch_of(table)
         _check_place(model, table)
         steps = -(-table.rows // size) if steps is None else steps
-        pace = Pace(each_batch)
+        known = (kind, size, table.rows, config.backend_choice())
+        pace = Pace(each_batch, self._paces.get(known, 1))
         while done < steps:
             at = int(model.training_state.position.array)
             left = table.rows - at
@@ -155,6 +162,8 @@ class Runner:
             with pace:
                 results = self.run(kind, batch, signature, table, count)
             done += count
+            if rows == size:
+                self._paces[known] = pace.steps
             if int(model.training_state.position.array) >= table.rows:
                 model.training_state.start_pass()
             yield done, results
@@ -173,14 +182,14 @@ def _check_place(model: Any, table: Table) -> None:
 class Pace:
     """Chooses how many steps to run at a time, by how long the last ones took."""
 
-    def __init__(self, each_batch: bool) -> None:
+    def __init__(self, each_batch: bool, steps: int = 1) -> None:
         self._each = each_batch
-        self._steps = 1
+        self.steps = steps
         self._started = 0.0
 
     def chunk(self, most: int) -> int:
         """Return how many steps to run next."""
-        self._last = 1 if self._each else max(1, min(self._steps, most))
+        self._last = 1 if self._each else max(1, min(self.steps, most))
         return self._last
 
     def __enter__(self) -> Pace:
@@ -191,7 +200,7 @@ class Pace:
         seconds = max(time.perf_counter() - self._started, 1e-9)
         wanted = int(self._last * CHUNK_SECONDS / seconds)
         # The first steps are slower than the rest: grow, but not all at once.
-        self._steps = max(1, min(wanted, self._last * 16))
+        self.steps = max(1, min(wanted, self._last * 16))
 
 
 def batch_of(table: Table) -> Batch:

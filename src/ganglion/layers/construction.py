@@ -20,6 +20,8 @@ def dtype_name(dtype: Any) -> str:
     if isinstance(dtype, dict):
         dtype = dtype.get("config", {}).get("name", config.floatx())
     name = getattr(dtype, "name", dtype)
+    if name == config.MIXED:  # weights are float32; how to multiply is a global choice
+        return config.DTypePolicy(name).variable_dtype
     try:
         found = np.dtype(name)
     except TypeError:

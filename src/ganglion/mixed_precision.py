@@ -1,0 +1,23 @@
+"""Keras' names for a choice of precision; see `ganglion.config.set_dtype_policy`.
+
+>>> from ganglion import mixed_precision
+>>> mixed_precision.set_global_policy("mixed_bfloat16")
+>>> mixed_precision.global_policy().name
+'mixed_bfloat16'
+>>> mixed_precision.set_global_policy("float32")
+"""
+
+from ganglion.config import DTypePolicy, dtype_policy, set_dtype_policy
+
+Policy = DTypePolicy
+global_policy = dtype_policy
+set_global_policy = set_dtype_policy
+
+__all__ = [
+    "DTypePolicy",
+    "Policy",
+    "dtype_policy",
+    "global_policy",
+    "set_dtype_policy",
+    "set_global_policy",
+]

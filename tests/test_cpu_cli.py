@@ -1,6 +1,7 @@
 """The command line of the CPU compiler: what a recipe becomes, and the cache."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -41,9 +42,9 @@ def test_the_cache_is_shown_and_cleared(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], env=os.environ | home, check=True)
     shown = said()
-    assert shown.startswith("1 compiled programs")
+    assert re.match(r"[1-9]\d* compiled programs", shown)
     assert str(tmp_path / "kernels") in shown
-    assert said("clear").startswith("Removed 1 compiled programs")
+    assert re.match(r"Removed [1-9]\d* compiled programs", said("clear"))
     assert said().startswith("0 compiled programs")
     wrong = run("cache", "clean", small=False)
     assert "ganglion cache clear" in wrong.stderr

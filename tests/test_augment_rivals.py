@@ -67,7 +67,9 @@ def test_bilinear_equals_keras(
 
 
 @pytest.mark.parametrize("fill_mode", FILLS)
-@pytest.mark.parametrize("name", ["RandomZoom", "RandomTranslation", "RandomRotation"])
+@pytest.mark.parametrize(
+    "name", ["RandomZoom", "RandomTranslation", "RandomRotation", "RandomShear"]
+)
 def test_nearest_equals_keras(
     name: str, fill_mode: str, keras: Any, monkeypatch: Any
 ) -> None:

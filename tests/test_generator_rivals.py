@@ -10,6 +10,7 @@ import pytest
 
 from ganglion.augmenting import ImageDataGenerator, apply_affine_transform
 from ganglion.augmenting import apply_brightness_shift as brighten
+from ganglion.augmenting import apply_channel_shift as shift_channels
 
 pytestmark = [
     pytest.mark.rivals,
@@ -45,10 +46,11 @@ def legacy(keras: Any) -> Any:
 @pytest.mark.parametrize("fill_mode", FILLS)
 @pytest.mark.parametrize("given", PARAMETERS, ids=lambda one: "-".join(one) or "none")
 @pytest.mark.parametrize("image", [IMAGE, WIDE], ids=["square", "wide"])
+@pytest.mark.parametrize("order", [0, 1], ids=["nearest", "bilinear"])
 def test_transforms_equal_keras(
-    given: dict[str, Any], fill_mode: str, image: np.ndarray, legacy: Any
+    given: dict[str, Any], fill_mode: str, image: np.ndarray, order: int, legacy: Any
 ) -> None:
-    settings = {"fill_mode": fill_mode, "cval": 7.0}
+    settings = {"fill_mode": fill_mode, "cval": 7.0, "interpolation_order": order}
     theirs = legacy.ImageDataGenerator(**settings).apply_transform(image.copy(), given)
     ours = ImageDataGenerator(**settings).apply_transform(image, given)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
@@ -63,6 +65,19 @@ def test_affine_maps_equal_scipy() -> None:
     )
     ours = apply_affine_transform(IMAGE, 0, 0, 0, 0, 0.8, 1.3, 0, 1, 2)
     np.testing.assert_allclose(ours[..., 0], expected, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2, 0), (0, 2, 1)])
+def test_channels_anywhere_equal_keras(axes: tuple[int, ...], legacy: Any) -> None:
+    row, column, channel = axes
+    image = np.moveaxis(WIDE, (0, 1, 2), axes).copy()
+    given = {"theta": 12.0, "tx": 1.5, "ty": -0.5, "shear": 8.0, "zx": 0.8, "zy": 1.1}
+    how = {"row_axis": row, "col_axis": column, "channel_axis": channel}
+    theirs = legacy.apply_affine_transform(image.copy(), **given, **how)
+    ours = apply_affine_transform(image, **given, **how)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
+    theirs = legacy.apply_channel_shift(image.copy(), 40.0, channel)
+    np.testing.assert_allclose(shift_channels(image, 40.0, channel), theirs, atol=CLOSE)
 
 
 @pytest.mark.parametrize("factor", [0.3, 1.0, 1.7])

@@ -67,8 +67,10 @@ def test_affine_maps_equal_scipy() -> None:
     np.testing.assert_allclose(ours[..., 0], expected, rtol=0, atol=CLOSE)
 
 
-@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2, 0), (0, 2, 1)])
-def test_channels_anywhere_equal_keras(axes: tuple[int, ...], legacy: Any) -> None:
+@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2, 0)])
+def test_channels_first_and_last_equal_keras(
+    axes: tuple[int, ...], legacy: Any
+) -> None:
     row, column, channel = axes
     image = np.moveaxis(WIDE, (0, 1, 2), axes).copy()
     given = {"theta": 12.0, "tx": 1.5, "ty": -0.5, "shear": 8.0, "zx": 0.8, "zy": 1.1}

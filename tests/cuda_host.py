@@ -79,12 +79,15 @@ class HostDriver:
             assert done.returncode == 0, done.stderr[:4000] + text[-3000:]
         return library.read_bytes()
 
-    def load(self, code: bytes, functions: Sequence[str]) -> dict[str, Any]:
+    def load(self, code: bytes, functions: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         path = Path(self._folder.name) / f"{hashlib.sha256(code).hexdigest()}.load.so"
         if not path.exists():  # what is loaded must not be written again
             path.write_bytes(code)
         library = ctypes.CDLL(str(path))
-        return {name: getattr(library, f"run_{name}") for name in functions}
+        return path, {name: getattr(library, f"run_{name}") for name in functions}
+
+    def unload(self, module: Any) -> None:
+        self.log.append("unload")
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
         assert nbytes <= 227 * 1024

@@ -7,6 +7,7 @@ from cpu_checks import op_program, pure, ran, same
 from cuda_checks import compiled
 from test_plan import step_of
 
+import ganglion as keras
 from ganglion import config
 from ganglion.backends import base, cuda_driver, cuda_run, reference
 from ganglion.backends.cuda_driver import OutOfMemory
@@ -23,7 +24,7 @@ class Recorder:
 
     def __init__(self, room=1 << 40):
         self.log, self.compiled, self.room, self.next = [], 0, room, 4096
-        self._captured = None
+        self._captured, self.modules = None, []
 
     def use(self):
         pass
@@ -33,7 +34,11 @@ class Recorder:
         return source.encode()
 
     def load(self, code, functions):
-        return {name: name for name in functions}
+        self.modules.append(code)
+        return code, {name: name for name in functions}
+
+    def unload(self, module):
+        self.modules.remove(module)
 
     def allow_shared(self, function, nbytes):
         self.log.append(("shared", function))
@@ -176,18 +181,64 @@ def test_programs_share_what_is_on_the_device(training):
     assert driver.of("upload") == []
 
 
-def test_a_large_array_that_is_changed_is_copied_again():
-    x = Input("x", (3000, 1000), "float32")
-    program = pure(Graph.of("tall", [x], {"y": pointwise.negative(x)}))
+def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(monkeypatch):
+    """One pixel of many is in no sample, and must be seen all the same."""
     driver = Recorder()
-    made = cuda_run.CompiledProgram(cuda_run.plan_of(program), Memory(driver))
-    data = {"x": np.zeros((3000, 1000), "float32")}
-    made.run(data, {}, 1)
-    made.run(data, {}, 1)
-    assert driver.of("upload") == [data["x"].nbytes]
-    data["x"] += 1
-    made.run(data, {}, 1)
-    assert driver.of("upload") == 2 * [data["x"].nbytes]
+    memory = Memory(driver)
+    monkeypatch.setattr(cuda_run, "missing", lambda: None)
+    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
+    config.set_backend("cuda")
+    model = keras.Sequential([keras.layers.Input((1000,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.zeros((3000, 1000), "float32"), np.zeros((3000, 1), "float32")
+
+    def copied(**given):
+        driver.log.clear()
+        model.fit(x, y, batch_size=1000, verbose=0, **given)
+        return driver.of("upload").count(x.nbytes)
+
+    assert copied(epochs=3) == 1
+    bound = [made._bound for _, made in model._runner._steps.values()]
+    x[1234, 567] = 1.0
+    assert copied() == 1
+    assert [made._bound for _, made in model._runner._steps.values()] == bound
+    change = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: x.__setitem__((5, 6), epoch + 2.0)
+    )
+    assert copied(epochs=3, callbacks=[change]) == 3
+    assert copied(epochs=3, callbacks=[keras.callbacks.EarlyStopping("loss")]) == 1
+
+
+def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
+    made, driver, data, state = training
+    loaded = len(driver.modules)
+    assert loaded
+    other = cuda_run.CompiledProgram(made.plan, made._memory)
+    other.run(data, state, 50)
+    assert len(driver.modules) == 2 * loaded
+    recorded = len(other._graphs)
+    assert recorded
+    del other
+    made.run(data, {name: array.copy() for name, array in state.items()}, 1)
+    assert len(driver.modules) == loaded
+    assert len(driver.of("forget")) == recorded
+
+
+def test_after_a_second_ctrl_c_the_host_has_what_counts(training, monkeypatch):
+    made, driver, data, state = training
+    made.run(data, state, 1)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(driver, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.run(data, state, 5)
+    driver.log.clear()
+    made.run(data, state, 1)
+    expected = sorted(state[name].nbytes for name in made._written)
+    assert sorted(driver.of("upload")) == expected
 
 
 def test_memory_of_arrays_that_are_gone_is_used_again():
@@ -209,7 +260,15 @@ def test_no_room_on_the_device_is_told_with_sizes(training):
     made, driver, data, state = training
     before = {name: array.copy() for name, array in state.items()}
     driver.room = 1000
-    with pytest.raises(MemoryError, match=r"MB are needed, .* are free. Lower `batch"):
+    with pytest.raises(
+        MemoryError, match=r"'x': 0.2 MB are needed, .* free. Lower the"
+    ):
+        made.run(data, state, 5)
+    driver.room = 1 << 19
+    with pytest.raises(MemoryError, match=r"kernel': 1.6 MB .* Lower the model's size"):
+        made.run(data, state, 5)
+    driver.room = sum(-(-array.nbytes // 512) * 512 for array in state.values())
+    with pytest.raises(MemoryError, match=r"within a step.* Lower `batch_size`"):
         made.run(data, state, 5)
     same((before, {}), (state, {}))
     driver.room = 1 << 30

@@ -32,10 +32,13 @@ def as_array(x: Any, what: str) -> np.ndarray:
             f"numbers first, names by np.unique({what}, return_inverse=True)."
         )
     if array.dtype.kind == "f":
-        return array.astype(config.floatx(), copy=False)
-    if array.dtype.itemsize == 8:
-        return _narrowed(array, what)
-    return array
+        array = array.astype(config.floatx(), copy=False)
+    elif array.dtype.itemsize == 8:
+        array = _narrowed(array, what)
+    if not array.flags.c_contiguous:  # every chunk of steps would copy it
+        array = np.ascontiguousarray(array)
+    # An object of its own: a GPU takes up what was changed in place since the last one.
+    return array.view()
 
 
 def _narrowed(array: np.ndarray, what: str) -> np.ndarray:
@@ -103,6 +106,10 @@ class Table:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the columns by name."""
         return dict(self.columns)
+
+    def renew(self) -> None:
+        """Let every backend look anew at what the arrays hold."""
+        self.columns = [(name, array.view()) for name, array in self.columns]
 
     def split(self, share: float) -> tuple[Table, Table]:
         """Cut off the last rows for validation, before any shuffling."""

@@ -71,11 +71,20 @@ class Session:
                 if self.validation.due(epoch):
                     logs |= self._validate()
                 calls.on_epoch_end(epoch, logs)
+                self._renew_data()
                 interrupt.check()
                 if model.stop_training:
                     break
             model.optimizer.finalize_variable_values(model.trainable_weights)
             calls.on_train_end(logs)
+
+    def _renew_data(self) -> None:
+        """Take up what a callback may have changed in place."""
+        if not self.calls.has_foreign:
+            return
+        for one in (self.source, self.validation.source):
+            if isinstance(one, Table):
+                one.renew()
 
     def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs | None:
         """Run one epoch and return its metrics, None if there was no data left."""

@@ -38,8 +38,14 @@ class Driver(Protocol):
         """Compile CUDA C to machine code."""
         ...
 
-    def load(self, code: bytes, functions: Sequence[str]) -> dict[str, Handle]:
-        """Load machine code; return its functions."""
+    def load(
+        self, code: bytes, functions: Sequence[str]
+    ) -> tuple[Handle, dict[str, Handle]]:
+        """Load machine code; return it and its functions."""
+        ...
+
+    def unload(self, module: Handle) -> None:
+        """Let go of machine code that nothing runs any more."""
         ...
 
     def allow_shared(self, function: Handle, nbytes: int) -> None:
@@ -181,7 +187,6 @@ class CudaDriver:
         self._stream = self._check(cu.cuStreamCreate(flag))
         self._overlap = self.capability >= 90
         self._attributes = self._overlapping()
-        self._modules: list[Any] = []
 
     def _check(self, answer: tuple[Any, ...]) -> Any:
         status, *values = answer
@@ -205,14 +210,20 @@ class CudaDriver:
         """Compile CUDA C to machine code."""
         return compile_source(source, f"sm_{self.capability}")
 
-    def load(self, code: bytes, functions: Sequence[str]) -> dict[str, Handle]:
-        """Load machine code; return its functions."""
+    def load(
+        self, code: bytes, functions: Sequence[str]
+    ) -> tuple[Handle, dict[str, Handle]]:
+        """Load machine code; return it and its functions."""
         module = self._check(self._cu.cuModuleLoadData(code))
-        self._modules.append(module)
-        return {
+        return module, {
             name: self._check(self._cu.cuModuleGetFunction(module, name.encode()))
             for name in functions
         }
+
+    def unload(self, module: Handle) -> None:
+        """Let go of machine code that nothing runs any more."""
+        with suppress(RuntimeError):
+            self._check(self._cu.cuModuleUnload(module))
 
     def allow_shared(self, function: Handle, nbytes: int) -> None:
         """Let a function use this much shared memory."""

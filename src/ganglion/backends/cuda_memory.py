@@ -1,7 +1,7 @@
 """Arrays of the host that are mirrored on the device, and memory to lend.
 
-Only what has changed since the last run is copied. Small arrays are compared with what
-they were; of large ones, a sample.
+Only what has changed since the last run is copied: arrays are compared with what they
+were. Of large data, a sample is, because a new `fit` brings new arrays in any case.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class Memory:
         self._mirrors: dict[int, Mirror] = {}
         self._spare: dict[int, list[int]] = defaultdict(list)
         self._spare_seen: dict[int, list[np.ndarray]] = defaultdict(list)
-        self._dead: list[Mirror] = []  # filled by the garbage collector, at any time
+        # Filled by the garbage collector, at any time: mirrors, recordings and code.
+        self._dead: list[Mirror] = []
+        self._retired: list[tuple[list[Any], list[Any]]] = []
         self._arena = (0, 0)
         self.lock = threading.RLock()
 
     # ---- lending -------------------------------------------------------------------
 
-    def allocate(self, nbytes: int, what: str) -> int:
+    def allocate(self, nbytes: int, what: str, lower: str = "`batch_size`") -> int:
         """Return the address of memory that may have been used before."""
         size = self.rounded(nbytes)
         self._collect()
@@ -63,12 +65,16 @@ class Memory:
         try:
             return self.driver.allocate(size)
         except OutOfMemory:
-            free, total = self.driver.memory()
-            raise MemoryError(
-                f"The GPU has no room for {what}: {_megabytes(size)} are needed, "
-                f"{_megabytes(free)} of {_megabytes(total)} are free. Lower "
-                "`batch_size`, or use the backend 'cpu'."
-            ) from None
+            raise self.refused(size, what, lower) from None
+
+    def refused(self, size: int, what: str, lower: str) -> MemoryError:
+        """Return the error for something that the device has no room for."""
+        free, total = self.driver.memory()
+        return MemoryError(
+            f"The GPU has no room for {what}: {_megabytes(size)} are needed, "
+            f"{_megabytes(free)} of {_megabytes(total)} are free. Lower {lower}, or "
+            "use the backend 'cpu'."
+        )
 
     @staticmethod
     def rounded(nbytes: int) -> int:
@@ -79,7 +85,18 @@ class Memory:
         """Keep memory for the next one who needs as much."""
         self._spare[self.rounded(nbytes)].append(address)
 
+    def retire(self, graphs: list[Any], modules: list[Any]) -> None:
+        """Let go of recordings and code, when the device is asked next."""
+        self._retired.append((graphs, modules))
+
     def _collect(self) -> None:
+        while self._retired:
+            graphs, modules = self._retired.pop()
+            self.driver.wait()
+            for graph in graphs:
+                self.driver.forget(graph)
+            for module in modules:
+                self.driver.unload(module)
         while self._dead:
             one = self._dead.pop()
             self.release(one.address, one.size)
@@ -106,11 +123,14 @@ class Memory:
 
     # ---- mirrors -------------------------------------------------------------------
 
-    def mirror(self, array: np.ndarray, name: str) -> Mirror:
+    def mirror(self, array: np.ndarray, name: str, is_data: bool) -> Mirror:
         """Return an array's mirror; it is made when it is first asked for."""
         known = self._mirrors.get(id(array))
         if known is None:
-            address = self.allocate(array.nbytes, f"the array {name!r}")
+            lower = "the model's size"
+            if is_data:
+                lower = "the rows given at a time (a generator gives batches)"
+            address = self.allocate(array.nbytes, f"the array {name!r}", lower)
             known = Mirror(address, array.nbytes)
             self._mirrors[id(array)] = known
             gone = weakref.finalize(array, self._forget, id(array))
@@ -143,7 +163,12 @@ class Memory:
 
     def _host_array(self, nbytes: int) -> np.ndarray:
         spare = self._spare_seen[nbytes]
-        return spare.pop() if spare else self.driver.host_array(nbytes)
+        if spare:
+            return spare.pop()
+        try:
+            return self.driver.host_array(nbytes)
+        except OutOfMemory:  # copies from and to other memory are only slower
+            return np.empty(nbytes, np.uint8)
 
     def fetch(self, mirror: Mirror) -> None:
         """Ask for what the device has; it is in `seen` after a wait."""

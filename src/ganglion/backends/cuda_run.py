@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
-from ganglion.backends import cpu_cache, cuda_driver
+from ganglion.backends import choice, cpu_cache, cuda_driver
 from ganglion.backends.base import Program
-from ganglion.backends.cuda_driver import Driver
+from ganglion.backends.cuda_driver import Driver, OutOfMemory
 from ganglion.backends.cuda_emit import (
     Call,
     Emission,
@@ -67,8 +67,9 @@ def code_of(functions: Sequence[str], driver: Driver) -> bytes:
     return known
 
 
-def _load(emission: Emission, driver: Driver) -> dict[str, Any]:
+def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]]:
     """Compile all functions, several at a time, and load them."""
+    driver = memory.driver
     names = list(emission.functions)
     bundles = [names[i : i + BUNDLE] for i in range(0, len(names), BUNDLE)]
 
@@ -77,13 +78,19 @@ def _load(emission: Emission, driver: Driver) -> dict[str, Any]:
 
     with ThreadPoolExecutor(min(len(bundles) or 1, os.cpu_count() or 1)) as pool:
         codes = list(pool.map(made, bundles))
-    loaded: dict[str, Any] = {}
+    modules, loaded = list[Any](), dict[str, Any]()
     for bundle, code in zip(bundles, codes, strict=True):
-        loaded |= driver.load(code, bundle)
+        try:
+            module, functions = driver.load(code, bundle)
+        except OutOfMemory:
+            memory.retire([], modules)
+            raise memory.refused(len(code), "a program's code", "its layers") from None
+        modules.append(module)
+        loaded |= functions
     for call in (*emission.once, *emission.every):
         if call.shared > 48 * 1024:
             driver.allow_shared(loaded[call.function], call.shared)
-    return loaded
+    return modules, loaded
 
 
 class CompiledProgram:
@@ -94,16 +101,25 @@ class CompiledProgram:
         self._memory, self._driver = on, on.driver
         self._driver.use()
         target = Target(self._driver.capability, config.precision())
+        if target.products != target.precision:
+            choice.tell(
+                f"{self._driver.name} has no {target.precision}: products are "
+                f"{target.products}."
+            )
         self.emission = emit(plan, target)
-        self._functions = _load(self.emission, self._driver)
+        self._graphs: dict[int, Any] = {}
+        self._modules, self._functions = _load(self.emission, on)
         self._own = _Own(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._bound: tuple[int, ...] = ()
         self._calls: list[tuple[Any, Call, Any]] = []
-        self._graphs: dict[int, Any] = {}
         # For tests: temporary memory full of NaN before each run.
         self.poisons = False
+
+    def __del__(self) -> None:
+        if modules := getattr(self, "_modules", None):
+            self._memory.retire(list(self._graphs.values()), modules)
 
     def run(
         self,
@@ -127,16 +143,22 @@ class CompiledProgram:
             if self.poisons:
                 arena = self._memory.arena(self.emission.arena)
                 self._driver.fill(arena, 0xFF, self.emission.arena)
-            self._advance(results, steps)
-            self._take_back(mirrors, state, copies)
+            try:
+                self._advance(results, steps)
+                self._take_back(mirrors, state, copies)
+            except BaseException:  # a second Ctrl-C: what the host has is what counts
+                for name in self._written:
+                    mirrors[name].seen = None
+                raise
         return results
 
     def _mirrored(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Mirror]:
         """Bring what has changed to the device."""
         mirrors = {}
         for name in (*self.plan.data, *self.plan.state):
-            one = mirrors[name] = self._memory.mirror(arrays[name], name)
-            self._memory.refresh(arrays[name], one, name in self.plan.data)
+            is_data = name in self.plan.data
+            one = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
+            self._memory.refresh(arrays[name], one, is_data)
         return mirrors
 
     def _take_back(

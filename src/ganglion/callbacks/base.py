@@ -226,6 +226,17 @@ class CallbackList(Callback):
         """Tell whether some callback must see every step of this mode."""
         return any(_needs_batches_in(one, mode) for one in self.callbacks)
 
+    @property
+    def has_foreign(self) -> bool:
+        """Whether some callback is not ours, and may do anything, to the data too."""
+        from ganglion.callbacks.others import LambdaCallback
+
+        return any(
+            isinstance(one, LambdaCallback)
+            or not type(one).__module__.startswith("ganglion.")
+            for one in self.callbacks
+        )
+
     def set_model(self, model: Any) -> None:
         """Give every callback the model."""
         if model is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import struct
 import zlib
 from dataclasses import asdict, dataclass
@@ -112,15 +113,23 @@ def _opened(source: str | os.PathLike[str] | bytes) -> Any:
     try:
         image = image_module.open(io.BytesIO(data), formats=FORMATS)
     except image_module.DecompressionBombError as error:
-        raise ValueError(f"too large: {error}".split(", could")[0]) from None
+        raise ValueError(_too_large(_number_in(str(error)))) from None
     except image_module.UnidentifiedImageError:
         raise ValueError(f"no image: {_kind(data)}") from None
     columns, rows = image.size
     if columns * rows > MOST_PIXELS:
-        raise ValueError(
-            f"too large: {columns} × {rows} pixels, more than {MOST_PIXELS:,}"
-        )
+        raise ValueError(_too_large(columns * rows))
     return image
+
+
+def _number_in(text: str) -> int:
+    """Return the first number that a message of Pillow's names."""
+    found = re.search(r"\d+", text)
+    return int(found[0]) if found else MOST_PIXELS
+
+
+def _too_large(pixels: int) -> str:
+    return f"too large: {pixels:,} pixels, more than {MOST_PIXELS:,}"
 
 
 def _read(path: Path) -> bytes:

@@ -130,6 +130,15 @@ DEVICE unsigned upper_product(unsigned a, unsigned b) {
 }
 DEVICE unsigned count_up(unsigned* place) { return (*place)++; }
 DEVICE void publish() {}
+template <class T> DEVICE T from_lane_above(T value, int distance) {
+  static T shown[THREADS];
+  shown[THREAD] = value;
+  meet(emulated_warps[THREAD / 32]);
+  const bool there = THREAD % 32 + distance < 32;
+  const T found = shown[there ? THREAD + distance : THREAD];
+  meet(emulated_warps[THREAD / 32]);
+  return found;
+}
 DEVICE float read_through(const float* place) { return *place; }
 DEVICE double read_through(const double* place) { return *place; }
 DEVICE void wait_for_others() {}

@@ -76,7 +76,7 @@ def test_text_is_as_agreed_upon(make, request):
 def test_launches_keep_within_limits(name, capability, recipes):
     emission = emitted(recipes[name], capability=capability)
     assert 1 <= THREADS <= 1024
-    for call in (*emission.once, *emission.every):
+    for call in emission.calls:
         assert 1 <= call.blocks < 2**31
         assert call.shared <= SHARED[capability] * 1024
         assert len(call.buffers) * 8 <= 4096  # bytes of a launch's arguments

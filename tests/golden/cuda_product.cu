@@ -1,5 +1,10 @@
-DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, float* RESTRICT p2, int* RESTRICT p3) {
-  float* p2_now = p2 + (long long)*p3 * 768;
+extern "C" __global__ void count_step(int* step) {
+  wait_for_others();
+  let_others_start();
+  if (THREAD == 0) *step += 1;
+}
+
+DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, float* RESTRICT p2) {
   const int x = THREAD / 4, g = THREAD % 4;
   for (int tile = block; tile < 12; tile += blocks) {
     const int i = tile / 1 * 64 + x;
@@ -17,17 +22,10 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
         total0[0] += v5;
       }
     }
-    double* lane0 = (double*)(shared_bytes + 0);
-#pragma unroll
-    for (int lane = 0; lane < 1; lane++) lane0[lane * THREADS + g * 64 + x] = total0[lane];
-    BARRIER;
 #pragma unroll
     for (int half = 2; half > 0; half /= 2) {
-      if (g < half) {
 #pragma unroll
-        for (int lane = 0; lane < 1; lane++) { total0[lane] += lane0[lane * THREADS + (g + half) * 64 + x]; lane0[lane * THREADS + g * 64 + x] = total0[lane]; }
-      }
-      BARRIER;
+      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], half); total0[lane] += other; }
     }
     if (g == 0 && i < 768) {
       const int i6 = (i / 16);
@@ -35,22 +33,88 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
       float out8[1];
 #pragma unroll
       for (int lane = 0; lane < 1; lane++) out8[lane] = (float)(total0[lane]);
-      const float v9 = larger(out8[0], 0x0.0p+0f);
-      p2_now[i] = v9;
+      p2[i6 * 16 + i7] = out8[0];
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, float* a2, int* a3) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, float* a2) {
   wait_for_others();
   let_others_start();
   {
-    KERNEL_body0(BLOCK, 12, a0, a1, a2, a3);
+    KERNEL_body0(BLOCK, 12, a0, a1, a2);
   }
 }
 
-extern "C" __global__ void count_step(int* step) {
+DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, int* RESTRICT p2) {
+  float* p1_now = p1 + (long long)*p2 * 768;
+#pragma unroll 4
+  for (int i = (int)block * THREADS + THREAD; i < 768; i += blocks * THREADS) {
+    const float v1 = p0[i];
+    const float v2 = larger(v1, 0x0.0p+0f);
+    p1_now[i] = v2;
+  }
+}
+
+DEVICE void KERNEL_body1(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, float* RESTRICT p2) {
+  const int x = THREAD / 4, g = THREAD % 4;
+  for (int tile = block; tile < 12; tile += blocks) {
+    const int i = tile / 1 * 64 + x;
+    double total0[1];
+#pragma unroll
+    for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
+    if (i < 768) {
+      const int i1 = (i / 16);
+      const int i2 = (i % 16);
+#pragma unroll 4
+      for (int r = g; r < 20; r += 4) {
+        const float v3 = p0[i2 + r * 16];
+        const float v4 = p1[i1 * 20 + r];
+        const float v5 = v4 * v3;
+        total0[0] += v5;
+      }
+    }
+#pragma unroll
+    for (int half = 2; half > 0; half /= 2) {
+#pragma unroll
+      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], half); total0[lane] += other; }
+    }
+    if (g == 0 && i < 768) {
+      const int i6 = (i / 16);
+      const int i7 = (i % 16);
+      float out8[1];
+#pragma unroll
+      for (int lane = 0; lane < 1; lane++) out8[lane] = (float)(total0[lane]);
+      p2[i6 * 16 + i7] = out8[0];
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2, float* a3, float* a4, float* a5) {
   wait_for_others();
   let_others_start();
-  if (THREAD == 0) *step += 1;
+  if (BLOCK < 3) {
+    KERNEL_body0(BLOCK, 3, a0, a1, a2);
+  } else
+  {
+    KERNEL_body1(BLOCK - 3, 12, a3, a4, a5);
+  }
+}
+
+DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, int* RESTRICT p2) {
+  float* p1_now = p1 + (long long)*p2 * 768;
+#pragma unroll 4
+  for (int i = (int)block * THREADS + THREAD; i < 768; i += blocks * THREADS) {
+    const float v1 = p0[i];
+    const float v2 = larger(v1, 0x0.0p+0f);
+    p1_now[i] = v2;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2) {
+  wait_for_others();
+  let_others_start();
+  {
+    KERNEL_body0(BLOCK, 3, a0, a1, a2);
+  }
 }

@@ -1,3 +1,9 @@
+extern "C" __global__ void count_step(int* step) {
+  wait_for_others();
+  let_others_start();
+  if (THREAD == 0) *step += 1;
+}
+
 DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, float* RESTRICT p2, int* RESTRICT p3) {
   float* p2_now = p2 + (long long)*p3 * 768;
 #pragma unroll 4
@@ -18,10 +24,4 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, f
   {
     KERNEL_body0(BLOCK, 3, a0, a1, a2, a3);
   }
-}
-
-extern "C" __global__ void count_step(int* step) {
-  wait_for_others();
-  let_others_start();
-  if (THREAD == 0) *step += 1;
 }

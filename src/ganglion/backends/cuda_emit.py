@@ -6,11 +6,13 @@ Nothing here knows a driver: the text can be read, checked and compiled anywhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
+from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_contract import emit_contract
 from ganglion.backends.cuda_cut import PROCESSORS, parts_for
 from ganglion.backends.cuda_loop import emit_map
@@ -90,37 +92,53 @@ class Call:
 
 @dataclass(frozen=True)
 class Emission:
-    """A plan as text and launches."""
+    """A plan as text and launches.
+
+    Steps that prepare each other are `first`, any number of `every`, and `last`; others
+    are `every` alone. What they hand over is kept twice, see `cuda_ahead`.
+    """
 
     functions: dict[str, str]
     once: tuple[Call, ...]
+    first: tuple[Call, ...]
     every: tuple[Call, ...]
+    last: tuple[Call, ...]
+    handed: frozenset[str]
     offsets: dict[Root, int]  # of temporary memory
     arena: int
     own: dict[Root, int]  # of memory that nobody else may use; zero at first
     own_bytes: int
     results: dict[str, Buffer]
 
+    @property
+    def calls(self) -> Iterator[Call]:
+        """Every launch there is."""
+        yield from (*self.once, *self.first, *self.every, *self.last)
+
 
 def emit(plan: Plan, target: Target) -> Emission:
     """Return a plan as CUDA C."""
     simple = simplify(plan.kernels)
-    first = schedule(simple.once, drops=False)
-    launches = schedule(steps_of(simple, target))
+    ahead = look_ahead(steps_of(simple, target), simple.kept())
+    once = schedule(simple.once, drops=False)
+    first = schedule(ahead.early, drops=False)
+    every = schedule(ahead.late, ahead.early_for_next())
+    last = schedule(ahead.late) if ahead.early else []
     if target.products == "tf32":
-        mark_rounded([*first, *launches])
-    offsets, arena = place(launches, simple.kept())
+        mark_rounded([*once, *first, *every, *last])
+    kept = simple.kept() | ahead.made
+    offsets, arena = place(every, kept)
     maker = _Maker(target)
-    once = tuple(maker.call(one) for one in first)
-    every = [maker.call(one) for one in launches]
-    if plan.results:
-        every.append(maker.counting())
-    for _, work in works_of(first):
-        maker.keep(b for b in work.buffers() if b.kind == "arena")
+    for _, work in works_of([*once, *first, *every]):
+        maker.keep(b for b in work.buffers() if root(b) in kept or b.kind == NEXT)
+    counting = [maker.counting()] if plan.results else []
     return Emission(
         maker.functions,
-        once,
-        tuple(every),
+        tuple(map(maker.call, once)),
+        tuple(map(maker.call, first)),
+        (*map(maker.call, every), *counting),
+        (*map(maker.call, last), *(counting if ahead.early else [])),
+        ahead.handed,
         offsets,
         arena,
         maker.own,
@@ -165,11 +183,11 @@ class _Maker:
         if sum(one.blocks for one in lanes) <= PROCESSORS:
             whole = self.target.shared - 1024
             lanes = [self._lane(one, whole, alone) for one in launch.lanes]
-        lanes.sort(key=lambda one: (-max(b.work for b in one.bodies), -one.blocks))
+        lanes.sort(key=_LaneText.order)
         function = _Function()
         for lane in lanes:
             function.add(lane)
-        shared = max(one.shared for lane in lanes for one in lane.bodies)
+        shared = max(one.shared for one in lanes)
         pair = bool(products) and 2 * (shared + 1024) <= self.target.shared
         text, buffers = function.text(pair)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -193,9 +211,11 @@ class _Maker:
         if lane.by_rows:
             rows = rows_of_block(lane.rows, lane.kernels)
             bodies = [emit_rows(one, rows) for one in lane.works]
-            return _LaneText(bodies, lane.rows // rows, rows)
+            blocks, private = lane.rows // rows, lane.private
+            return _LaneText(bodies, blocks, lane.hurries, rows, private)
         bodies = [emit_work(one, how, room, alone) for one in lane.works]
-        return _LaneText(bodies, bodies[0].blocks if len(bodies) == 1 else 1)
+        blocks = bodies[0].blocks if len(bodies) == 1 else 1
+        return _LaneText(bodies, blocks, lane.hurries)
 
     def counting(self) -> Call:
         """Return the launch that counts steps, for programs with results."""
@@ -245,7 +265,44 @@ def emit_rows(work: Work, rows: int) -> Emitted:
 class _LaneText:
     bodies: list[Emitted]
     blocks: int
+    hurries: bool  # whether the next launch waits for it
     rows: int = 0  # of a block
+    private: Mapping[Root, int] = field(default_factory=dict)  # elements of a row
+
+    def order(self) -> tuple[bool, float, int]:
+        """Sort what others wait for and what takes long to the front."""
+        return not self.hurries, -max(b.work for b in self.bodies), -self.blocks
+
+    @cached_property
+    def places(self) -> dict[Root, tuple[Buffer, int]]:
+        """Where in shared memory private arrays are, behind what bodies use."""
+        found: dict[Root, tuple[Buffer, int]] = {}
+        end = rounded(max(one.shared for one in self.bodies), 16)
+        for buffer in (b for one in self.bodies for b in one.buffers):
+            key = root(buffer)
+            if key in self.private and key not in found:
+                found[key] = buffer, end
+                bytes_of_row = self.private[key] * buffer.dtype.itemsize
+                end += rounded(self.rows * bytes_of_row, 16)
+        return found
+
+    @property
+    def shared(self) -> int:
+        """The shared memory of a block."""
+        ends = [
+            at + self.rows * self.private[key] * buffer.dtype.itemsize
+            for key, (buffer, at) in self.places.items()
+        ]
+        return max([*ends, *(one.shared for one in self.bodies)])
+
+    def address(self, buffer: Buffer) -> str:
+        """Return where row 0 of a private array would be, "" if it is none."""
+        if root(buffer) not in self.places:
+            return ""
+        at = self.places[root(buffer)][1]
+        before = self.rows * self.private[root(buffer)]
+        kind = c_type(buffer.dtype)
+        return f"({kind}*)(shared_bytes + {at}) - (BLOCK_OF_LANE) * {before}"
 
 
 class _Function:
@@ -263,7 +320,9 @@ class _Function:
         calls = []
         for body in lane.bodies:
             name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
-            given = ", ".join(f"a{self._argument(one)}" for one in body.buffers)
+            given = ", ".join(
+                lane.address(one) or f"a{self._argument(one)}" for one in body.buffers
+            )
             which = f"BLOCK_OF_LANE, {lane.blocks}"
             if lane.rows:
                 which = f"(BLOCK_OF_LANE) * {lane.rows}"
@@ -338,7 +397,7 @@ def header(machine: str = MACHINE) -> str:
 def constants_of(emission: Emission) -> dict[Root, np.ndarray]:
     """Return the arrays that a program brings along."""
     found = {}
-    for call in (*emission.once, *emission.every):
+    for call in emission.calls:
         for one in call.buffers:
             if one.kind == "constant":
                 assert one.array is not None

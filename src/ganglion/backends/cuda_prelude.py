@@ -24,6 +24,10 @@ DEVICE double double_of_bits(unsigned long long bits) {
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 DEVICE unsigned count_up(unsigned* place) { return atomicAdd(place, 1u); }
 DEVICE void publish() { __threadfence(); }
+// What the thread `distance` lanes up has; one's own where there is none.
+template <class T> DEVICE T from_lane_above(T value, int distance) {
+  return __shfl_down_sync(0xffffffffu, value, distance);
+}
 DEVICE float read_through(const float* place) { return __ldcg(place); }
 DEVICE double read_through(const double* place) { return __ldcg(place); }
 DEVICE void wait_for_others() {
@@ -220,17 +224,31 @@ template <class T> DEVICE T uniform_of(const unsigned* state, long long element)
 }
 DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
   const unsigned seed = state[0], epoch = state[1];
-  unsigned x = (unsigned)position;
-  unsigned next = philox(0u, 0u, epoch, 1u, seed, 1u).word[0];
+  auto offset = [&](unsigned round) {
+    return philox(round, 0u, epoch, 1u, seed, 1u).word[0] % rows;
+  };
+  auto partner = [&](unsigned x, unsigned by) {
+    const unsigned away = by + rows - x;  // rows < 2^31: no overflow
+    return away >= rows ? away - rows : away;
+  };
+  auto swaps = [&](unsigned round, unsigned x, unsigned other) {
+    const unsigned pair = x > other ? x : other;
+    return (philox(round, pair, epoch, 0u, seed, 1u).word[0] & 1u) != 0u;
+  };
+  unsigned x = (unsigned)position, first = offset(0u), second = offset(1u);
+  // Two rounds at a time: the second is computed for both ends of the first, so that
+  // nobody waits for a bit. Nor do the offsets of the next two.
+  static_assert(SHUFFLE_ROUNDS % 2u == 0u, "whole pairs of rounds");
 #pragma unroll 1
-  for (unsigned round = 0; round < SHUFFLE_ROUNDS; round++) {
-    const unsigned offset = next % rows;
-    const unsigned away = offset + rows - x;  // rows < 2^31: no overflow
-    const unsigned partner = away >= rows ? away - rows : away;
-    const unsigned pair = x > partner ? x : partner;
-    // The next round's offset does not wait for this one's bit.
-    next = philox(round + 1, 0u, epoch, 1u, seed, 1u).word[0];
-    if (philox(round, pair, epoch, 0u, seed, 1u).word[0] & 1u) x = partner;
+  for (unsigned round = 0; round < SHUFFLE_ROUNDS; round += 2u) {
+    const unsigned y = partner(x, first);
+    const unsigned after_x = partner(x, second), after_y = partner(y, second);
+    const bool swap = swaps(round, x, y);
+    const bool then_x = swaps(round + 1u, x, after_x);
+    const bool then_y = swaps(round + 1u, y, after_y);
+    first = offset(round + 2u);
+    second = offset(round + 3u);
+    x = swap ? (then_y ? after_y : y) : (then_x ? after_x : x);
   }
   return (int)x;
 }
@@ -249,6 +267,9 @@ template <class T> DEVICE void take_better(Best<T>& best, const Best<T>& other) 
     better = better || other.value > best.value ||
              (other.value == best.value && other.place < best.place);
   if (better) best = other;
+}
+template <class T> DEVICE Best<T> from_lane_above(Best<T> best, int distance) {
+  return {from_lane_above(best.value, distance), from_lane_above(best.place, distance)};
 }
 DEVICE bool am_last(unsigned* counter, unsigned splits) {
   // All threads of a block ask; the last of `splits` blocks is told so.

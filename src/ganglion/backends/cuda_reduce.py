@@ -34,6 +34,7 @@ from ganglion.backends.cuda_work import Root, Work, lanes_allowed
 from ganglion.plan.kernel import Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
+WARP = 32  # threads that see each other's registers
 BLOCKS = 528  # as many as a large GPU runs at once
 ALL = 132 * 1024  # threads that run at once
 MUCH = 1 << 18  # elements from which a thread has several results
@@ -195,7 +196,7 @@ class _Reduction:
         return body.emitted(blocks, self._shared())
 
     def _shared(self) -> int:
-        if self.cut.along == 1:
+        if self.cut.along == 1 or self._stays_in_warps():
             return 16
         widths = [24 if "Best" in one else 8 for one in self.types]
         return sum(widths) * THREADS * self.cut.lanes
@@ -242,6 +243,9 @@ class _Reduction:
         body, cut = self.body, self.cut
         if cut.along == 1:
             return
+        if self._stays_in_warps():
+            self._fold_warps()
+            return
         names, at = [], 0
         for number_of, kind in enumerate(self.types):
             name = f"lane{number_of}"
@@ -253,8 +257,10 @@ class _Reduction:
         for name, total in zip(names, self.totals, strict=True):
             self._each_lane(f"{name}[{mine}] = {total}[LANE];")
         body.do("BARRIER;")
+        # The last halves are in one warp, where neighbours are.
+        end = 0 if cut.lanes_across else WARP // 2
         body.lines.append("#pragma unroll")
-        with body.block(f"for (int half = {cut.along // 2}; half > 0; half /= 2)"):
+        with body.block(f"for (int half = {cut.along // 2}; half > {end}; half /= 2)"):
             with body.block("if (g < half)"):
                 for name, total in zip(names, self.totals, strict=True):
                     other = f"{name}[LANE * THREADS + (g + half) * {cut.across} + x]"
@@ -262,6 +268,22 @@ class _Reduction:
                     kept = f"{name}[{mine}] = {total}[LANE];"
                     self._each_lane(f"{{ {joined} {kept} }}")
             body.do("BARRIER;")
+        if end:
+            self._fold_warps()
+
+    def _stays_in_warps(self) -> bool:
+        return self.cut.along <= WARP and not self.cut.lanes_across
+
+    def _fold_warps(self) -> None:
+        """Join what neighbouring threads have; only the first of them gets it right."""
+        body = self.body
+        body.lines.append("#pragma unroll")
+        most = min(self.cut.along, WARP) // 2
+        with body.block(f"for (int half = {most}; half > 0; half /= 2)"):
+            for kind, total in zip(self.types, self.totals, strict=True):
+                other = f"const {kind} other = from_lane_above({total}[LANE], half);"
+                joined = self._join(f"{total}[LANE]", "other")
+                self._each_lane(f"{{ {other} {joined} }}")
 
     def _join_splits(self) -> None:
         """Let the last block that comes to an end join the parts of all."""

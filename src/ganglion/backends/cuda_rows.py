@@ -20,7 +20,7 @@ from ganglion.plan.kernel import Apply, Axis, Contract, Kernel, Load, Loop, View
 FEWEST_ROWS, MOST_ROWS = 16, 1024
 MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
 FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
-NARROW = 16  # columns of a product that is as fast as a loop
+NARROW = 16  # columns, or inner places, of a product that is as fast as a loop
 
 Access = tuple[Root, View, tuple[int, ...]]
 
@@ -71,6 +71,18 @@ def row_by_row(kernels: Sequence[Kernel], new: Kernel) -> bool:
     return all(len(found) == 1 for found in steps.values())
 
 
+def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
+    """Return the arrays that kernels make row by row, with the elements of a row."""
+    found: dict[Root, int] = {}
+    for one in kernels:
+        assert isinstance(one, Loop)
+        for _, view in one.stored:
+            size = view.buffer.size // one.outer[0]
+            if _row_step(view, one.outer) == size:
+                found[root(view.buffer)] = size
+    return found
+
+
 def _accesses(kernel: Loop) -> Iterator[Access]:
     for one in walk(*(expr for expr, _ in kernel.stored)):
         if isinstance(one, Load):
@@ -95,7 +107,7 @@ def as_loop(kernel: Kernel) -> Kernel:
     product = Product(kernel)
     rows = _joined([a for a in product.rows if a.size > 1])
     suits = (
-        product.n <= NARROW
+        min(product.n, product.k) <= NARROW
         and len(rows) == 1
         and product.batches == 1
         and FEWEST_ROWS <= product.m <= MOST_ROWS

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ganglion import config
 from ganglion.backends import choice, cpu_cache, cuda_driver
 from ganglion.backends.base import Program
+from ganglion.backends.cuda_ahead import NEXT
 from ganglion.backends.cuda_driver import Driver, OutOfMemory
 from ganglion.backends.cuda_emit import (
     Call,
@@ -29,7 +31,7 @@ from ganglion.plan.build import build
 from ganglion.plan.kernel import Buffer, Plan
 
 BUNDLE = 3  # functions compiled as one: few, so that many cores share the work
-NODES = 1024  # launches in one graph, about
+NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
 RESULT_BYTES = 64 << 20  # of all results that are kept on the device
 
@@ -87,7 +89,7 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
             raise memory.refused(len(code), "a program's code", "its layers") from None
         modules.append(module)
         loaded |= functions
-    for call in (*emission.once, *emission.every):
+    for call in emission.calls:
         if call.shared > 48 * 1024:
             driver.allow_shared(loaded[call.function], call.shared)
     return modules, loaded
@@ -107,13 +109,14 @@ class CompiledProgram:
                 f"{target.products}."
             )
         self.emission = emit(plan, target)
-        self._graphs: dict[int, Any] = {}
+        self._graphs: dict[tuple[int, int], Any] = {}
         self._modules, self._functions = _load(self.emission, on)
         self._own = _Own(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._bound: tuple[int, ...] = ()
-        self._calls: list[tuple[Any, Call, Any]] = []
+        self._given: dict[tuple[Call, int], Any] = {}
+        self._prepared = False
         # For tests: temporary memory full of NaN before each run.
         self.poisons = False
 
@@ -192,26 +195,28 @@ class CompiledProgram:
             self._driver.forget(graph)
         self._graphs, self._bound = {}, bound
         addresses = {name: one.address for name, one in mirrors.items()}
-        self._calls = [
-            (
-                self._functions[call.function],
-                call,
-                self._arguments(call, addresses, arena),
+        self._given = {
+            (call, odd): self._driver.arguments(
+                [self._address(one, addresses, arena, odd) for one in call.buffers]
             )
-            for call in self.emission.every
-        ]
-        self._own.prepare(self._functions, self._arguments)
+            for call in self.emission.calls
+            for odd in (0, 1)
+        }
+        if not self._prepared:  # what never changes, also where odd steps have it
+            for odd in (0, 1) if self.emission.handed else (0,):
+                self._launch_all(self.emission.once, odd)
+            self._driver.wait()
+            self._prepared = True
 
-    def _arguments(self, call: Call, mirrors: Mapping[str, int], arena: int) -> Any:
-        return self._driver.arguments(
-            [self._address(one, mirrors, arena) for one in call.buffers]
-        )
-
-    def _address(self, buffer: Buffer, mirrors: Mapping[str, int], arena: int) -> int:
+    def _address(
+        self, buffer: Buffer, mirrors: Mapping[str, int], arena: int, odd: int
+    ) -> int:
         if buffer.kind in ("data", "state"):
             return mirrors[buffer.name]
         if buffer.kind == "arena" and root(buffer) in self.emission.offsets:
             return arena + self.emission.offsets[root(buffer)]
+        if odd and buffer.name in self.emission.handed:
+            buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
         return self._own.address(buffer)
 
     def _advance(self, results: Mapping[str, np.ndarray], steps: int) -> None:
@@ -230,30 +235,48 @@ class CompiledProgram:
             done += count
 
     def _launch(self, steps: int) -> None:
-        if steps < FEWEST_STEPS:
-            for _ in range(steps):
-                self._launch_once()
+        if not self.emission.first:
+            self._repeat(steps)
             return
-        many = max(1, min(32, NODES // len(self._calls)))
-        for _ in range(steps // many):
-            self._driver.replay(self._graph(many))
-        for _ in range(steps % many):
-            self._driver.replay(self._graph(1))
+        self._launch_all(self.emission.first, 0)
+        self._repeat(steps - 1)
+        self._launch_all(self.emission.last, (steps - 1) % 2)
 
-    def _launch_once(self) -> None:
-        for function, call, arguments in self._calls:
-            self._driver.launch(function, call.blocks, THREADS, call.shared, arguments)
+    def _repeat(self, steps: int) -> None:
+        """Take steps in recordings of 32, 16, ..., 1 of them."""
+        if steps < FEWEST_STEPS:
+            for number in range(steps):
+                self._launch_all(self.emission.every, number % 2)
+            return
+        count, done = MOST_STEPS, 0
+        while count > 1 and count * len(self.emission.every) > NODES:
+            count //= 2
+        while done < steps:
+            while count > steps - done:
+                count //= 2
+            self._driver.replay(self._graph(count, done % 2))
+            done += count
 
-    def _graph(self, steps: int) -> Any:
-        if steps not in self._graphs:
+    def _launch_all(self, calls: Sequence[Call], odd: int) -> None:
+        for call in calls:
+            self._driver.launch(
+                self._functions[call.function],
+                call.blocks,
+                THREADS,
+                call.shared,
+                self._given[call, odd],
+            )
+
+    def _graph(self, steps: int, odd: int) -> Any:
+        if (steps, odd) not in self._graphs:
             self._driver.begin_capture()
             try:
-                for _ in range(steps):
-                    self._launch_once()
+                for number in range(steps):
+                    self._launch_all(self.emission.every, (odd + number) % 2)
             finally:
                 graph = self._driver.end_capture()
-            self._graphs[steps] = graph
-        return self._graphs[steps]
+            self._graphs[steps, odd] = graph
+        return self._graphs[steps, odd]
 
 
 class _Own:
@@ -278,7 +301,6 @@ class _Own:
             for name, one in emission.results.items()
         }
         self._step = self._allocate(4)
-        self._prepared = False
 
     def _allocate(self, nbytes: int) -> int:
         address = self._memory.allocate(nbytes, "a program's own memory")
@@ -302,16 +324,3 @@ class _Own:
     def restart(self) -> None:
         """Count steps from zero."""
         self._memory.driver.fill(self._step, 0, 4)
-
-    def prepare(self, functions: Mapping[str, Any], arguments: Any) -> None:
-        """Compute what never changes, before the first step."""
-        if self._prepared:
-            return
-        for call in self._emission.once:
-            given = arguments(call, {}, 0)
-            function = functions[call.function]
-            self._memory.driver.launch(
-                function, call.blocks, THREADS, call.shared, given
-            )
-        self._memory.driver.wait()
-        self._prepared = True

@@ -36,7 +36,7 @@ def without_copies(kernels: Sequence[Kernel]) -> list[Kernel]:
             same[key] = known
             gone |= set(numbers)
     kept = [one for number, one in enumerate(kernels) if number not in gone]
-    return [_renamed(one, same, {}) for one in kept] if same else kept
+    return [renamed(one, same) for one in kept] if same else kept
 
 
 def _sign(
@@ -97,11 +97,18 @@ def _changed(
     return any(start <= n <= last for one in read for n in writers.get(one, []))
 
 
+def renamed(kernel: Kernel, names: dict[Root, Root]) -> Kernel:
+    """Return a kernel with other memory in the place of some."""
+    made: Kernel = _renamed(kernel, names, {})
+    return made
+
+
 def _renamed(value: Any, same: dict[Root, Root], made: dict[int, Any]) -> Any:
-    """Return something with buffers called after those that they are the same as."""
     if isinstance(value, Buffer):
-        key = root(value)
-        return replace(value, name=same[key][1]) if key in same else value
+        if root(value) not in same:
+            return value
+        kind, name = same[root(value)]
+        return replace(value, kind=kind, name=name)
     if isinstance(value, tuple):
         return tuple(_renamed(one, same, made) for one in value)
     if not is_dataclass(value) or isinstance(value, (type, np.dtype)):

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ganglion.backends.cuda_ahead import NEXT
 from ganglion.backends.cuda_loop import SMALL
-from ganglion.backends.cuda_rows import row_by_row, rows_of
+from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Root, Work, is_host, is_map, takes
 from ganglion.plan.kernel import Buffer, Contract, Kernel, Load, Loop
@@ -34,6 +35,8 @@ class Lane:
     small: bool
     launch: int
     rows: int = 0  # over which its kernels may go on row by row
+    hurries: bool = True
+    private: dict[Root, int] = field(default_factory=dict)  # see `_keep_rows`
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -61,7 +64,11 @@ def is_small(kernel: Kernel) -> bool:
     """Tell whether one block is enough for a kernel."""
     if not isinstance(kernel, Loop) or kernel.adds:
         return False
-    return math.prod(kernel.shape) <= SMALL
+    return _places(kernel) <= SMALL
+
+
+def _places(kernel: Loop) -> int:
+    return math.prod(kernel.shape)
 
 
 class _Memory:
@@ -99,13 +106,13 @@ class Scheduler:
         self._memory = _Memory()
         self._lane_of: dict[int, Lane] = {}
 
-    def add(self, kernel: Kernel) -> None:
-        """Put a kernel into a launch."""
+    def add(self, kernel: Kernel, hurries: bool = True) -> None:
+        """Put a kernel into a launch; one without hurry does not disturb products."""
         needs = self._memory.needs(kernel)
         work = self._guest(kernel, needs)
         if work is None:
             work = Work(kernel)
-            self._put(work, needs)
+            self._put(work, needs, hurries)
         self._memory.note(kernel, work)
 
     def _guest(self, kernel: Kernel, needs: list[Work]) -> Work | None:
@@ -145,7 +152,7 @@ class Scheduler:
             return mine.place(one) < mine.place(other)
         return mine.launch < theirs.launch
 
-    def _put(self, work: Work, needs: list[Work]) -> None:
+    def _put(self, work: Work, needs: list[Work], hurries: bool) -> None:
         last = max((self._launch_of(one) for one in needs), default=-1)
         small = is_small(work.kernel)
         latest = [self._lane_of[id(w)] for w in needs if self._launch_of(w) == last]
@@ -153,7 +160,8 @@ class Scheduler:
         length = sum(len(one.works) for one in lanes)
         follows = small and lanes and all(one.small for one in lanes)
         follows = follows and not any(one.by_rows for one in lanes)
-        if self._goes_on(work.kernel, lanes) and length < LONGEST_LANE:
+        goes_on = hurries and self._goes_on(work.kernel, lanes)
+        if goes_on and length < LONGEST_LANE:
             lane = lanes[0]
             lane.works.append(work)
         elif follows and length < LONGEST_LANE:
@@ -161,7 +169,11 @@ class Scheduler:
             lane.works.append(work)
             lane.rows = 0
         else:
-            lane = self._new_lane(work, small, self._quiet(work.kernel, last + 1))
+            large = isinstance(work.kernel, Loop) and _places(work.kernel) >= LARGE
+            waits = large or not (small or hurries)
+            launch = self._quiet(last + 1) if waits else last + 1
+            lane = self._new_lane(work, small, launch)
+            lane.hurries = hurries
         self._lane_of[id(work)] = lane
 
     def _goes_on(self, kernel: Kernel, lanes: list[Lane]) -> bool:
@@ -170,14 +182,13 @@ class Scheduler:
             return False
         return row_by_row(lanes[0].kernels, kernel)
 
-    def _quiet(self, kernel: Kernel, launch: int) -> int:
-        """Let a large loop wait for a launch without products.
+    def _quiet(self, launch: int) -> int:
+        """Return the next launch without products.
 
-        Their shared memory would leave it few blocks at a time.
+        Their shared memory would leave others few blocks at a time.
         """
-        if isinstance(kernel, Loop) and math.prod(kernel.shape) >= LARGE:
-            while launch < len(self.launches) and self._multiplies(launch):
-                launch += 1
+        while launch < len(self.launches) and self._multiplies(launch):
+            launch += 1
         return launch
 
     def _multiplies(self, launch: int) -> bool:
@@ -202,13 +213,21 @@ class Scheduler:
         return lane
 
 
-def schedule(kernels: Sequence[Kernel], drops: bool = True) -> list[Launch]:
-    """Return the launches of a step, in order; what nobody reads may be dropped."""
+def schedule(
+    kernels: Sequence[Kernel], aside: Sequence[Kernel] = (), drops: bool = True
+) -> list[Launch]:
+    """Return the launches of a step, in order; what nobody reads may be dropped.
+
+    Kernels `aside` find their places where they do not disturb.
+    """
     scheduler = Scheduler()
     for kernel in kernels:
         scheduler.add(kernel)
+    for kernel in aside:
+        scheduler.add(kernel, hurries=False)
     if drops:
         _drop_unread(scheduler.launches)
+        _keep_rows(scheduler.launches)
     return scheduler.launches
 
 
@@ -233,6 +252,25 @@ def _drop_unread(launches: list[Launch]) -> None:
                     work.dropped.add(one)
 
 
+def _keep_rows(launches: list[Launch]) -> None:
+    """Find the arrays that a lane makes for itself, row by row: few bytes of a block.
+
+    They need no place in memory; of each, the elements of a row are known.
+    """
+    users: dict[Root, set[int]] = defaultdict(set)
+    for launch in launches:
+        for lane in launch.lanes:
+            for work in lane.works:
+                for one in (work.reads() | work.writes()) - work.dropped:
+                    users[one].add(id(lane))
+    for launch in launches:
+        for lane in launch.lanes:
+            if lane.by_rows:
+                sizes = row_sizes(lane.kernels)
+                mine = {r for r in sizes if r[0] == "arena" and users[r] == {id(lane)}}
+                lane.private = {one: sizes[one] for one in sizes if one in mine}
+
+
 def mark_rounded(launches: Sequence[Launch]) -> None:
     """Keep what only products read, or plain sums, rounded as tensor cores take it."""
     spoiled: set[Root] = set()
@@ -246,7 +284,8 @@ def mark_rounded(launches: Sequence[Launch]) -> None:
                 spoiled |= read
             if not isinstance(kernel, Contract) and not is_map(kernel):
                 spoiled |= {root(b) for b in kernel.writes()}
-    found = frozenset(one for one in products - spoiled if one[0] == "arena")
+    names = [name for kind, name in products - spoiled if kind == "arena"]
+    found = frozenset((kind, name) for name in names for kind in ("arena", NEXT))
     for _, work in works_of(launches):
         work.rounded = found
 
@@ -266,9 +305,11 @@ def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int],
     """Give each temporary buffer a place for as long as it lives; return the size."""
     lives: dict[Root, tuple[int, int]] = {}
     sizes: dict[Root, int] = {}
+    lanes = [lane for launch in launches for lane in launch.lanes]
+    private = {one for lane in lanes for one in lane.private}
     for number, work in works_of(launches):
         for one in _temporary(work.buffers()):
-            if root(one) in kept or root(one) in work.dropped:
+            if root(one) in kept | private | work.dropped:
                 continue
             first, _ = lives.get(root(one), (number, number))
             lives[root(one)] = (first, number)

@@ -53,7 +53,7 @@ def _is_empty(kernel: Kernel) -> bool:
     return isinstance(kernel, Loop) and math.prod(kernel.outer) == 0
 
 
-class _Uses:
+class Uses:
     """Who reads and writes what."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
@@ -75,7 +75,7 @@ class _Uses:
 
 def _whole_sums(kernels: list[Kernel]) -> list[Kernel]:
     while True:
-        uses = _Uses(kernels)
+        uses = Uses(kernels)
         for number, kernel in enumerate(kernels):
             joined = _joined(kernels, uses, number, kernel)
             if joined is not None:
@@ -86,7 +86,7 @@ def _whole_sums(kernels: list[Kernel]) -> list[Kernel]:
 
 
 def _joined(
-    kernels: list[Kernel], uses: _Uses, number: int, kernel: Kernel
+    kernels: list[Kernel], uses: Uses, number: int, kernel: Kernel
 ) -> list[Kernel] | None:
     """Return the kernels with one sum over parts and what made them put together."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
@@ -113,7 +113,7 @@ def _joined(
     return None
 
 
-def _readers(kernels: list[Kernel], uses: _Uses, maker: Loop) -> list[int]:
+def _readers(kernels: list[Kernel], uses: Uses, maker: Loop) -> list[int]:
     """Return who reads what a loop makes."""
     found = {n for _, view in maker.stored for n in uses.readers[root(view.buffer)]}
     return sorted(found)
@@ -129,7 +129,7 @@ def _without(kernel: Loop, place: int) -> Loop | None:
 
 def _only_source(
     kernels: list[Kernel],
-    uses: _Uses,
+    uses: Uses,
     number: int,
     expr: Expr,
     target: View,
@@ -258,7 +258,7 @@ def in_parts(
 
 
 def _constant_first(kernels: list[Kernel]) -> Simplified:
-    uses = _Uses(kernels)
+    uses = Uses(kernels)
     once: list[Kernel] = []
     every: list[Kernel] = []
     known: set[Root] = set()
@@ -280,12 +280,12 @@ def _is_constant(kernel: Kernel, known: set[Root]) -> bool:
     return all(b.kind == "constant" or root(b) in known for b in kernel.reads())
 
 
-def _alone(kernel: Kernel, uses: _Uses) -> bool:
+def _alone(kernel: Kernel, uses: Uses) -> bool:
     """Tell whether nobody else writes what a kernel writes."""
     return all(len(uses.writers[root(b)]) == 1 for b in kernel.writes())
 
 
-def _filled(kernels: list[Kernel], uses: _Uses, number: int) -> bool:
+def _filled(kernels: list[Kernel], uses: Uses, number: int) -> bool:
     """Tell whether what others write over a fill is the same places at every step."""
     kernel = kernels[number]
     assert isinstance(kernel, Loop)

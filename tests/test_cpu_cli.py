@@ -1,4 +1,4 @@
-"""The command line of the CPU compiler: what a recipe becomes, and the cache."""
+"""The command line of the compilers: what a recipe becomes, and the cache."""
 
 import os
 import re
@@ -26,6 +26,24 @@ def test_dump_prints_what_a_recipe_becomes(form, parts):
     assert done.returncode == 0, done.stderr
     for one in parts:
         assert one in done.stdout
+
+
+def test_dump_prints_cuda_text_without_a_gpu():
+    def dumped(*forms):
+        given = ("mnist-mlp", "--backend", "cuda", *forms, "--step", "test")
+        done = run("dump", *given, small=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    plan, source = dumped("--plan", "--source").split("\n#define THREADS")
+    assert plan.startswith("plan mnist-mlp.test_step")
+    kernels = re.findall(r'extern "C" __global__ void.* (\w+)\(', source)
+    launched = re.findall(r"// +(?:once|step) +\d+ (\w+): [1-9]\d* blocks", source)
+    assert launched
+    assert set(launched) == set(kernels)
+    assert [one in plan for one in launched] == [True] * len(launched)
+    wrong = run("dump", "mnist-mlp", "--backend", "tpu", "--plan", small=False)
+    assert "choose cpu or cuda" in wrong.stderr
 
 
 def test_the_cache_is_shown_and_cleared(tmp_path):

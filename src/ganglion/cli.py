@@ -201,7 +201,8 @@ def _show_data() -> None:
 
 @app.command(
     epilog="Examples:  ganglion dump mnist-mlp --graph  |  "
-    "ganglion dump mnist-cnn --plan --step predict"
+    "ganglion dump mnist-cnn --plan --step predict  |  "
+    "ganglion dump mnist-mlp --backend cuda --source"
 )
 def dump(
     recipe: RecipeName,
@@ -212,11 +213,14 @@ def dump(
         bool, typer.Option("--plan", help="Its kernels, memory and barriers.")
     ] = False,
     source: Annotated[
-        bool, typer.Option("--source", help="The kernels as LLVM IR.")
+        bool, typer.Option("--source", help="The kernels as LLVM IR, or CUDA C.")
     ] = False,
     asm: Annotated[
-        bool, typer.Option("--asm", help="The kernels as assembly.")
+        bool, typer.Option("--asm", help="The kernels as assembly, or PTX.")
     ] = False,
+    backend: Annotated[
+        str, typer.Option(help="Compiled for cpu or cuda; neither needs a GPU.")
+    ] = "cpu",
     step: Annotated[str, typer.Option(help="train, test or predict.")] = "train",
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
 ) -> None:
@@ -229,9 +233,11 @@ def dump(
         raise typer.BadParameter("say what to print: --graph, --plan, --source, --asm.")
     if step not in ("train", "test", "predict"):
         raise typer.BadParameter(f"{step!r}; choose train, test or predict.")
+    if backend not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"{backend!r}; choose cpu or cuda.")
     program = dumping.program_of(recipe_book.get(recipe), step, batch_size)
     for form in wanted:
-        print(dumping.text_of(program, form))
+        print(dumping.text_of(program, form, backend))
 
 
 @app.command(epilog="Examples:  ganglion cache  |  ganglion cache clear")

@@ -1,10 +1,13 @@
-"""A recipe's step as text: its graph, its plan, its kernels in LLVM IR and assembly."""
+"""A recipe's step as text: its graph, its plan, its kernels and their assembly."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from ganglion.backends import cpu_emit, cpu_machine
+from ganglion import config
+from ganglion.backends import cpu_emit, cpu_machine, cuda_driver, cuda_emit
 from ganglion.backends.base import Program
 from ganglion.data import Table
 from ganglion.plan.build import build
@@ -26,10 +29,12 @@ def program_of(recipe: Recipe, step: str, batch_size: int | None = None) -> Prog
     return model._runner.traced(step, batch_of(rows), signature).program
 
 
-def text_of(program: Program, form: str) -> str:
-    """Return a program as its "graph", "plan", "source" or "asm"."""
+def text_of(program: Program, form: str, backend: str = "cpu") -> str:
+    """Return a program as its "graph", "plan", "source" or "asm" for a backend."""
     if form == "graph":
         return str(program.graph)
+    if backend == "cuda":
+        return _cuda_text(program, form)
     plan = build(program)
     if form == "plan":
         return str(plan)
@@ -37,3 +42,38 @@ def text_of(program: Program, form: str) -> str:
     if form == "source":
         return "\n".join(modules.values())
     return cpu_machine.assembly(modules.values(), cpu_machine.host())
+
+
+def _cuda_text(program: Program, form: str) -> str:
+    """Return the plan, the CUDA C text or the PTX; none of them needs a GPU."""
+    here = cuda_driver.missing() is None
+    capability = (
+        cuda_driver.driver().capability if here else cuda_emit.Target().capability
+    )
+    target = cuda_emit.Target(capability, config.precision())
+    plan = build(program, winograd=False)
+    made = cuda_emit.emit(plan, target)
+    launches = "\n".join(_launches(made, target))
+    if form == "plan":
+        return f"{plan}\n\n{launches}"
+    text = cuda_emit.source(list(made.functions.values()))
+    if form == "source":
+        commented = "\n".join(f"// {line}" for line in launches.splitlines())
+        return f"{text}\n{commented}"
+    return cuda_driver.compile_source(text, f"sm_{capability}", "ptx").decode()
+
+
+def _launches(made: cuda_emit.Emission, target: cuda_emit.Target) -> Iterator[str]:
+    """Yield the launches of a step: blocks, shared memory, and the arrays they see."""
+    yield (
+        f"launches for sm_{target.capability}, {target.products}: {len(made.once)} "
+        f"before the first step, {len(made.every)} in every step; {made.arena:,} bytes "
+        "for what is computed within a step"
+    )
+    for when, calls in (("once", made.once), ("step", made.every)):
+        for number, call in enumerate(calls):
+            seen = ", ".join(f"{one.kind} {one.name}" for one in call.buffers)
+            yield (
+                f"  {when} {number:3} {call.function}: {call.blocks} blocks, "
+                f"{call.shared:,} bytes shared; {seen}"
+            )

@@ -66,12 +66,13 @@ def _cuda_text(program: Program, form: str) -> str:
 def _launches(made: cuda_emit.Emission, target: cuda_emit.Target) -> Iterator[str]:
     """Yield the launches of a step: blocks, shared memory, and the arrays they see."""
     yield (
-        f"launches for sm_{target.capability}, {target.products}: {len(made.once)} "
-        f"before the first step, {len(made.every)} in every step; {made.arena:,} bytes "
-        "for what is computed within a step"
+        f"launches for sm_{target.capability}, {target.products}: {len(made.every)} in "
+        f"every step, {len(made.once)} before them all, {len(made.first)} and "
+        f"{len(made.last)} at the ends of a run; {made.arena:,} bytes for what is "
+        "computed within a step"
     )
-    for when, calls in (("once", made.once), ("step", made.every)):
-        for number, call in enumerate(calls):
+    for when in ("once", "first", "every", "last"):
+        for number, call in enumerate(getattr(made, when)):
             seen = ", ".join(f"{one.kind} {one.name}" for one in call.buffers)
             yield (
                 f"  {when} {number:3} {call.function}: {call.blocks} blocks, "

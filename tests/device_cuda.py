@@ -3,6 +3,9 @@
     python3 tests/device_cuda.py check     every op, layer and random graph
     python3 tests/device_cuda.py time      milliseconds a step of each recipe
     python3 tests/device_cuda.py profile   microseconds of each launch of a step
+    python3 tests/device_cuda.py once --batch 8 --recipes cifar10-cam
+        two steps of a few images, for compute-sanitizer: racecheck ends within minutes
+    python3 tests/cuda_use.py              fit, callbacks, Ctrl-C, resume, no memory
 
 Not collected by pytest: the tests without a GPU are in test_cuda*.py.
 """
@@ -252,8 +255,9 @@ def timed(driver, action, repeats=7):
     return sorted(found)[len(found) // 2]
 
 
-def compiled_recipe(name, precision):
-    program, data, state, steps = training(name)
+def compiled_recipe(name, precision, batch=None):
+    rows = {"rows": 2 * batch} if batch else {}
+    program, data, state, steps = training(name, batch=batch, **rows)
     config.set_precision(precision)
     started = time.time()
     plan = cuda_run.plan_of(program)
@@ -320,11 +324,11 @@ def profile(names, precisions, repeats=20):
             print(f"    {total:.1f} us in all", flush=True)
 
 
-def once(names, precisions):
-    """Run two steps without a graph, for profilers."""
+def once(names, precisions, batch):
+    """Run two steps without a graph, for profilers; a small batch for slow ones."""
     for name in names:
         for precision in precisions:
-            made, data, state, _, _ = compiled_recipe(name, precision)
+            made, data, state, _, _ = compiled_recipe(name, precision, batch)
             made.run(data, state, 2)
 
 
@@ -335,6 +339,7 @@ def main():
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--precisions", default="tf32,float32")
     parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--batch", type=int, help="images a step, for `once`")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     driver = cuda_run.memory().driver
@@ -348,7 +353,7 @@ def main():
     if "profile" in given.what:
         profile(given.recipes.split(","), precisions)
     if "once" in given.what:
-        once(given.recipes.split(","), precisions)
+        once(given.recipes.split(","), precisions, given.batch)
     sys.exit(1 if bad else 0)
 
 

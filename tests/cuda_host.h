@@ -152,14 +152,30 @@ DEVICE void copy_async(void* to, const void* from, bool wanted) {
   else
     memset(to, 0, BYTES);
 }
-static const float* matrix_rows[THREADS];
-DEVICE void load_matrices(float (&words)[4], const float* row) {
-  const int warp = THREAD / 32, lane = THREAD % 32;
+static const void* matrix_rows[THREADS];
+static void name_row(const void* row) {
   if ((uintptr_t)row % 16) abort();
   matrix_rows[THREAD] = row;
-  meet(emulated_warps[warp]);
+  meet(emulated_warps[THREAD / 32]);
+}
+DEVICE void load_matrices(unsigned (&words)[4], const void* row) {
+  const int warp = THREAD / 32, lane = THREAD % 32;
+  name_row(row);
   for (int i = 0; i < 4; i++)
-    words[i] = matrix_rows[warp * 32 + i * 8 + lane / 4][lane % 4];
+    words[i] = ((const unsigned*)matrix_rows[warp * 32 + i * 8 + lane / 4])[lane % 4];
+  meet(emulated_warps[warp]);
+}
+DEVICE void load_turned(unsigned (&words)[4], const void* row) {
+  const int warp = THREAD / 32, lane = THREAD % 32;
+  name_row(row);
+  for (int i = 0; i < 4; i++) {
+    unsigned short pair[2];
+    for (int j = 0; j < 2; j++) {
+      const void* line = matrix_rows[warp * 32 + i * 8 + lane % 4 * 2 + j];
+      pair[j] = ((const unsigned short*)line)[lane / 4];
+    }
+    words[i] = pair[0] | (unsigned)pair[1] << 16;
+  }
   meet(emulated_warps[warp]);
 }
 DEVICE void commit_copies() {}
@@ -179,7 +195,7 @@ DEVICE unsigned as_bf16_pair(float low, float high) {
 }
 static unsigned fragments[THREADS][6];
 template <bool BF16>
-DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+DEVICE void multiply_parts(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   const int warp = THREAD / 32, lane = THREAD % 32, g = lane / 4, t = lane % 4;
   for (int i = 0; i < 4; i++) fragments[THREAD][i] = a[i];
   for (int i = 0; i < 2; i++) fragments[THREAD][4 + i] = b[i];
@@ -203,9 +219,9 @@ DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[
 }
 DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4],
                           const unsigned (&b)[2]) {
-  multiply<false>(c, a, b);
+  multiply_parts<false>(c, a, b);
 }
 DEVICE void multiply_bf16(float (&c)[4], const unsigned (&a)[4],
                           const unsigned (&b)[2]) {
-  multiply<true>(c, a, b);
+  multiply_parts<true>(c, a, b);
 }

@@ -15,15 +15,10 @@ from ganglion.backends.cuda_cut import (
     Cut,
     Product,
     Tile,
-    Window,
-    WindowCut,
     cut_of,
     on_tensor_cores,
     plain_splits,
     shared_bytes,
-    window_bytes,
-    window_cut_of,
-    window_of,
 )
 from ganglion.backends.cuda_loop import host_guests
 from ganglion.backends.cuda_text import (
@@ -32,88 +27,163 @@ from ganglion.backends.cuda_text import (
     Emitted,
     affine,
     c_type,
+    computed,
     is_wide,
     root,
     split_places,
 )
-from ganglion.backends.cuda_work import Root, Work, lanes_allowed
+from ganglion.backends.cuda_windows import (
+    Taps,
+    TapsCut,
+    Window,
+    WindowCut,
+    taps_bytes,
+    taps_cut_of,
+    taps_of,
+    window_blocks,
+    window_bytes,
+    window_cut_of,
+    window_of,
+)
+from ganglion.backends.cuda_work import Work, lanes_allowed
 from ganglion.plan.kernel import Axis, Contract, View
 
 
 def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted:
     """Return a contraction, and its guests, as text; `room` is its shared memory.
 
-    Patches of images, in blocks of their own size, only where it runs alone.
+    `alone` tells that no other product shares the GPU with it.
     """
     kernel = work.kernel
     assert isinstance(kernel, Contract)
-    product = Product(kernel)
-    dtype = kernel.out.buffer.dtype
-    body = Body(is_wide(work.buffers(), product.m * product.n))
-    tensor = on_tensor_cores(kernel, precision)
-    windows = alone and tensor and precision == "tf32"
-    window = window_of(product) if windows else None
-    patch = window_cut_of(product, window, room) if window else None
-    if window is not None and patch is not None:
-        return _emit_windows(body, work, product, window, patch)
-    if tensor:
-        bf16 = precision == "bf16"
-        cut = cut_of(product, bf16, room)
-        step = cut.tile.step(bf16)
-        shared = shared_bytes(product, cut.tile, cut.stages, bf16)
-        function = "contract_on_tensor_cores"
-    else:
-        bf16, step, function = False, PLAIN_STEP, "contract_plainly"
-        splits = product.parts if product.parts > 1 else plain_splits(product)
-        cut = Cut(PLAIN, splits, 1)
-        tile_bytes = 64 * 68 * dtype.itemsize
-        shared = max(2 * PLAIN_STEP * 68 * dtype.itemsize, tile_bytes)
-    lanes = _out_lanes(work, product)
-    tiles = product.tiles(cut.tile)
-    body.before += _shape_struct(
-        body, product, cut, step, bf16, lanes, tensor, work.rounded
-    )
-    _call(body, work, product, cut, function, lanes)
+    shape = _Shape(work, Product(kernel), precision == "bf16")
+    if not on_tensor_cores(kernel, precision):
+        return _emit_plainly(shape)
+    cut, cost = cut_of(shape.product, shape.bf16, room)
+    window = window_of(shape.product, shape.bf16)
+    taps = taps_of(shape.product, shape.bf16)
+    if window is not None:
+        patch = window_cut_of(shape.product, window, shape.bf16, room, cost)
+        if patch is not None:
+            blocks = window_blocks(shape.product, window, patch, room, alone)
+            return _emit_windows(shape, window, patch, blocks)
+    if taps is not None:
+        found = taps_cut_of(shape.product, taps, shape.bf16, room, shape.product.parts)
+        if found is not None and found[1] < cost:
+            return _emit_taps(shape, taps, found[0])
+    return _emit_tiles(shape, cut)
+
+
+class _Shape:
+    """A product on its way to text: what its struct says, and its body."""
+
+    def __init__(self, work: Work, product: Product, bf16: bool) -> None:
+        self.work, self.product, self.bf16 = work, product, bf16
+        self.body = Body(is_wide(work.buffers(), product.m * product.n))
+        self.lanes = _out_lanes(work, product)
+
+    def emitted(self, function: str, cut: Cut, step: int, **more: int) -> None:
+        """Append the struct and the call; `more` are numbers of its own."""
+        tensor = function != "contract_plainly"
+        lines = _shape_struct(self, cut, step, tensor, more)
+        self.body.before += lines
+        turns = more.get("TURNS", _turns(cut.tile, self.lanes))
+        _call(self.body, self.work, self.product, cut, function, self.lanes, turns)
+
+
+def _emit_plainly(shape: _Shape) -> Emitted:
+    """Return a product in plain arithmetic as text."""
+    product, itemsize = shape.product, shape.product.kernel.out.buffer.dtype.itemsize
+    splits = product.parts if product.parts > 1 else plain_splits(product)
+    cut = Cut(PLAIN, splits, 1)
+    shape.bf16 = False
+    shape.emitted("contract_plainly", cut, PLAIN_STEP)
+    shared = max(2 * PLAIN_STEP * 68, 64 * 68) * itemsize
+    return _weighed(shape, cut, PLAIN_STEP, shared)
+
+
+def _emit_tiles(shape: _Shape, cut: Cut) -> Emitted:
+    """Return a product on tensor cores as text."""
+    step = cut.tile.step(shape.bf16)
+    shape.emitted("contract_on_tensor_cores", cut, step)
+    shared = shared_bytes(shape.product, cut.tile, cut.stages, shape.bf16)
+    return _weighed(shape, cut, step, shared)
+
+
+def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
+    """End a product in tiles, and say how much work a block has."""
+    tile, product = cut.tile, shape.product
+    made = shape.body.emitted(product.tiles(tile) * cut.splits, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
-    made = body.emitted(tiles * cut.splits, shared)
-    return replace(made, work=steps * cut.tile.rows * cut.tile.columns * step / 500)
+    return replace(made, work=steps * tile.rows * tile.columns * step / 500)
 
 
 def _emit_windows(
-    body: Body, work: Work, product: Product, window: Window, patch: WindowCut
+    shape: _Shape, window: Window, patch: WindowCut, blocks: int
 ) -> Emitted:
     """Return a convolution by patches of images as text."""
-    cut = Cut(patch.tile, 1, patch.stages)
-    step, lanes = patch.tile.step(False), _out_lanes(work, product)
-    tiles, tiles_y = patch.tiles(product, window), patch.tiles_y(window)
-    lines = _shape_struct(body, product, cut, step, False, lanes, True, work.rounded)
-    lines = [one for one in lines if "int TILES " not in one and "row_of(" not in one]
-    numbers = {
-        "TILES": tiles,
+    product, tile = shape.product, patch.tile
+    shape.emitted(
+        "contract_windows",
+        Cut(tile, 1, patch.stages),
+        patch.step,
+        **_window_numbers(window, patch),
+        PATCHES=patch.patches,
+    )
+    made = shape.body.emitted(blocks, window_bytes(product, window, patch))
+    across = -(-product.n // tile.columns)
+    turns = -(-patch.tiles(window) * across // blocks)
+    return replace(made, work=turns * product.k * tile.rows * tile.columns / 500)
+
+
+def _emit_taps(shape: _Shape, taps: Taps, cut: TapsCut) -> Emitted:
+    """Return the gradient of a convolution's weights by patches as text."""
+    product, window = shape.product, taps.window
+    product.rows = list(product.kernel.rows)  # tap by tap, as they lie in memory
+    shape.lanes = min(shape.lanes, 2 if shape.bf16 else 4)
+    tile = Tile(
+        16 * cut.warps_down, 16 * cut.warps_across, cut.warps_down, cut.warps_across
+    )
+    right = dict(zip(("RIGHT_IMAGE", "RIGHT_Y", "RIGHT_X"), taps.right, strict=True))
+    shape.emitted(
+        "contract_taps",
+        Cut(tile, cut.parts, cut.stages),
+        tile.step(shape.bf16),
+        **_window_numbers(window, cut),
+        **right,
+        TAP_ROWS=cut.tap_rows,
+        TURNS=1,
+    )
+    blocks = cut.results(product, window) * cut.parts
+    made = shape.body.emitted(blocks, taps_bytes(product, window, cut, shape.bf16))
+    points = window.images * window.y * window.x / cut.parts
+    size = cut.tap_rows * window.window[1] * tile.rows * tile.columns
+    return replace(made, work=points * size / 500)
+
+
+def _window_numbers(window: Window, cut: WindowCut | TapsCut) -> dict[str, int]:
+    return {
+        "TILES": cut.tiles(window),
         "IMAGES": window.images,
         "Y": window.y,
         "ACROSS_X": window.x,
         "CHANNELS": window.channels,
         "KY": window.window[0],
         "KX": window.window[1],
-        "TILE_IMAGES": patch.tile_images,
-        "TILE_Y": patch.tile_y,
-        "TILES_Y": tiles_y,
+        "TILE_IMAGES": cut.tile_images,
+        "TILE_Y": cut.tile_y,
+        "TILES_Y": cut.tiles_y(window),
         "IMAGE_STEP": window.image_step,
         "Y_STEP": window.y_step,
     }
-    more = [f"  static constexpr int {name} = {n};" for name, n in numbers.items()]
-    more += _ROW_OF_WINDOWS
-    body.before += [*lines[:-1], *more, lines[-1]]
-    _call(body, work, product, cut, "contract_windows", lanes)
-    made = body.emitted(tiles, window_bytes(window, patch))
-    size = patch.tile.rows * patch.tile.columns
-    return replace(made, work=product.k * size / 500)
 
 
+_ROW_OF_TILES = ["  DEVICE int row_of(int m0, int row) { return m0 + row; }"]
 _ROW_OF_WINDOWS = [
     "  DEVICE int row_of(int tile, int row) {",
-    "    if (row >= TILE_IMAGES * TILE_Y * ACROSS_X) return M;",
+    "    constexpr int COUNT = TILE_IMAGES * TILE_Y * ACROSS_X;",
+    "    if (row >= COUNT) return M;",
+    "    if (Y % TILE_Y == 0) return tile * COUNT + row;",
     "    const int image = tile / TILES_Y * TILE_IMAGES + row / (TILE_Y * ACROSS_X);",
     "    const int y = tile % TILES_Y * TILE_Y + row / ACROSS_X % TILE_Y;",
     "    if (image >= IMAGES || y >= Y) return M;",
@@ -138,16 +208,10 @@ def _out_lanes(work: Work, product: Product) -> int:
 
 
 def _shape_struct(
-    body: Body,
-    product: Product,
-    cut: Cut,
-    step: int,
-    bf16: bool,
-    lanes: int,
-    tensor: bool,
-    rounded: frozenset[Root],
+    shape: _Shape, cut: Cut, step: int, tensor: bool, more: dict[str, int]
 ) -> list[str]:
-    tile = cut.tile
+    body, product, tile = shape.body, shape.product, cut.tile
+    rounded = shape.work.rounded
     numbers = {
         "M": product.m,
         "N": product.n,
@@ -161,8 +225,9 @@ def _shape_struct(
         "WK": tile.groups if tensor else 1,
         "STAGES": cut.stages,
         "SPLITS": cut.splits,
-        "LANES": lanes,
-        "TURNS": _turns(tile, lanes),
+        "LANES": shape.lanes,
+        "TURNS": _turns(tile, shape.lanes),
+        "SUMS": tile.columns + product.pad,
         "LEFT_LANES": product.lanes("left"),
         "RIGHT_LANES": product.lanes("right"),
     }
@@ -178,7 +243,9 @@ def _shape_struct(
         "out_column": (product.columns, "out"),
     }
     lines = ["struct BODY_SHAPE {", f"  typedef {body.index} Offset;"]
-    for name, value in numbers.items():
+    for name, view in (("Left", product.kernel.left), ("Right", product.kernel.right)):
+        lines.append(f"  typedef {c_type(view.buffer.dtype)} {name};")
+    for name, value in (numbers | more).items():
         lines.append(f"  static constexpr int {name} = {value};")
     flags = {
         "LEFT_ROWS": product.along_rows,
@@ -188,7 +255,7 @@ def _shape_struct(
         "PARTED": product.parts > 1,
         "ROUND_LEFT": root(product.kernel.left.buffer) not in rounded,
         "ROUND_RIGHT": root(product.kernel.right.buffer) not in rounded,
-        "BF16": bf16,
+        "BF16": shape.bf16,
     }
     for name, flag in flags.items():
         lines.append(f"  static constexpr bool {name} = {str(flag).lower()};")
@@ -198,7 +265,7 @@ def _shape_struct(
         places = split_places("i", [size for size, _ in pairs])
         at = affine(places, [stride for _, stride in pairs])
         lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
-    lines.append("  DEVICE int row_of(int m0, int row) { return m0 + row; }")
+    lines += _ROW_OF_WINDOWS if "PATCHES" in more else _ROW_OF_TILES
     return [*lines, "};"]
 
 
@@ -228,19 +295,25 @@ def _merged(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _call(
-    body: Body, work: Work, product: Product, cut: Cut, function: str, lanes: int
+    body: Body,
+    work: Work,
+    product: Product,
+    cut: Cut,
+    function: str,
+    lanes: int,
+    turns: int,
 ) -> None:
     kernel = product.kernel
-    kind = c_type(kernel.out.buffer.dtype)
+    dtype = computed(kernel.out.buffer.dtype)
+    kind = c_type(dtype)
     parts, counters = f"({kind}*)0", "(unsigned*)0"
     if cut.splits > 1 and product.parts == 1:
         tiles, tile = product.tiles(cut.tile), cut.tile
-        dtype = kernel.out.buffer.dtype.name
-        parts = body.scratch(tiles * cut.splits * tile.rows * tile.columns, dtype)
+        size = tiles * cut.splits * tile.rows * tile.columns
+        parts = body.scratch(size, dtype.name)
         counters = body.scratch(tiles, "uint32")
     left = _address(body, kernel.left)
     right = _address(body, kernel.right)
-    turns = _turns(cut.tile, lanes)
     numbers = f"const int (&m)[{turns}], const int (&n)[{turns}]"
     values = f"const bool (&exists)[{turns}], {kind} (&value)[{turns}][{lanes}]"
     head = f"auto store = [&](int part, int b, {numbers}, {values})"

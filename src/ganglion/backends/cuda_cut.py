@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ganglion.backends.cuda_text import THREADS
+from ganglion.backends.cuda_text import BF16, THREADS, computed
 from ganglion.backends.cuda_work import Parted, sizes
 from ganglion.plan.kernel import Axis, Contract
 
@@ -109,6 +109,16 @@ class Product:
         """How often an element of the left operand is read, by a row of tiles."""
         return self.batches * self.m * self.k / max(self.kernel.left.buffer.size, 1)
 
+    def width(self, side: str) -> int:
+        """Return the bytes of an operand's element."""
+        view = self.kernel.left if side == "left" else self.kernel.right
+        return view.buffer.dtype.itemsize
+
+    @property
+    def pad(self) -> int:
+        """Floats between rows of sums in shared memory, against bank conflicts."""
+        return 8 if self.kernel.right.buffer.dtype == BF16 else 4
+
     def lanes(self, side: str) -> int:
         """Return how many neighbours of an operand can be copied at once."""
         if side == "left":
@@ -121,7 +131,7 @@ class Product:
             return 1
         every = [*self.batch, *self.rows, *self.columns, *self.inner]
         others = [getattr(a, side) for a in every if a is not axes[-1] and a.size > 1]
-        width = 4
+        width = 16 // min(self.width(side), 4)
         while width > 1 and any(
             one % width for one in (*others, view.offset, axes[-1].size)
         ):
@@ -142,34 +152,32 @@ class Cut:
     stages: int
 
 
-def cut_of(product: Product, bf16: bool, room: int) -> Cut:
-    """Choose the cheapest way to cut a product, by a rough model of a large GPU."""
+def cut_of(product: Product, bf16: bool, room: int) -> tuple[Cut, float]:
+    """Choose the cheapest way to cut a product, by a rough model of a large GPU.
+
+    Also return what it costs.
+    """
     parts = product.parts
     found = _cuts(product, bf16, room, [parts] if parts > 1 else None)
-    return min(found, key=lambda one: _cost(product, one, bf16, room, parts > 1))
+    costs = [_cost(product, one, bf16, room, parts > 1) for one in found]
+    best = min(range(len(found)), key=costs.__getitem__)
+    return found[best], costs[best]
 
 
 def on_tensor_cores(kernel: Contract, precision: str) -> bool:
     """Tell whether a contraction may round its operands, and has any."""
-    exact = precision == "float32" or kernel.out.buffer.dtype != np.float32
+    dtype = computed(kernel.out.buffer.dtype)
+    exact = precision == "float32" or dtype != np.float32
     return not exact and Product(kernel).k > 0
 
 
-def parts_for(kernel: Contract, precision: str, room: int) -> int:
-    """Return into how many parts to cut the sums of a contraction: 1 for none."""
-    product, bf16 = Product(kernel), precision == "bf16"
-    if product.k < LONG or product.m * product.n > LARGE:
-        return 1
-    if not on_tensor_cores(kernel, precision):
-        return plain_splits(product)
-    whole = min(
-        _cost(product, one, bf16, room, False) for one in _cuts(product, bf16, room)
-    )
-    best, cost = 1, whole
-    for cut in _cuts(product, bf16, room):
-        if cut.splits > 1 and _cost(product, cut, bf16, room, True) < cost:
-            best, cost = cut.splits, _cost(product, cut, bf16, room, True)
-    return best
+def parts_of(product: Product, bf16: bool, room: int) -> tuple[int, float]:
+    """Return into how many parts to cut the sums of a product, and its cost then."""
+    found = _cuts(product, bf16, room)
+    costs = [_cost(product, one, bf16, room, one.splits > 1) for one in found]
+    whole = min(_cost(product, one, bf16, room, False) for one in found)
+    best = min(range(len(found)), key=costs.__getitem__)
+    return (found[best].splits, costs[best]) if costs[best] < whole else (1, whole)
 
 
 def _cuts(
@@ -199,12 +207,13 @@ def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> fl
     tile, step = cut.tile, cut.tile.step(bf16)
     each = -(-product.tiles(tile) * cut.splits // PROCESSORS)  # blocks of a processor
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
-    far = tile.rows / min(product.again, 4.0) + tile.columns
-    copied = far * step * 4 / BANDWIDTH
-    lanes = tile.rows / _speed(product.lanes("left"))
-    lanes += tile.columns / _speed(product.lanes("right"))
-    near = tile.rows * tile.warps_across + tile.columns * tile.warps_down
-    worked = (near / 32 + lanes / 32) * step / CLOCK
+    left, right = product.width("left"), product.width("right")
+    far = tile.rows / min(product.again, 4.0) * left + tile.columns * right
+    copied = far * step / BANDWIDTH
+    lanes = tile.rows * left / _speed(product.lanes("left") * left)
+    lanes += tile.columns * right / _speed(product.lanes("right") * right)
+    near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    worked = (near + lanes) / 128 * step / CLOCK
     shared = shared_bytes(product, tile, cut.stages, bf16)
     together = min(each, max(room * 2 // (shared + 1024), 1))
     waits = max(steps / (cut.stages - 1), 1)
@@ -219,18 +228,37 @@ def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> fl
     return max(each * steps * max(copied, worked), waited) + ends
 
 
-def _speed(lanes: int) -> float:
-    return {4: 1.0, 2: 0.6, 1: 0.35}[lanes]
+def _speed(copied: int) -> float:
+    """Return how fast copies of so many bytes are."""
+    return {16: 1.0, 8: 0.6, 4: 0.35}[copied]
 
 
 def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
     """Return the shared memory that a tile needs on tensor cores."""
     step = tile.step(bf16)
-    rows = product.along_rows
-    left = tile.rows * (step + 4) if rows else step * (tile.rows + 8)
-    copies = stages * (left + step * (tile.columns + 8))
-    sums = tile.groups * tile.rows * (tile.columns + 4)
-    return 4 * max(copies, sums)
+    width = product.width("left")
+    if product.along_rows:
+        left = tile.rows * (step * width + 16)
+    else:
+        left = step * (tile.rows + 8) * width
+    right = step * (tile.columns + 8) * product.width("right")
+    sums = tile.groups * tile.rows * (tile.columns + product.pad)
+    return max(stages * (left + right), 4 * sums)
+
+
+def inner_places(kernel: Contract) -> list[Axis]:
+    """Return the inner axes, neighbours joined that are one long axis on both sides."""
+    made: list[Axis] = []
+    for axis in kernel.inner:
+        last = made[-1] if made else Axis(1)
+        left, right = axis.left * axis.size, axis.right * axis.size
+        if axis.size == 1:
+            continue
+        if made and last.left == left and last.right == right:
+            made[-1] = Axis(axis.size * last.size, axis.left, axis.right)
+        else:
+            made.append(axis)
+    return made
 
 
 def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:
@@ -263,121 +291,3 @@ def plain_splits(product: Product) -> int:
     while product.tiles(PLAIN) * splits < PROCESSORS and splits * 8 <= steps:
         splits *= 2
     return splits
-
-
-# ---- windows that overlap ------------------------------------------------------------
-
-WINDOW_TILES = (
-    Tile(128, 64, 2, 2),
-    Tile(64, 128, 1, 4),
-    Tile(64, 64, 1, 2),
-    Tile(128, 32, 4, 1),
-    Tile(128, 32, 2, 1),
-    Tile(96, 32, 2, 1),
-    Tile(64, 32, 2, 1),
-    Tile(64, 32, 1, 1),
-    Tile(48, 32, 1, 1),
-    Tile(128, 16, 2, 1),
-    Tile(64, 16, 1, 1),
-)
-
-
-@dataclass(frozen=True)
-class Window:
-    """A convolution over images (count, y, x, channels) by a window, step by step."""
-
-    images: int
-    y: int
-    x: int
-    image_step: int  # elements from image to image
-    y_step: int
-    channels: int
-    window: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class WindowCut:
-    """A tile of whole rows of images, and how far copies of the weights run ahead."""
-
-    tile: Tile
-    stages: int
-    tile_images: int
-    tile_y: int
-
-    def tiles_y(self, window: Window) -> int:
-        """Return how many tiles an image has, from top to bottom."""
-        return -(-window.y // self.tile_y)
-
-    def tiles(self, product: Product, window: Window) -> int:
-        """Return how many tiles there are."""
-        down = -(-window.images // self.tile_images) * self.tiles_y(window)
-        return down * -(-product.n // self.tile.columns)
-
-
-def window_of(product: Product) -> Window | None:
-    """Return a product as a convolution whose windows overlap, None if it is none."""
-    rows = [a for a in product.rows if a.size > 1]
-    inner = [a for a in product.inner if a.size > 1]
-    if product.batch or product.parts > 1 or len(rows) not in (2, 3) or len(inner) != 2:
-        return None
-    image = rows[0] if len(rows) == 3 else Axis(1)
-    y, x = rows[-2:]
-    channels = x.left
-    down, across = inner
-    fits = (
-        across.left == 1
-        and channels > 0
-        and across.size % channels == 0
-        and across.size > channels
-        and down.left == y.left
-        and channels % 8 == 0
-        and product.lanes("left") == 4
-    )
-    if not fits:
-        return None
-    window = (down.size, across.size // channels)
-    return Window(image.size, y.size, x.size, image.left, y.left, channels, window)
-
-
-def window_cut_of(product: Product, window: Window, room: int) -> WindowCut | None:
-    """Return the cheapest way to cut a convolution by patches, None if none pays."""
-    found = []
-    for tile in WINDOW_TILES:
-        most = min(tile.rows // window.x, window.y)
-        for tile_y in range(1, most + 1):
-            images = tile.rows // (tile_y * window.x) if tile_y == window.y else 1
-            images = min(max(images, 1), window.images)
-            for stages in (4, 3, 2):
-                cut = WindowCut(tile, stages, images, tile_y)
-                if window_bytes(window, cut) <= room:
-                    found.append(cut)
-                    break
-    if not found:
-        return None
-    best = min(found, key=lambda one: _window_cost(product, window, one, room))
-    usual = _cost(product, cut_of(product, False, room), False, room, False)
-    return best if _window_cost(product, window, best, room) < usual else None
-
-
-def window_bytes(window: Window, cut: WindowCut) -> int:
-    """Return the shared memory that a patch and the weights beside it need."""
-    tile, (down, across) = cut.tile, window.window
-    pixels = cut.tile_images * (cut.tile_y + down - 1) * (window.x + across - 1)
-    weights = cut.stages * tile.step(False) * (tile.columns + 8)
-    sums = tile.groups * tile.rows * (tile.columns + 4)
-    return 4 * max(pixels * (window.channels + 4) + weights, sums)
-
-
-def _window_cost(product: Product, window: Window, cut: WindowCut, room: int) -> float:
-    tile, step = cut.tile, cut.tile.step(False)
-    each = -(-cut.tiles(product, window) // PROCESSORS)
-    steps = -(-product.k // step)
-    near = tile.rows * tile.warps_across + tile.columns * (tile.warps_down + 1)
-    worked = max(near / 32 * step / CLOCK, tile.rows * tile.columns * step / 900)
-    shared = window_bytes(window, cut)
-    together = min(each, max(room * 2 // (shared + 1024), 1))
-    size = tile.rows * tile.columns * 4
-    patch = shared / 128 / CLOCK + LATENCY / together
-    ends = 200 + tile.groups * size / 48 / CLOCK + size / BANDWIDTH
-    alone = 1.6 if together == 1 else 1.0  # nobody works while a block waits
-    return 1000 + each * (steps * worked * alone + patch + ends)

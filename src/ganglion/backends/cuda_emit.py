@@ -14,7 +14,7 @@ import numpy as np
 
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_contract import emit_contract
-from ganglion.backends.cuda_cut import PROCESSORS, parts_for
+from ganglion.backends.cuda_cut import PROCESSORS
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_moves import (
     emit_adds,
@@ -22,7 +22,8 @@ from ganglion.backends.cuda_moves import (
     emit_scan,
     emit_scatter,
 )
-from ganglion.backends.cuda_patches import WINDOWS
+from ganglion.backends.cuda_operands import kept_operands
+from ganglion.backends.cuda_patches import PATCHES, TAPS, WINDOWS
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
@@ -38,6 +39,7 @@ from ganglion.backends.cuda_schedule import (
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
 from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR
+from ganglion.backends.cuda_windows import parts_for
 from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
 from ganglion.plan.kernel import (
@@ -118,7 +120,7 @@ class Emission:
 
 def emit(plan: Plan, target: Target) -> Emission:
     """Return a plan as CUDA C."""
-    simple = simplify(plan.kernels)
+    simple = prepared(plan.kernels, target)
     ahead = look_ahead(steps_of(simple, target), simple.kept())
     once = schedule(simple.once, drops=False)
     first = schedule(ahead.early, drops=False)
@@ -147,6 +149,16 @@ def emit(plan: Plan, target: Target) -> Emission:
     )
 
 
+def prepared(kernels: Sequence[Kernel], target: Target) -> Simplified:
+    """Return a plan's kernels, simpler, and their arrays as a target keeps them."""
+    simple = simplify(kernels)
+    every = tuple(as_loop(one) for one in simple.every)
+    simple = Simplified(simple.once, every)
+    if target.products == "float32":
+        return simple
+    return kept_operands(simple, target.products == "bf16")
+
+
 def steps_of(simple: Simplified, target: Target) -> list[Kernel]:
     """Return the kernels of a step, long contractions cut for a target."""
 
@@ -155,7 +167,7 @@ def steps_of(simple: Simplified, target: Target) -> list[Kernel]:
             return 1
         return parts_for(kernel, target.products, target.half)
 
-    return in_parts([as_loop(one) for one in simple.every], parts)
+    return in_parts(simple.every, parts)
 
 
 class _Maker:
@@ -380,10 +392,11 @@ def source(functions: Iterable[str]) -> str:
     parts = [header(), COMMON]
     if any("contract_" in one for one in texts):
         parts.append(CONTRACTION)
-    if any("contract_on" in one or "contract_windows" in one for one in texts):
+    patches = {"contract_windows": WINDOWS, "contract_taps": TAPS}
+    if any(name in one for name in ("contract_on", *patches) for one in texts):
         parts.append(TENSOR)
-    if any("contract_windows" in one for one in texts):
-        parts.append(WINDOWS)
+    found = [p for name, p in patches.items() if any(name in one for one in texts)]
+    parts += [PATCHES, *found] if found else []
     return "\n".join([*parts, *texts])
 
 

@@ -135,7 +135,7 @@ def lanes_of(
             view = one.view
             if view not in vectors and in_lanes(view, width, axis):
                 name = body.fresh("q")
-                body.do(f"{c_type(view.buffer.dtype)} {name}[{width}];")
+                body.do(f"{c_type(one.dtype)} {name}[{width}];")
                 place = affine(at, view.strides, view.offset)
                 body.do(f"load_lanes({name}, {body.pointer(view.buffer)} + {place});")
                 vectors[view] = name

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+PATCHES = """\
+// A patch of some rows of some images, of all their channels or of BM of them: what
+// lies side by side in a row of an image is one line of memory.
+template <class S, int CHANNELS, int LINE, int HEIGHT>
+DEVICE void copy_patch(typename S::Left* to, const typename S::Left* left, int image0,
+                       int y0, int channel0) {
+  constexpr int V = 16 / (int)sizeof(typename S::Left), parts = CHANNELS / V;
+  constexpr unsigned ROW = (S::ACROSS_X + S::KX - 1) * parts;
+  constexpr int COUNT = S::TILE_IMAGES * HEIGHT * (int)ROW;
+#pragma unroll 4
+  for (int e = THREAD; e < COUNT; e += THREADS) {
+    const unsigned row = (unsigned)e / ROW, within = (unsigned)e % ROW;
+    const unsigned pixel = within / parts, part = within % parts;
+    const int image = image0 + (S::TILE_IMAGES == 1 ? 0 : row / HEIGHT);
+    const int y = y0 + (int)(S::TILE_IMAGES == 1 ? row : row % HEIGHT);
+    const int channel = channel0 + (int)part * V;
+    copy_async<16, true>(
+        to + (unsigned)e / parts * LINE + part * V,
+        left + (typename S::Offset)image * S::IMAGE_STEP + y * S::Y_STEP +
+            (int)pixel * S::CHANNELS + channel,
+        image < S::IMAGES && y < S::Y + S::KY - 1 && channel < S::CHANNELS);
+  }
+}
+"""
+
 WINDOWS = """\
 // Convolutions whose windows overlap: a patch of the images is copied once, and its
-// rows are read shifted for each place of the window; weights come step by step.
+// rows are read shifted for each place of the window. A block keeps its columns; their
+// weights stay with it where there is room, else they come step by step.
 template <class S> struct Patch {
-  static constexpr int LINE = S::CHANNELS + 4, WIDTH = S::ACROSS_X + S::KX - 1;
+  typedef typename S::Left Left;
+  static constexpr int V = 16 / (int)sizeof(Left), LINE = S::CHANNELS + V;
+  static constexpr int WIDTH = S::ACROSS_X + S::KX - 1;
   static constexpr int HEIGHT = S::TILE_Y + S::KY - 1;
   static constexpr int PIXELS = S::TILE_IMAGES * HEIGHT * WIDTH;
-  static constexpr int FLOATS = PIXELS * LINE;
-  DEVICE void copy(float* to, const float* left, int tile_m) {
-    constexpr int parts = S::CHANNELS / 4;
-    const int image0 = tile_m / S::TILES_Y * S::TILE_IMAGES;
-    const int y0 = tile_m % S::TILES_Y * S::TILE_Y;
-#pragma unroll 4
-    for (int e = THREAD; e < PIXELS * parts; e += THREADS) {
-      const unsigned pixel = (unsigned)e / parts, part = (unsigned)e % parts;
-      const int x = pixel % WIDTH, y = y0 + (int)(pixel / WIDTH % HEIGHT);
-      const int image = image0 + (int)(pixel / (WIDTH * HEIGHT));
-      copy_async<16, true>(
-          to + pixel * LINE + part * 4,
-          left + (typename S::Offset)image * S::IMAGE_STEP + y * S::Y_STEP +
-              x * S::CHANNELS + part * 4,
-          image < S::IMAGES && y < S::Y + S::KY - 1);
-    }
+  static constexpr int SUMS = S::WK * S::BM * S::SUMS * 4;
+  static constexpr int FULL = PIXELS * LINE * (int)sizeof(Left);
+  // The sums of a tile lie where its patch was.
+  static constexpr int BYTES = FULL > SUMS ? FULL : SUMS;
+  DEVICE void copy(Left* to, const Left* left, int tile) {
+    const int image0 = tile / S::TILES_Y * S::TILE_IMAGES;
+    const int y0 = tile % S::TILES_Y * S::TILE_Y;
+    copy_patch<S, S::CHANNELS, LINE, HEIGHT>(to, left, image0, y0, 0);
   }
   // Where the window of a tile's row begins.
   DEVICE int window(int row) {
@@ -33,79 +53,297 @@ template <class S> struct Patch {
     const int image = row / (S::ACROSS_X * S::TILE_Y);
     return ((image * HEIGHT + y) * WIDTH + x) * LINE;
   }
+  // How far an inner place lies from there. Beyond the last tap the weights are zero:
+  // any pixel will do.
+  DEVICE int place(int k) {
+    const int tap = (unsigned)k / S::CHANNELS, channel = (unsigned)k % S::CHANNELS;
+    return k < S::K ? (tap / S::KX * WIDTH + tap % S::KX) * LINE + channel : 0;
+  }
 };
 
 template <class S, int DOWN, int RIGHT>
-DEVICE void multiply_windows(float (&c)[DOWN][RIGHT][4], const float* patch,
-                             const int (&rows)[DOWN], const float* b, int n0, int k0,
-                             int group) {
+DEVICE void multiply_windows(float (&c)[DOWN][RIGHT][4], const typename S::Left* patch,
+                             const int (&rows)[DOWN], const typename S::Right* b,
+                             int n0, int k0, int group) {
+  constexpr int KS = S::BF16 ? 16 : 8;
+  const int half = THREAD % 32 / 16 * (KS / 2);  // of the inner places: this lane's
+  const int first = Patch<S>::place(k0);
 #pragma unroll
-  for (int step = 0; step < S::BK / 8 / S::WK; step++) {
-    const int within = (step * S::WK + group) * 8, k = k0 + within;
-    const int tap = (unsigned)k / S::CHANNELS, channel = (unsigned)k % S::CHANNELS;
-    const int place = (tap / S::KX * Patch<S>::WIDTH + tap % S::KX) * Patch<S>::LINE;
-    // Beyond the last tap the weights are zero: any pixel will do.
-    const float* at = patch + (k < S::K ? place + channel : 0);
+  for (int step = 0; step < S::BK / KS / S::WK; step++) {
+    const int within = (step * S::WK + group) * KS, k = k0 + within;
+    // Both halves are channels of the same pixel, or each has its own.
+    const int at = S::CHANNELS % S::BK == 0 ? first + within + half
+                   : S::CHANNELS % KS == 0  ? Patch<S>::place(k) + half
+                                            : Patch<S>::place(k + half);
     unsigned left[DOWN][4], right[RIGHT][2];
     right_parts<S>(right, b, n0, within);
 #pragma unroll
-    for (int i = 0; i < DOWN; i++) {
-      float words[4];
-      load_matrices(words, at + rows[i]);
-#pragma unroll
-      for (int h = 0; h < 4; h++) left[i][h] = operand<S::ROUND_LEFT>(words[h]);
-    }
+    for (int i = 0; i < DOWN; i++) load_left<S>(left[i], patch + rows[i] + at);
 #pragma unroll
     for (int i = 0; i < DOWN; i++)
 #pragma unroll
-      for (int j = 0; j < RIGHT; j++) multiply_tf32(c[i][j], left[i], right[j]);
+      for (int j = 0; j < RIGHT; j++) multiply<S>(c[i][j], left[i], right[j]);
   }
 }
 
 template <class S, class Store>
-DEVICE void contract_windows(int block, int blocks, const float* left,
-                             const float* right, float* parts, unsigned* counters,
-                             Store store) {
+DEVICE void contract_windows(int block, int blocks, const typename S::Left* left,
+                             const typename S::Right* right, float* parts,
+                             unsigned* counters, Store store) {
+  typedef typename S::Left Left;
+  typedef typename S::Right Right;
   constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
-  constexpr int across = (S::N + S::BN - 1) / S::BN, STAGE = S::BK * (S::BN + 8);
-  constexpr int steps = (S::K + S::BK - 1) / S::BK;
-  float* patch = (float*)shared_bytes;
-  float* stages = patch + Patch<S>::FLOATS;
+  constexpr int across = (S::N + S::BN - 1) / S::BN;
+  constexpr int steps = (S::K + S::BK - 1) / S::BK, STAGE = S::BK * (S::BN + 8);
+  constexpr bool STAY = S::STAGES >= steps;
+  auto* patches = shared_bytes;
+  Right* stages = (Right*)(patches + S::PATCHES * Patch<S>::BYTES);
   const int warp = THREAD / 32, lane = THREAD % 32, group = warp / (S::WM * S::WN);
   const int m_of_warp = warp % S::WM * (S::BM / S::WM);
   const int n_of_warp = warp / S::WM % S::WN * (S::BN / S::WN);
   int rows[DOWN];
 #pragma unroll
   for (int i = 0; i < DOWN; i++)
-    rows[i] = Patch<S>::window(m_of_warp + i * 16 + lane % 16) + lane / 16 * 4;
+    rows[i] = Patch<S>::window(m_of_warp + i * 16 + lane % 16);
+  const int n0 = block % across * S::BN, stride = blocks / across;
+  RightCopies<S> rights;
+  rights.begin(right, n0);
+  auto fetch = [&](int step) {
+    if (step < steps) rights.copy(stages + step % S::STAGES * STAGE, step * S::BK);
+  };
+  auto fetch_patch = [&](int tile, int turn) {
+    if (tile < S::TILES)
+      Patch<S>::copy((Left*)(patches + turn % S::PATCHES * Patch<S>::BYTES), left,
+                     tile);
+  };
+  fetch_patch(block / across, 0);
+  if constexpr (STAY) {
 #pragma unroll 1
-  for (int number = block; number < S::TILES; number += blocks) {
-    const int tile_m = number / across, n0 = number % across * S::BN;
-    RightCopies<S> rights;
-    rights.begin(right, n0);
-    auto fetch = [&](int step) {
-      if (step < steps)
-        rights.copy(stages + step % S::STAGES * STAGE, step * S::BK);
-      commit_copies();
-    };
-    Patch<S>::copy(patch, left, tile_m);
+    for (int step = 0; step < steps; step++) fetch(step);
+  }
+#pragma unroll 1
+  for (int tile = block / across, turn = 0; tile < S::TILES; tile += stride, turn++) {
+    auto* mine = patches + turn % S::PATCHES * Patch<S>::BYTES;
+    const Left* patch = (const Left*)mine;
     float c[DOWN][RIGHT][4] = {};
+    if constexpr (STAY) {
+      commit_copies();
+      if (S::PATCHES > 1) {
+        fetch_patch(tile + stride, turn + 1);
+        commit_copies();
+      }
+      await_copies<S::PATCHES - 1>();
+      BARRIER;
 #pragma unroll 1
-    for (int ahead = 0; ahead < S::STAGES - 1; ahead++) fetch(ahead);
+      for (int step = 0; step < steps; step++)
+        multiply_windows<S>(c, patch, rows, stages + step * STAGE, n_of_warp,
+                            step * S::BK, group);
+    } else {
 #pragma unroll 1
-    for (int step = 0; step < steps; step++) {
+      for (int ahead = 0; ahead < S::STAGES - 1; ahead++) {
+        fetch(ahead);
+        commit_copies();
+      }
+#pragma unroll 1
+      for (int step = 0; step < steps; step++) {
+        await_copies<S::STAGES - 2>();
+        BARRIER;
+        fetch(step + S::STAGES - 1);
+        commit_copies();
+        multiply_windows<S>(c, patch, rows, stages + step % S::STAGES * STAGE,
+                            n_of_warp, step * S::BK, group);
+      }
+    }
+    BARRIER;
+    float* sums = (float*)mine;
+    lay_down<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
+    finish_tile<S>(sums, 0, 0, 0, tile, n0, parts, counters, store);
+    BARRIER;
+    if (S::PATCHES == 1) fetch_patch(tile + stride, turn + 1);
+  }
+}
+"""
+
+TAPS = """\
+// The gradient of a convolution's weights: a warp holds 16 channels x 16 columns of all
+// places of the window that its block has, and runs through pixels. A patch of the
+// images serves all of these places, read shifted.
+template <class S> struct Points {
+  typedef typename S::Left Left;
+  typedef typename S::Right Right;
+  static constexpr int KS = S::BF16 ? 16 : 8, WIDTH = S::ACROSS_X + S::KX - 1;
+  static constexpr int HEIGHT = S::TILE_Y + S::TAP_ROWS - 1;
+  static constexpr int PIXELS = S::TILE_IMAGES * HEIGHT * WIDTH;
+  static constexpr int COUNT = S::TILE_IMAGES * S::TILE_Y * S::ACROSS_X;
+  static constexpr int STEPS = (COUNT + KS - 1) / KS;
+  static constexpr int LINE = S::BM + 8, RIGHT_LINE = S::BN + 8;
+  static constexpr int PATCH = PIXELS * LINE * (int)sizeof(Left);
+  static constexpr int BYTES =
+      PATCH + STEPS * KS * RIGHT_LINE * (int)sizeof(Right);
+  DEVICE void copy(unsigned char* to, const Left* left, const Right* right, int tile,
+                   int channel0, int tap_y, int n0) {
+    constexpr int W = 16 / (int)sizeof(Right), wide = S::BN / W;
+    const int image0 = tile / S::TILES_Y * S::TILE_IMAGES;
+    const int y0 = tile % S::TILES_Y * S::TILE_Y;
+#pragma unroll 4
+    for (int e = THREAD; e < STEPS * KS * wide; e += THREADS) {
+      const unsigned point = (unsigned)e / wide, part = (unsigned)e % wide;
+      const int x = point % S::ACROSS_X;
+      const int y = y0 + (int)(point / S::ACROSS_X % S::TILE_Y);
+      const int image = image0 + (int)(point / (S::ACROSS_X * S::TILE_Y));
+      const int n = n0 + (int)part * W;
+      copy_async<16, true>(
+          (Right*)(to + PATCH) + point * RIGHT_LINE + part * W,
+          right + (typename S::Offset)image * S::RIGHT_IMAGE + y * S::RIGHT_Y +
+              x * S::RIGHT_X + n,
+          point < COUNT && image < S::IMAGES && y < S::Y && n < S::N);
+    }
+    copy_patch<S, S::BM, LINE, HEIGHT>((Left*)to, left, image0, y0 + tap_y, channel0);
+  }
+  // Where the window of a point begins; what lies beyond is multiplied by zero.
+  DEVICE int window(int point) {
+    if (COUNT % KS != 0 && point >= COUNT) return 0;
+    const int x = point % S::ACROSS_X, y = point / S::ACROSS_X % S::TILE_Y;
+    const int image = point / (S::ACROSS_X * S::TILE_Y);
+    return ((image * HEIGHT + y) * WIDTH + x) * LINE;
+  }
+};
+
+// Sixteen channels of one step's pixels, all of them shifted alike.
+template <class S>
+DEVICE void load_points(unsigned (&a)[4], const typename S::Left* near,
+                        const typename S::Left* next) {
+  if constexpr (S::BF16) {
+    load_turned(a, near);
+  } else {
+    float first[2], second[2];
+    load_lanes(first, near);
+    load_lanes(second, next);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      a[h] = operand<S::ROUND_LEFT>(first[h]);
+      a[2 + h] = operand<S::ROUND_LEFT>(second[h]);
+    }
+  }
+}
+
+// The products of one patch: pixels are shared by groups of warps.
+template <class S>
+DEVICE void multiply_taps(float (&c)[S::TAP_ROWS * S::KX][2][4],
+                          const unsigned char* at, int m, int n, int group) {
+  typedef Points<S> P;
+  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+  const auto* left = (const typename S::Left*)at;
+  const auto* right = (const typename S::Right*)(at + P::PATCH);
+#pragma unroll 1
+  for (int step = group; step < P::STEPS; step += S::WK) {
+    const int first = step * P::KS;
+    unsigned b[2][2];
+    const typename S::Left *near, *next = left;
+    if constexpr (S::BF16) {
+      unsigned words[4];
+      load_turned(words,
+                  right + (first + lane % 16) * P::RIGHT_LINE + n + lane / 16 * 8);
+#pragma unroll
+      for (int h = 0; h < 4; h++) b[h / 2][h % 2] = words[h];
+      near = left + P::window(first + lane / 16 * 8 + lane % 8) + m + lane / 8 % 2 * 8;
+    } else {
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float side[2];
+        load_lanes(side, right + (first + h * 4 + t) * P::RIGHT_LINE + n + 2 * g);
+        b[0][h] = operand<S::ROUND_RIGHT>(side[0]);
+        b[1][h] = operand<S::ROUND_RIGHT>(side[1]);
+      }
+      near = left + P::window(first + t) + m + 2 * g;
+      next = left + P::window(first + t + 4) + m + 2 * g;
+    }
+#pragma unroll
+    for (int tap = 0; tap < S::TAP_ROWS * S::KX; tap++) {
+      const int moved = (tap / S::KX * P::WIDTH + tap % S::KX) * P::LINE;
+      unsigned a[4];
+      load_points<S>(a, near + moved, next + moved);
+      multiply<S>(c[tap][0], a, b[0]);
+      multiply<S>(c[tap][1], a, b[1]);
+    }
+  }
+}
+
+template <class S, class Store>
+DEVICE void contract_taps(int block, int blocks, const typename S::Left* left,
+                          const typename S::Right* right, float* parts,
+                          unsigned* counters, Store store) {
+  typedef Points<S> P;
+  constexpr int TAPS = S::TAP_ROWS * S::KX, LANES = S::LANES;
+  constexpr int across = (S::N + S::BN - 1) / S::BN;
+  constexpr int down = (S::CHANNELS + S::BM - 1) / S::BM;
+  const int warp = THREAD / 32, lane = THREAD % 32, group = warp / (S::WM * S::WN);
+  const int m = warp % S::WM * 16, n = warp / S::WM % S::WN * 16;
+  const int split = block % S::SPLITS, number = block / S::SPLITS;
+  const int n0 = number % across * S::BN, channel0 = number / across % down * S::BM;
+  const int tap_y = number / across / down * S::TAP_ROWS;
+  const int begin = (int)((long long)S::TILES * split / S::SPLITS);
+  const int end = (int)((long long)S::TILES * (split + 1) / S::SPLITS);
+  auto fetch = [&](int tile) {
+    if (tile < end)
+      P::copy(shared_bytes + (tile - begin) % S::STAGES * P::BYTES, left, right, tile,
+              channel0, tap_y, n0);
+    commit_copies();
+  };
+  float c[TAPS][2][4] = {};
+#pragma unroll 1
+  for (int ahead = 0; ahead < S::STAGES - 1; ahead++) fetch(begin + ahead);
+#pragma unroll 1
+  for (int tile = begin; tile < end; tile++) {
+    if constexpr (S::STAGES == 1) {
+      if (tile > begin) BARRIER;
+      fetch(tile);
+      await_copies<0>();
+      BARRIER;
+    } else {
       await_copies<S::STAGES - 2>();
       BARRIER;
-      fetch(step + S::STAGES - 1);
-      multiply_windows<S>(c, patch, rows, stages + step % S::STAGES * STAGE, n_of_warp,
-                          step * S::BK, group);
+      fetch(tile + S::STAGES - 1);
     }
-    await_copies<0>();
-    BARRIER;
-    float* sums = (float*)shared_bytes;
-    lay_down<S>(sums + group * S::BM * (S::BN + 4), c, m_of_warp, n_of_warp);
-    finish_tile<S>(sums, number, 0, 0, tile_m, n0, parts, counters, store);
-    BARRIER;
+    multiply_taps<S>(c, shared_bytes + (tile - begin) % S::STAGES * P::BYTES, m, n,
+                     group);
   }
+  await_copies<0>();
+  // The groups' sums are added up in order.
+  float* sums = (float*)shared_bytes + warp % (S::WM * S::WN) * (TAPS * 8 * 32) + lane;
+#pragma unroll 1
+  for (int other = 1; other < S::WK; other++) {
+    BARRIER;
+    if (group == other) {
+#pragma unroll
+      for (int e = 0; e < TAPS * 8; e++) sums[e * 32] = c[e / 8][e / 4 % 2][e % 4];
+    }
+    BARRIER;
+    if (group == 0) {
+#pragma unroll
+      for (int e = 0; e < TAPS * 8; e++) c[e / 8][e / 4 % 2][e % 4] += sums[e * 32];
+    }
+  }
+  if (group != 0) return;
+  const int g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+      for (int e = 0; e < 4; e += LANES) {
+        // Neighbours in a row: of two tiles by turns, or of one after the other.
+        float value[1][LANES];
+#pragma unroll
+        for (int l = 0; l < LANES; l++)
+          value[0][l] = S::BF16 ? c[tap][e / 2][half * 2 + (e + l) % 2]
+                                : c[tap][(e + l) % 2][half * 2 + (e + l) / 2];
+        const int channel = channel0 + m + (S::BF16 ? half * 8 + g : 2 * g + half);
+        const int column = S::BF16 ? e / 2 * 8 + 2 * t + e % 2 : 4 * t + e;
+        const int at[1] = {(tap_y * S::KX + tap) * S::CHANNELS + channel};
+        const int to[1] = {n0 + n + column};
+        const bool exists[1] = {channel < S::CHANNELS && to[0] < S::N};
+        store(split, 0, at, to, exists, value);
+      }
 }
 """

@@ -62,11 +62,20 @@ DEVICE void copy_async(void* to, const void* from, bool wanted) {
                  "l"(from), "r"(size), "n"(BYTES)
                  : "memory");
 }
-// Four 8 x 4 matrices: each lane names a row; gets one word of its own row of each.
-DEVICE void load_matrices(float (&words)[4], const float* row) {
+// Four matrices of 8 rows of 16 bytes: each lane names a row, and gets one word of its
+// own row of each.
+DEVICE void load_matrices(unsigned (&words)[4], const void* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-      : "=f"(words[0]), "=f"(words[1]), "=f"(words[2]), "=f"(words[3])
+      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+      : "r"(shared_place(row))
+      : "memory");
+}
+// The same of bf16 matrices that lie the other way: two words of a column of each.
+DEVICE void load_turned(unsigned (&words)[4], const void* row) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
       : "r"(shared_place(row))
       : "memory");
 }
@@ -187,6 +196,29 @@ template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LAN
 }
 
 #ifdef TENSOR_CORES
+// Two bytes in memory, a float as soon as it is computed with.
+struct bf16 {
+  unsigned short bits;
+  METHOD operator float() const { return float_of_bits((unsigned)bits << 16); }
+  METHOD void operator=(float x) { bits = (unsigned short)as_bf16_pair(x, 0.0f); }
+};
+template <int LANES> DEVICE void load_lanes(float (&to)[LANES], const bf16* from) {
+  bf16 held[LANES];
+  load_lanes(held, from);
+#pragma unroll
+  for (int i = 0; i < LANES; i++) to[i] = held[i];
+}
+template <int LANES> DEVICE void store_lanes(bf16* to, const float (&from)[LANES]) {
+  if constexpr (LANES == 1) {
+    *to = from[0];
+  } else {
+    unsigned pairs[LANES / 2];
+#pragma unroll
+    for (int i = 0; i < LANES; i += 2)
+      pairs[i / 2] = as_bf16_pair(from[i], from[i + 1]);
+    store_lanes((unsigned*)to, pairs);
+  }
+}
 DEVICE float rounded_to_tf32(float x) { return float_of_bits(as_tf32(x)); }
 template <int LANES> DEVICE void round_lanes(float (&values)[LANES]) {
 #pragma unroll

@@ -26,6 +26,7 @@ from ganglion.backends.cuda_text import (
     Body,
     Emitted,
     c_type,
+    computed,
     is_wide,
     number,
     root,
@@ -321,7 +322,8 @@ class _Reduction:
         places = self._outer()
         held: dict[Root, str] = {}
         for total, (expr, view) in zip(self.totals, kernel.stored, strict=True):
-            kind = c_type(view.buffer.dtype)
+            dtype = computed(view.buffer.dtype)
+            kind = c_type(dtype)
             name = body.fresh("out")
             body.do(f"{kind} {name}[{lanes}];")
             if kernel.how == "argmax":
@@ -329,7 +331,7 @@ class _Reduction:
             else:
                 wide = F64 if kernel.how == "sum" else expr.dtype
                 wide = wide if expr.dtype.kind == "f" else expr.dtype
-                value = cuda_math.cast(f"{total}[LANE]", wide, view.buffer.dtype)
+                value = cuda_math.cast(f"{total}[LANE]", wide, dtype)
                 self._each_lane(f"{name}[LANE] = {value};")
             held[root(view.buffer)] = name if lanes > 1 else f"{name}[0]"
             if root(view.buffer) in self.work.dropped:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Root, is_map
 from ganglion.plan.kernel import Buffer, Expr, Kernel, Loop, walk
+
+Change = Callable[[Buffer], Buffer]
 
 
 def without_copies(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -99,31 +101,40 @@ def _changed(
 
 def renamed(kernel: Kernel, names: dict[Root, Root]) -> Kernel:
     """Return a kernel with other memory in the place of some."""
-    made: Kernel = _renamed(kernel, names, {})
+
+    def change(buffer: Buffer) -> Buffer:
+        if root(buffer) not in names:
+            return buffer
+        kind, name = names[root(buffer)]
+        return replace(buffer, kind=kind, name=name)
+
+    return rewritten(kernel, change)
+
+
+def rewritten(kernel: Kernel, change: Change) -> Kernel:
+    """Return a kernel with every buffer changed."""
+    made: Kernel = _rewritten(kernel, change, {})
     return made
 
 
-def _renamed(value: Any, same: dict[Root, Root], made: dict[int, Any]) -> Any:
+def _rewritten(value: Any, change: Change, made: dict[int, Any]) -> Any:
     if isinstance(value, Buffer):
-        if root(value) not in same:
-            return value
-        kind, name = same[root(value)]
-        return replace(value, kind=kind, name=name)
+        return change(value)
     if isinstance(value, tuple):
-        return tuple(_renamed(one, same, made) for one in value)
+        return tuple(_rewritten(one, change, made) for one in value)
     if not is_dataclass(value) or isinstance(value, (type, np.dtype)):
         return value
     if id(value) not in made:
         if isinstance(value, Expr):  # long chains would be too deep to recurse into
             for one in walk(value):
                 if one is not value and id(one) not in made:
-                    made[id(one)] = _remade(one, same, made)
-        made[id(value)] = _remade(value, same, made)
+                    made[id(one)] = _remade(one, change, made)
+        made[id(value)] = _remade(value, change, made)
     return made[id(value)]
 
 
-def _remade(value: Any, same: dict[Root, Root], made: dict[int, Any]) -> Any:
+def _remade(value: Any, change: Change, made: dict[int, Any]) -> Any:
     old = {field.name: getattr(value, field.name) for field in fields(value)}
-    new = {name: _renamed(one, same, made) for name, one in old.items()}
+    new = {name: _rewritten(one, change, made) for name, one in old.items()}
     changed = any(new[name] is not one for name, one in old.items())
     return replace(value, **new) if changed else value

@@ -31,7 +31,11 @@ _C_TYPES = {
     "uint32": "unsigned int",
     "uint64": "unsigned long long",
     "bool": "bool",
+    "void16": "bf16",
 }
+# NumPy has no bfloat16: two plain bytes stand for it. Loops load and store it as
+# float32, and compute with that.
+BF16 = np.dtype("V2")
 STEP = Buffer("step", (), np.dtype("int32"), "step")  # which step of a run this is
 
 
@@ -42,6 +46,15 @@ def c_type(dtype: np.dtype) -> str:
     'unsigned char'
     """
     return _C_TYPES[dtype.name]
+
+
+def computed(dtype: np.dtype) -> np.dtype:
+    """Return the type with which elements of an array are computed.
+
+    >>> computed(BF16), computed(np.dtype("int8"))
+    (dtype('float32'), dtype('int8'))
+    """
+    return np.dtype("float32") if dtype == BF16 else dtype
 
 
 def number(value: float, dtype: np.dtype) -> str:

@@ -15,7 +15,7 @@ CONTRACTION = """\
 template <class S, class T, class Store>
 DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* parts,
                         unsigned* counters, Store store) {
-  constexpr int LANES = S::LANES, ROW = S::BN + 4, ACROSS = S::BN / LANES;
+  constexpr int LANES = S::LANES, ROW = S::SUMS, ACROSS = S::BN / LANES;
   BARRIER;
   constexpr bool joins = S::SPLITS > 1 && !S::PARTED;
   if constexpr (joins) {
@@ -128,7 +128,7 @@ DEVICE void contract_plainly(int block, int blocks, const T* left, const T* righ
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-      for (int j = 0; j < 4; j++) sums[(row + i) * (S::BN + 4) + column + j] = c[i][j];
+      for (int j = 0; j < 4; j++) sums[(row + i) * S::SUMS + column + j] = c[i][j];
     finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
     BARRIER;
   }
@@ -139,15 +139,21 @@ TENSOR = """\
 // On tensor cores: warps hold parts of a tile, and parts of the inner axis (WK of them,
 // added up in order at the end). Operands come by asynchronous copies, STAGES ahead.
 template <class S> struct Stage {
-  static constexpr int LEFT_LINE = S::LEFT_ROWS ? S::BK + 4 : S::BM + 8;
-  static constexpr int LEFT = (S::LEFT_ROWS ? S::BM : S::BK) * LEFT_LINE;
+  typedef typename S::Left Left;
+  typedef typename S::Right Right;
+  static constexpr int PAD = 16 / (int)sizeof(Left);
+  static constexpr int LEFT_LINE = S::LEFT_ROWS ? S::BK + PAD : S::BM + 8;
+  static constexpr int LEFT_LINES = S::LEFT_ROWS ? S::BM : S::BK;
+  static constexpr int LEFT = LEFT_LINES * LEFT_LINE * (int)sizeof(Left);
   static constexpr int RIGHT_LINE = S::BN + 8;
-  static constexpr int FLOATS = LEFT + S::BK * RIGHT_LINE;
+  static constexpr int RIGHT = S::BK * RIGHT_LINE * (int)sizeof(Right);
+  static constexpr int BYTES = LEFT + RIGHT;
 };
 
 // Where a thread copies the left operand from: rows that stay, inner places that move.
 template <class S> struct LeftCopies {
   typedef typename S::Offset Offset;
+  typedef typename S::Left Left;
   static constexpr int V = S::LEFT_LANES;
   static constexpr int ACROSS = (S::LEFT_ROWS ? S::BK : S::BM) / V;
   static constexpr int DOWN = S::LEFT_ROWS ? S::BM : S::BK;
@@ -156,9 +162,9 @@ template <class S> struct LeftCopies {
   static constexpr bool ALL_M = S::M % S::BM == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
   // Where each copy starts; steps that are even only move all of them alike.
-  const float* places[COUNT];
+  const Left* places[COUNT];
   bool exists[S::LEFT_ROWS ? COUNT : 1];
-  METHOD void begin(const float* from, int m0) {
+  METHOD void begin(const Left* from, int m0) {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
@@ -170,32 +176,33 @@ template <class S> struct LeftCopies {
       if (S::LEFT_EVEN) places[i] += S::left_inner(k);
     }
   }
-  METHOD void copy(float* to, int k0) const {
+  METHOD void copy(Left* to, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::LEFT_LINE + at;
     const Offset moved = S::LEFT_EVEN ? S::left_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + (S::LEFT_ROWS ? at : line + i * STEP);
-      const float* from = places[i] + (S::LEFT_EVEN ? moved : S::left_inner(k));
+      const Left* from = places[i] + (S::LEFT_EVEN ? moved : S::left_inner(k));
       const bool wanted = exists[S::LEFT_ROWS ? i : 0] && (ALL_K || k < S::K);
       if (DOWN % STEP == 0 || line + i * STEP < DOWN)
-        copy_async<V * 4, S::LEFT_AGAIN>(to + i * STEP * Stage<S>::LEFT_LINE, from,
-                                         wanted);
+        copy_async<V * (int)sizeof(Left), S::LEFT_AGAIN>(
+            to + i * STEP * Stage<S>::LEFT_LINE, from, wanted);
     }
   }
 };
 
 template <class S> struct RightCopies {
   typedef typename S::Offset Offset;
+  typedef typename S::Right Right;
   static constexpr int V = S::RIGHT_LANES, ACROSS = S::BN / V;
   static constexpr int STEP = THREADS / ACROSS;
   static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
   static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
-  const float* places[COUNT];
+  const Right* places[COUNT];
   bool exists;
-  METHOD void begin(const float* from, int n0) {
+  METHOD void begin(const Right* from, int n0) {
     const int n = n0 + THREAD % ACROSS * V;
     exists = ALL_N || n < S::N;
 #pragma unroll
@@ -204,29 +211,36 @@ template <class S> struct RightCopies {
       if (S::RIGHT_EVEN) places[i] += S::right_inner(THREAD / ACROSS + i * STEP);
     }
   }
-  METHOD void copy(float* to, int k0) const {
+  METHOD void copy(Right* to, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::RIGHT_LINE + at;
     const Offset moved = S::RIGHT_EVEN ? S::right_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + line + i * STEP;
-      const float* from = places[i] + (S::RIGHT_EVEN ? moved : S::right_inner(k));
+      const Right* from = places[i] + (S::RIGHT_EVEN ? moved : S::right_inner(k));
       if (S::BK % STEP == 0 || line + i * STEP < S::BK)
-        copy_async<V * 4, false>(to + i * STEP * Stage<S>::RIGHT_LINE, from,
-                                 exists && (ALL_K || k < S::K));
+        copy_async<V * (int)sizeof(Right), false>(
+            to + i * STEP * Stage<S>::RIGHT_LINE, from,
+            exists && (ALL_K || k < S::K));
     }
   }
 };
 
-// How rows and columns are given to the tiles of 16 x 8 that a warp multiplies: such
-// that what a thread needs of several tiles lies side by side.
+// How rows and columns are given to the tiles of 16 x 8 that a warp multiplies: as they
+// lie where matrices are loaded as such; else such that what a thread needs of several
+// tiles lies side by side.
 template <class S> struct Warp {
   static constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
-  static constexpr int P = DOWN < 2 ? 1 : 2, Q = RIGHT < 4 ? RIGHT : 4;
-  static_assert((S::LEFT_ROWS || DOWN % P == 0) && RIGHT % Q == 0, "whole groups");
+  static constexpr bool LEFT_HALF = sizeof(typename S::Left) == 2;
+  static constexpr bool RIGHT_HALF = sizeof(typename S::Right) == 2;
+  static constexpr bool IN_ORDER = S::LEFT_ROWS || LEFT_HALF;
+  static constexpr int P = DOWN < 2 ? 1 : 2;
+  static constexpr int Q = RIGHT_HALF ? 1 : RIGHT < 4 ? RIGHT : 4;
+  static_assert((IN_ORDER || DOWN % P == 0) && RIGHT % Q == 0, "whole groups");
+  static_assert(!RIGHT_HALF || RIGHT % 2 == 0, "columns are loaded 16 at a time");
   DEVICE int row(int i, int half, int g) {
-    if (S::LEFT_ROWS) return i * 16 + half * 8 + g;
+    if (IN_ORDER) return i * 16 + half * 8 + g;
     return i / P * (16 * P) + g * (2 * P) + i % P * 2 + half;
   }
   DEVICE int column(int j, int c) {
@@ -239,22 +253,33 @@ template <bool ROUND> DEVICE unsigned operand(float x) {
   return ROUND ? as_tf32(x) : bits_of_float(x);
 }
 
-// The left operand of one tile of 16 rows.
+// Sixteen rows of a left operand that lie along the inner axis.
 template <class S>
-DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const float* a, int m0,
-                       int k) {
+DEVICE void load_left(unsigned (&left)[4], const typename S::Left* row) {
+  load_matrices(left, row);
+  if constexpr (!S::BF16) {
+#pragma unroll
+    for (int h = 0; h < 4; h++)
+      left[h] = operand<S::ROUND_LEFT>(float_of_bits(left[h]));
+  }
+}
+
+// The left operand of the tiles of 16 rows of a warp.
+template <class S>
+DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const typename S::Left* a,
+                       int m0, int k) {
   typedef Warp<S> W;
   constexpr int LINE = Stage<S>::LEFT_LINE;
   const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
-  if constexpr (S::LEFT_ROWS && !S::BF16) {
-    const float* row = a + (m0 + lane % 16) * LINE + k + lane / 16 * 4;
+  if constexpr (S::LEFT_ROWS && W::LEFT_HALF == S::BF16) {
+    const auto* row = a + (m0 + lane % 16) * LINE + k + lane / 16 * Stage<S>::PAD;
 #pragma unroll
-    for (int i = 0; i < W::DOWN; i++) {
-      float words[4];
-      load_matrices(words, row + i * 16 * LINE);
+    for (int i = 0; i < W::DOWN; i++) load_left<S>(left[i], row + i * 16 * LINE);
+  } else if constexpr (W::LEFT_HALF) {
+    const auto* line = a + (k + lane / 16 * 8 + lane % 8) * LINE;
 #pragma unroll
-      for (int h = 0; h < 4; h++) left[i][h] = operand<S::ROUND_LEFT>(words[h]);
-    }
+    for (int i = 0; i < W::DOWN; i++)
+      load_turned(left[i], line + m0 + i * 16 + lane / 8 % 2 * 8);
   } else if constexpr (S::LEFT_ROWS) {
 #pragma unroll
     for (int i = 0; i < W::DOWN; i++)
@@ -285,32 +310,51 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const float* a, int m
 }
 
 template <class S>
-DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2], const float* b, int n0,
-                        int k) {
+DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2],
+                        const typename S::Right* b, int n0, int k) {
   typedef Warp<S> W;
   constexpr int LINE = Stage<S>::RIGHT_LINE;
   const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
+  if constexpr (W::RIGHT_HALF) {
+    const auto* at = b + (k + lane % 16) * LINE + n0 + lane / 16 * 8;
 #pragma unroll
-  for (int j = 0; j < W::RIGHT; j += W::Q)
+    for (int j = 0; j < W::RIGHT; j += 2) {
+      unsigned words[4];
+      load_turned(words, at + j * 8);
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float near[W::Q], next[W::Q];
-      const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
-      const float* at = b + kk * LINE + n0 + W::column(j, g);
-      load_lanes(near, at);
-      if constexpr (S::BF16) load_lanes(next, at + LINE);
-#pragma unroll
-      for (int q = 0; q < W::Q; q++)
-        right[j + q][half] =
-            S::BF16 ? as_bf16_pair(near[q], next[q])
-                    : operand<S::ROUND_RIGHT>(near[q]);
+      for (int h = 0; h < 4; h++) right[j + h / 2][h % 2] = words[h];
     }
+  } else {
+#pragma unroll
+    for (int j = 0; j < W::RIGHT; j += W::Q)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float near[W::Q], next[W::Q];
+        const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
+        const float* at = b + kk * LINE + n0 + W::column(j, g);
+        load_lanes(near, at);
+        if constexpr (S::BF16) load_lanes(next, at + LINE);
+#pragma unroll
+        for (int q = 0; q < W::Q; q++)
+          right[j + q][half] =
+              S::BF16 ? as_bf16_pair(near[q], next[q])
+                      : operand<S::ROUND_RIGHT>(near[q]);
+      }
+  }
+}
+
+template <class S>
+DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  if constexpr (S::BF16)
+    multiply_bf16(c, a, b);
+  else
+    multiply_tf32(c, a, b);
 }
 
 // The products of one step of BK: each group of warps takes its own places of it.
 template <class S, int DOWN, int RIGHT>
-DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const float* a, const float* b,
-                          int m0, int n0, int group) {
+DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const typename S::Left* a,
+                          const typename S::Right* b, int m0, int n0, int group) {
   constexpr int KS = S::BF16 ? 16 : 8;
 #pragma unroll
   for (int step = 0; step < S::BK / KS / S::WK; step++) {
@@ -321,11 +365,7 @@ DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const float* a, const floa
 #pragma unroll
     for (int i = 0; i < DOWN; i++)
 #pragma unroll
-      for (int j = 0; j < RIGHT; j++)
-        if constexpr (S::BF16)
-          multiply_bf16(c[i][j], left[i], right[j]);
-        else
-          multiply_tf32(c[i][j], left[i], right[j]);
+      for (int j = 0; j < RIGHT; j++) multiply<S>(c[i][j], left[i], right[j]);
   }
 }
 
@@ -338,24 +378,35 @@ DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int 
   for (int i = 0; i < DOWN; i++)
 #pragma unroll
     for (int half = 0; half < 2; half++)
+      if constexpr (W::RIGHT_HALF) {
 #pragma unroll
-      for (int j = 0; j < RIGHT; j += W::Q)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float side[W::Q];
-#pragma unroll
-          for (int q = 0; q < W::Q; q++) side[q] = c[i][j + q][half * 2 + e];
-          const int m = m0 + W::row(i, half, g), n = n0 + W::column(j, 2 * t + e);
-          store_lanes(sums + m * (S::BN + 4) + n, side);
+        for (int j = 0; j < RIGHT; j++) {
+          const float side[2] = {c[i][j][half * 2], c[i][j][half * 2 + 1]};
+          const int m = m0 + W::row(i, half, g), n = n0 + j * 8 + 2 * t;
+          store_lanes(sums + m * S::SUMS + n, side);
         }
+      } else {
+#pragma unroll
+        for (int j = 0; j < RIGHT; j += W::Q)
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float side[W::Q];
+#pragma unroll
+            for (int q = 0; q < W::Q; q++) side[q] = c[i][j + q][half * 2 + e];
+            const int m = m0 + W::row(i, half, g), n = n0 + W::column(j, 2 * t + e);
+            store_lanes(sums + m * S::SUMS + n, side);
+          }
+      }
 }
 
 template <class S, class Store>
-DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
-                                     const float* right, float* parts,
+DEVICE void contract_on_tensor_cores(int block, int blocks,
+                                     const typename S::Left* left,
+                                     const typename S::Right* right, float* parts,
                                      unsigned* counters, Store store) {
+  typedef typename S::Left Left;
+  typedef typename S::Right Right;
   constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
-  float* stages = (float*)shared_bytes;
   float* sums = (float*)shared_bytes;
   const int warp = THREAD / 32, group = warp / (S::WM * S::WN);
   const int m_of_warp = warp % S::WM * (S::BM / S::WM);
@@ -369,9 +420,9 @@ DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
     rights.begin(right + S::right_batch(p.b), p.n0);
     auto fetch = [&](int step) {
       if (step < p.end) {
-        float* to = stages + (step - p.begin) % S::STAGES * Stage<S>::FLOATS;
-        lefts.copy(to, step * S::BK);
-        rights.copy(to + Stage<S>::LEFT, step * S::BK);
+        auto* to = shared_bytes + (step - p.begin) % S::STAGES * Stage<S>::BYTES;
+        lefts.copy((Left*)to, step * S::BK);
+        rights.copy((Right*)(to + Stage<S>::LEFT), step * S::BK);
       }
       commit_copies();
     };
@@ -383,12 +434,13 @@ DEVICE void contract_on_tensor_cores(int block, int blocks, const float* left,
       await_copies<S::STAGES - 2>();
       BARRIER;
       fetch(step + S::STAGES - 1);
-      const float* a = stages + (step - p.begin) % S::STAGES * Stage<S>::FLOATS;
-      multiply_step<S>(c, a, a + Stage<S>::LEFT, m_of_warp, n_of_warp, group);
+      const auto* at = shared_bytes + (step - p.begin) % S::STAGES * Stage<S>::BYTES;
+      multiply_step<S>(c, (const Left*)at, (const Right*)(at + Stage<S>::LEFT),
+                       m_of_warp, n_of_warp, group);
     }
     await_copies<0>();
     BARRIER;
-    lay_down<S>(sums + group * S::BM * (S::BN + 4), c, m_of_warp, n_of_warp);
+    lay_down<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
     finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
     BARRIER;
   }

@@ -25,8 +25,6 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src
 
 from ganglion import config  # noqa: E402
 from ganglion.backends import cuda_driver, cuda_emit, cuda_run, reference  # noqa: E402
-from ganglion.backends.cuda_schedule import schedule  # noqa: E402
-from ganglion.backends.cuda_simplify import simplify  # noqa: E402
 from ganglion.ir.primitives import OPS  # noqa: E402
 from ganglion.plan.kernel import Contract, Loop  # noqa: E402
 
@@ -301,15 +299,14 @@ def profile(names, precisions, repeats=20):
             made, data, state, steps, _ = compiled_recipe(name, precision)
             made.run(data, state, steps)
             target = cuda_emit.Target(driver.capability, precision)
-            simple = simplify(made.plan.kernels)
-            launches = schedule(cuda_emit.steps_of(simple, target))
+            launches = cuda_emit.schedule_of(made.plan, target).every
             total = 0.0
             print(f"--- {name} {precision}")
-            for number, (function, call, arguments) in enumerate(made._calls):
+            for number, call in enumerate(made.emission.every):
 
-                def many(f=function, c=call, a=arguments):
+                def many(m=made, c=call):
                     for _ in range(repeats):
-                        driver.launch(f, c.blocks, 256, c.shared, a)
+                        m._launch_all([c], 0)
 
                 driver.begin_capture()
                 many()

@@ -118,29 +118,50 @@ class Emission:
         yield from (*self.once, *self.first, *self.every, *self.last)
 
 
-def emit(plan: Plan, target: Target) -> Emission:
-    """Return a plan as CUDA C."""
+@dataclass(frozen=True)
+class Schedule:
+    """The launches of a plan, as in an `Emission`, before they are text."""
+
+    once: list[Launch]
+    first: list[Launch]
+    every: list[Launch]
+    last: list[Launch]
+    handed: frozenset[str]
+    kept: set[Root]  # memory that is not used for anything else
+
+
+def schedule_of(plan: Plan, target: Target) -> Schedule:
+    """Return what is launched when."""
     simple = prepared(plan.kernels, target)
     ahead = look_ahead(steps_of(simple, target), simple.kept())
-    once = schedule(simple.once, drops=False)
-    first = schedule(ahead.early, drops=False)
-    every = schedule(ahead.late, ahead.early_for_next())
-    last = schedule(ahead.late) if ahead.early else []
+    made = Schedule(
+        schedule(simple.once, drops=False),
+        schedule(ahead.early, drops=False),
+        schedule(ahead.late, ahead.early_for_next()),
+        schedule(ahead.late) if ahead.early else [],
+        ahead.handed,
+        simple.kept() | ahead.made,
+    )
     if target.products == "tf32":
-        mark_rounded([*once, *first, *every, *last])
-    kept = simple.kept() | ahead.made
-    offsets, arena = place(every, kept)
+        mark_rounded([*made.once, *made.first, *made.every, *made.last])
+    return made
+
+
+def emit(plan: Plan, target: Target) -> Emission:
+    """Return a plan as CUDA C."""
+    made = schedule_of(plan, target)
+    offsets, arena = place(made.every, made.kept)
     maker = _Maker(target)
-    for _, work in works_of([*once, *first, *every]):
-        maker.keep(b for b in work.buffers() if root(b) in kept or b.kind == NEXT)
+    for _, work in works_of([*made.once, *made.first, *made.every]):
+        maker.keep(b for b in work.buffers() if root(b) in made.kept or b.kind == NEXT)
     counting = [maker.counting()] if plan.results else []
     return Emission(
         maker.functions,
-        tuple(map(maker.call, once)),
-        tuple(map(maker.call, first)),
-        (*map(maker.call, every), *counting),
-        (*map(maker.call, last), *(counting if ahead.early else [])),
-        ahead.handed,
+        tuple(map(maker.call, made.once)),
+        tuple(map(maker.call, made.first)),
+        (*map(maker.call, made.every), *counting),
+        (*map(maker.call, made.last), *(counting if made.last else [])),
+        made.handed,
         offsets,
         arena,
         maker.own,
@@ -281,9 +302,10 @@ class _LaneText:
     rows: int = 0  # of a block
     private: Mapping[Root, int] = field(default_factory=dict)  # elements of a row
 
-    def order(self) -> tuple[bool, float, int]:
-        """Sort what others wait for and what takes long to the front."""
-        return not self.hurries, -max(b.work for b in self.bodies), -self.blocks
+    def order(self) -> tuple[bool, bool, float, int]:
+        """Sort what takes long to the front, and what nobody waits for to the end."""
+        work = max(one.work for one in self.bodies)
+        return self.blocks > 1, not self.hurries, -work, -self.blocks
 
     @cached_property
     def places(self) -> dict[Root, tuple[Buffer, int]]:

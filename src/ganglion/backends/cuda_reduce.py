@@ -8,6 +8,7 @@ them to finish adds up the parts, in order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,6 +89,11 @@ def _lanes(kernel: Loop, work: Work, length: int) -> int:
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
     most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
     return lanes_allowed(work, kernel.outer[-1], most)
+
+
+def _width(kind: str) -> int:
+    """Return the room that a total needs: more where it has a place, too."""
+    return 24 if "Best" in kind else 8
 
 
 def _power(count: int) -> int:
@@ -197,10 +203,11 @@ class _Reduction:
         return body.emitted(blocks, self._shared())
 
     def _shared(self) -> int:
-        if self.cut.along == 1 or self._stays_in_warps():
+        groups = self.cut.along // self._near
+        if groups == 1:
             return 16
-        widths = [24 if "Best" in one else 8 for one in self.types]
-        return sum(widths) * THREADS * self.cut.lanes
+        widths = sum(map(_width, self.types))
+        return max(widths * groups * self.cut.lanes * self.cut.across, 16)
 
     def _outer(self) -> list[str]:
         """Name the places of a thread's first result."""
@@ -220,71 +227,100 @@ class _Reduction:
         together = 4 if len(self.types) <= 2 else 2
         if body.by_rows:  # few threads: each must ask for much at a time
             together = 16
+        if kernel.how == "sum":
+            self._add_runs(outer, start, step, together)
+            return
         body.lines.append(f"#pragma unroll {together}")
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
         with body.block(head):
-            inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")
-            exprs = [expr for expr, _ in kernel.stored]
-            at = [*outer, *inner]
-            if cut.lanes > 1:
-                axis = len(outer) - 1
-                values = lanes_of(body, exprs, at, cut.lanes, {}, axis)
-                for total, value in zip(self.totals, values, strict=True):
-                    self._each_lane(self._join(f"{total}[LANE]", f"{value}[LANE]"))
-                return
-            values = evaluate(body, exprs, Places(at))
-            for kind, total, value in zip(self.types, self.totals, values, strict=True):
-                if kernel.how == "argmax":
-                    body.do(f"{kind} found = {{{value}, r}};")
-                    value = "found"
-                body.do(self._join(f"{total}[0]", value))
+            self._take(outer, self.totals)
+
+    def _add_runs(self, outer: list[str], start: str, step: int, run: int) -> None:
+        """Add up short runs as they are, and only those in float64."""
+        body, lanes = self.body, self.cut.lanes
+        whole = self.length % (step * run) == 0
+        head = (
+            f"for ({body.index} r0 = {start}; r0 < {self.length}; r0 += {step * run})"
+        )
+        with body.block(head):
+            runs = [body.fresh("run") for _ in self.totals]
+            for name, (expr, _) in zip(runs, self.kernel.stored, strict=True):
+                body.do(f"{c_type(expr.dtype)} {name}[{lanes}] = {{}};")
+            body.lines.append("#pragma unroll")
+            with body.block(f"for (int u = 0; u < {run}; u++)"):
+                body.do(f"const {body.index} r = r0 + u * {step};")
+                with body.block("" if whole else f"if (r < {self.length})"):
+                    self._take(outer, runs)
+            for total, name in zip(self.totals, runs, strict=True):
+                self._each_lane(f"{total}[LANE] += {name}[LANE];")
+
+    def _take(self, outer: list[str], totals: Sequence[str]) -> None:
+        """Join the elements at a place `r` to some totals."""
+        body, kernel, lanes = self.body, self.kernel, self.cut.lanes
+        inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")
+        exprs = [expr for expr, _ in kernel.stored]
+        at = [*outer, *inner]
+        if lanes > 1:
+            values = lanes_of(body, exprs, at, lanes, {}, len(outer) - 1)
+            for total, value in zip(totals, values, strict=True):
+                self._each_lane(self._join(f"{total}[LANE]", f"{value}[LANE]"))
+            return
+        values = evaluate(body, exprs, Places(at))
+        for kind, total, value in zip(self.types, totals, values, strict=True):
+            if kernel.how == "argmax":
+                body.do(f"{kind} found = {{{value}, r}};")
+                value = "found"
+            body.do(self._join(f"{total}[0]", value))
+
+    @property
+    def _unit(self) -> int:
+        """How far threads of the same result are apart."""
+        return self.cut.across if self.cut.lanes_across else 1
+
+    @property
+    def _near(self) -> int:
+        """How many threads of a warp have the same result."""
+        return min(self.cut.along, max(WARP // self._unit, 1))
 
     def _fold(self) -> None:
-        """Join what the threads along a result have: halves first."""
+        """Join what the threads along a result have; its first thread gets it."""
+        body, unit, near = self.body, self._unit, self._near
+        if near > 1:
+            body.lines.append("#pragma unroll")
+            head = f"for (int away = {unit * near // 2}; away >= {unit}; away /= 2)"
+            with body.block(head):
+                for kind, total in zip(self.types, self.totals, strict=True):
+                    other = (
+                        f"const {kind} other = from_lane_above({total}[LANE], away);"
+                    )
+                    joined = self._join(f"{total}[LANE]", "other")
+                    self._each_lane(f"{{ {other} {joined} }}")
+        groups = self.cut.along // near
+        if groups > 1:
+            self._fold_groups(groups)
+
+    def _fold_groups(self, groups: int) -> None:
+        """Join what the warps along a result have, in their order."""
         body, cut = self.body, self.cut
-        if cut.along == 1:
-            return
-        if self._stays_in_warps():
-            self._fold_warps()
-            return
-        names, at = [], 0
+        size, at, names = groups * cut.lanes * cut.across, 0, []
         for number_of, kind in enumerate(self.types):
-            name = f"lane{number_of}"
-            place = f"(shared_bytes + {at * THREADS * cut.lanes})"
-            body.do(f"{kind}* {name} = ({kind}*){place};")
-            at += 24 if "Best" in kind else 8
-            names.append(name)
-        mine = f"LANE * THREADS + g * {cut.across} + x"
-        for name, total in zip(names, self.totals, strict=True):
-            self._each_lane(f"{name}[{mine}] = {total}[LANE];")
+            names.append(f"group{number_of}")
+            body.do(f"{kind}* {names[-1]} = ({kind}*)(shared_bytes + {at * size});")
+            at += _width(kind)
+        with body.block(f"if (g % {self._near} == 0)"):
+            first = f"g / {self._near} * {cut.lanes * cut.across} + x"
+            for name, total in zip(names, self.totals, strict=True):
+                place = f"{first} + LANE * {cut.across}"
+                self._each_lane(f"{name}[{place}] = {total}[LANE];")
         body.do("BARRIER;")
-        # The last halves are in one warp, where neighbours are.
-        end = 0 if cut.lanes_across else WARP // 2
-        body.lines.append("#pragma unroll")
-        with body.block(f"for (int half = {cut.along // 2}; half > {end}; half /= 2)"):
-            with body.block("if (g < half)"):
+        with body.block("if (g == 0)"):
+            body.lines.append("#pragma unroll")
+            with body.block(f"for (int other = 1; other < {groups}; other++)"):
                 for name, total in zip(names, self.totals, strict=True):
-                    other = f"{name}[LANE * THREADS + (g + half) * {cut.across} + x]"
-                    joined = self._join(f"{total}[LANE]", other)
-                    kept = f"{name}[{mine}] = {total}[LANE];"
-                    self._each_lane(f"{{ {joined} {kept} }}")
-            body.do("BARRIER;")
-        if end:
-            self._fold_warps()
-
-    def _stays_in_warps(self) -> bool:
-        return self.cut.along <= WARP and not self.cut.lanes_across
-
-    def _fold_warps(self) -> None:
-        """Join what neighbouring threads have; only the first of them gets it right."""
-        body = self.body
-        body.lines.append("#pragma unroll")
-        most = min(self.cut.along, WARP) // 2
-        with body.block(f"for (int half = {most}; half > 0; half /= 2)"):
-            for kind, total in zip(self.types, self.totals, strict=True):
-                other = f"const {kind} other = from_lane_above({total}[LANE], half);"
-                joined = self._join(f"{total}[LANE]", "other")
-                self._each_lane(f"{{ {other} {joined} }}")
+                    place = f"(other * {cut.lanes} + LANE) * {cut.across} + x"
+                    joined = self._join(f"{total}[LANE]", f"{name}[{place}]")
+                    self._each_lane(joined)
+        body.do("BARRIER;")
 
     def _join_splits(self) -> None:
         """Let the last block that comes to an end join the parts of all."""

@@ -18,7 +18,7 @@ from ganglion.backends.cuda_ahead import NEXT
 from ganglion.backends.cuda_loop import SMALL
 from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, Work, is_host, is_map, takes
+from ganglion.backends.cuda_work import Root, Work, is_flat, is_host, is_map, takes
 from ganglion.plan.kernel import Buffer, Contract, Kernel, Load, Loop
 from ganglion.plan.memory import packed, rounded
 
@@ -109,7 +109,8 @@ class Scheduler:
     def add(self, kernel: Kernel, hurries: bool = True) -> None:
         """Put a kernel into a launch; one without hurry does not disturb products."""
         needs = self._memory.needs(kernel)
-        work = self._guest(kernel, needs)
+        scatters = not hurries and self._scatters(kernel, needs)
+        work = None if scatters else self._guest(kernel, needs)
         if work is None:
             work = Work(kernel)
             self._put(work, needs, hurries)
@@ -160,6 +161,8 @@ class Scheduler:
         length = sum(len(one.works) for one in lanes)
         follows = small and lanes and all(one.small for one in lanes)
         follows = follows and not any(one.by_rows for one in lanes)
+        # Without hurry, one after the other would only make a launch longer.
+        follows = follows and (hurries or last + 1 >= len(self.launches))
         goes_on = hurries and self._goes_on(work.kernel, lanes)
         if goes_on and length < LONGEST_LANE:
             lane = lanes[0]
@@ -175,6 +178,15 @@ class Scheduler:
             lane = self._new_lane(work, small, launch)
             lane.hurries = hurries
         self._lane_of[id(work)] = lane
+
+    def _scatters(self, kernel: Kernel, needs: list[Work]) -> bool:
+        """Tell whether a kernel writes here and there, and has a launch to do it in."""
+        last = max(map(self._launch_of, needs), default=-1)
+        return (
+            isinstance(kernel, Loop)
+            and not all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+            and self._quiet(last + 1) < len(self.launches)
+        )
 
     def _goes_on(self, kernel: Kernel, lanes: list[Lane]) -> bool:
         """Tell whether a kernel goes on with the only lane it needs, row by row."""

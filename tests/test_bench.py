@@ -7,36 +7,26 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import race_helpers
+from race_helpers import HERE, RECIPE, noise, take_noise
 
 from ganglion import bench, bench_report, recipes, rivals
 from ganglion.bench import Entry, Result
-from ganglion.rivals import Engine, Task, peak, process, worker
+from ganglion.rivals import Task, peak, process, worker
 
-HERE = Path(__file__).parent
-RECIPE = recipes.get("mnist-perceptron")
-
-
-def fake(name, *forms, packages=(), install=""):
-    return Engine(name, "bench_fakes", packages, forms, install)
+fake = partial(race_helpers.fake, module="bench_fakes")
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{os.getenv('PYTHONPATH', '')}")
+    take_noise(monkeypatch)
     monkeypatch.setattr(bench, "PAUSE", 0.0)
     monkeypatch.setattr(bench, "_peak", lambda yard, threads, before: {"NumPy": 100.0})
-    monkeypatch.setattr(recipes, "load", noise)
-
-
-def noise(recipe, rows=256):
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 256, (rows, *recipe.input_shape)).astype("uint8")
-    made = recipes.prepared(recipe, x, rng.integers(0, recipe.classes, rows))
-    return made, made, None
 
 
 def measure(*engines, rounds=2):

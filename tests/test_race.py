@@ -1,45 +1,41 @@
 """`ganglion race` with fake engines: what goes wrong, what is kept, what is refused."""
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from race_helpers import (
+    RECIPE,
+    drawn,
+    ends,
+    fake,
+    interrupted,
+    noise,
+    small_race,  # noqa: F401 (a fixture)
+    start,
+)
 
 from ganglion import recipes
-from ganglion.race import facts, lockstep, order, results, runner, settings, tables
+from ganglion.race import (
+    facts,
+    lockstep,
+    markdown,
+    order,
+    report,
+    results,
+    runner,
+    settings,
+    tables,
+)
 from ganglion.race.lockstep import Found
 from ganglion.race.watch import LiveWatch, Quiet
-from ganglion.rivals import Engine, engine
+from ganglion.rivals import engine
 
-HERE = Path(__file__).parent
-RECIPE = recipes.get("mnist-perceptron")
 LIMIT = 20.0  # seconds; a start of Python takes a part of one, on a busy machine more
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{os.getenv('PYTHONPATH', '')}")
-    monkeypatch.setattr(runner, "PAUSE", 0.0)
-    monkeypatch.setattr(lockstep, "TRIALS", 1)
-    monkeypatch.setattr(recipes, "load", noise)
-
-
-def noise(recipe, rows=256):
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 256, (rows, *recipe.input_shape)).astype("uint8")
-    made = recipes.prepared(recipe, x, rng.integers(0, recipe.classes, rows))
-    return made, made, None
-
-
-def fake(name, *forms, packages=(), install=""):
-    return Engine(name, "race_fakes", packages, forms, install)
 
 
 def race(folder, *engines, runs=1, epochs=2, limit=LIMIT, memory=None, before=None):
@@ -51,10 +47,6 @@ def race(folder, *engines, runs=1, epochs=2, limit=LIMIT, memory=None, before=No
     made = racing.run()
     assert made == results.load(folder)  # what is returned is what was kept
     return made
-
-
-def ends(made):
-    return {(one.engine, one.number): one.status for one in made.finished}
 
 
 def test_a_race_keeps_every_run_of_every_engine(tmp_path):
@@ -165,19 +157,39 @@ def test_a_wrong_loss_in_a_later_run_is_refused_too(tmp_path):
     assert later.reason.startswith("refused before timing: the loss of the first")
 
 
-def test_steps_that_part_at_a_large_rate_are_taken_again_at_a_small_one(tmp_path):
+def test_steps_that_part_in_float32_are_taken_again_in_float64(tmp_path):
     engines = fake("ganglion", "good"), fake("a", "kink"), fake("b", "other gradient")
-    made = race(tmp_path, *engines)
+    made = race(tmp_path, *engines, fake("c", "coarse"))
     assert ends(made) == {
         ("ganglion", 1): "done",
         ("a", 1): "done",
         ("b", 1): "failed",
+        ("c", 1): "done",
     }
     refused = next(one for one in made.finished if not one.done)
-    assert "at 0.02 of the learning rate are 1.0e-02 off" in refused.reason
+    assert "steps in float64 are 9.9e-03 off those of the others" in refused.reason
     assert not list(tmp_path.glob("logs/b-run*"))
-    assert "at 0.01, 16 steps are at most 0e+00 apart" in made.machine["lockstep"]
-    assert any(one.startswith("Lockstep: at the") for one in tables.notes(made))
+    (seen,) = made.exact_steps
+    assert list(seen.losses) == ["ganglion", "a"]
+    assert seen.losses["a"] == seen.losses["ganglion"]
+    assert (seen.learning_rate, seen.apart) == (0.5, 0.0)
+    assert seen.missing == {"c": "ended with exit code 1"}
+    told = "at the same learning rate of 0.5, the first 16 steps of ganglion, a are"
+    notes = "\n".join(tables.notes(made))
+    for text in (notes, markdown.text(made), report.page([made])):
+        assert told in text
+        assert "c took no steps in it: ended with exit code 1." in text
+    # All of it is known when the race goes on.
+    kept = replace(made, finished=made.finished[:1], complete=False)
+    again = race(tmp_path, *engines, fake("c", "coarse"), before=kept)
+    assert again.exact_steps == made.exact_steps
+    assert len(list(tmp_path.glob("logs/*float64*"))) == 4
+
+
+def test_steps_that_agree_in_float32_are_taken_once(tmp_path):
+    made = race(tmp_path, fake("ganglion", "good"), fake("a", "good"))
+    assert made.exact_steps == ()
+    assert not list(tmp_path.glob("logs/*float64*"))
 
 
 def found(name, *losses, parameters=10):
@@ -186,16 +198,16 @@ def found(name, *losses, parameters=10):
 
 def test_most_engines_are_right_and_ganglion_among_two():
     ours, one, other = found("ganglion", 2.0), found("a", 1.0), found("b", 1.0)
-    assert lockstep.judge([ours, one, other], 10, "ganglion") == 1.0
+    assert lockstep.judge([ours, one, other], 10) == 1.0
     assert [x.races for x in (ours, one, other)] == [False, True, True]
     one, ours = found("a", 1.0), found("ganglion", 2.0)
-    assert lockstep.judge([one, ours], 10, "ganglion") == 2.0
+    assert lockstep.judge([one, ours], 10) == 2.0
     assert [x.races for x in (one, ours)] == [False, True]
 
 
 def test_nan_agrees_with_nobody():
     ours, one = found("ganglion", 2.0), found("a", float("nan"))
-    lockstep.judge([one, ours], 10, "ganglion")
+    lockstep.judge([one, ours], 10)
     assert not one.races
 
 
@@ -226,27 +238,10 @@ def test_no_engine_at_all_is_an_error(tmp_path):
         race(tmp_path, absent)
 
 
-def start(folder, *arguments):
-    command = [sys.executable, str(HERE / "race_small.py"), "race", *arguments]
-    return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 def test_ctrl_c_loses_nothing_and_resume_does_the_rest_once(tmp_path):
     engines = ["--engines", "ganglion,keras,torch", "--runs", "2", "--epochs", "3"]
     first = start(tmp_path, "mnist-perceptron", *engines, "--out", "here")
-    told = []
-    for line in first.stderr:
-        told.append(line)
-        if line.startswith("keras: run 1, epoch 1"):
-            first.send_signal(signal.SIGINT)
-            break
-    out, rest = first.communicate(timeout=60)
-    told = "".join(told) + rest
-    assert first.returncode == 130, told
-    assert "Go on with: ganglion race --resume here" in told
-    assert "Traceback" not in told
+    out = interrupted(first, "keras: run 1, epoch 1")
     kept = results.load(tmp_path / "here")
     assert not kept.complete
     assert ends(kept) == {("ganglion", 1): "done"}
@@ -291,11 +286,11 @@ def test_the_children_are_gone_after_ctrl_c(tmp_path, monkeypatch):
         started.append(opened(*given))
         return started[-1]
 
-    def interrupted(self, engine, run, epoch):
+    def press(self, engine, run, epoch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner.session, "Process", noted)
-    monkeypatch.setattr(Quiet, "tested", interrupted)
+    monkeypatch.setattr(Quiet, "tested", press)
     with pytest.raises(KeyboardInterrupt):
         race(tmp_path, fake("ganglion", "good"))
     assert started
@@ -351,7 +346,9 @@ def test_our_own_engines_start_anew_after_the_first_steps(name, tmp_path):
     orders = np.load(tmp_path / "orders.npy")
     with np.load(tmp_path / "weights.npz") as kept:
         weights = [kept[f"w{i}"] for i in range(len(kept.files))]
-    task = Task(RECIPE, weights, x, y, 16, 1, "cpu", x_test, y_test, start.order_seed)
+    seed = start.order_seed
+    tests = {"x_test": x_test, "y_test": y_test}
+    task = Task(RECIPE, weights, x, y, 16, 1, order_seed=seed, **tests)
     one = engine(name)
     trainer = importlib.import_module(one.module).prepare(task, one.forms[0])
     trainer.warm_up(orders[0])
@@ -416,15 +413,6 @@ def test_the_live_table_follows_the_engines():
     watch.finished(run)
     assert "failed" in drawn(watch)
     assert "ended with exit code 1" in drawn(watch)
-
-
-def drawn(watch):
-    from rich.console import Console
-
-    console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
-    console.print(watch._table())
-    console.file.close()
-    return console.export_text()
 
 
 def test_lockstep_is_plain_json(tmp_path):

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -12,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_race import (
+from race_helpers import (
+    HERE,
     RECIPE,
-    _small,  # noqa: F401 (a fixture)
     drawn,
     ends,
     fake,
+    interrupted,
+    small_race,  # noqa: F401 (a fixture)
     start,
 )
 
@@ -33,7 +34,6 @@ from ganglion.race import (
 )
 from ganglion.race.cluster import RayRacing
 from ganglion.race.watch import LiveWatch, Watch
-from ganglion.rivals import Engine
 
 # Ray leaves files of its own open.
 pytestmark = [
@@ -41,7 +41,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-HERE = Path(__file__).parent
 STORE = 100_000_000  # bytes, for the objects of a node
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000,
         "health_check_failure_threshold": 4}  # fmt: skip
@@ -121,7 +120,7 @@ class Told(Watch):
 
 
 def deadly(form, name="rival"):
-    return Engine(name, "race_cluster_fakes", (), (form,))
+    return fake(name, form, module="race_cluster_fakes")
 
 
 def race(folder, *engines, watch=None, runs=2, before=None, **more):
@@ -225,8 +224,11 @@ def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
     for one in made.finished:
         assert one.done == (one.engine != "rival")
     assert not [one for one in watch.lines if "again" in one]
-    assert "at 0.002, " in made.machine["lockstep"]
-    assert "steps are at most 0e+00 apart" in made.machine["lockstep"]
+    seen = {tuple(one.settings.values()): one for one in made.exact_steps}
+    assert list(seen) == [(0.1, 8), (0.1, 16)]  # a lockstep for each batch size
+    for one in seen.values():
+        assert one.apart == 0.0
+        assert set(one.losses) == set(names)
     crashed = next(one for one in made.finished if not one.done)
     assert crashed.reason == "ended with exit code 1"
     assert "out of luck" in crashed.log_end
@@ -240,17 +242,7 @@ def test_ctrl_c_cancels_and_resume_does_the_rest_once(tmp_path, nodes):
     arguments = ["mnist-perceptron", "--engines", "ganglion,keras", "--runs", "2"]
     more = ["--epochs", "3", "--threads", "1", "--on", "ray", "--out", "here"]
     first = start(tmp_path, *arguments, *more)
-    told = []
-    for line in first.stderr:
-        told.append(line)
-        if line.startswith("keras: run 1, epoch 1"):
-            first.send_signal(signal.SIGINT)
-            break
-    _, rest = first.communicate(timeout=60)
-    told = "".join(told) + rest
-    assert first.returncode == 130, told
-    assert "Go on with: ganglion race --resume here" in told
-    assert "Traceback" not in told
+    interrupted(first, "keras: run 1, epoch 1")
     kept = results.load(tmp_path / "here")
     assert not kept.complete
     assert ("keras", 1) not in pairs(kept)

@@ -17,7 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganglion.race import figures, markdown, results
-from ganglion.race.results import Epoch, Race, ResultsError, Run, Skipped
+from ganglion.race.results import (
+    Epoch,
+    ExactSteps,
+    Race,
+    ResultsError,
+    Run,
+    Skipped,
+)
 
 NUMBERS = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
 WHOLE = st.integers(-(2**70), 2**70)
@@ -40,6 +47,14 @@ RUNS = st.builds(
     peak_memory=WHOLE,
     settings=RECORDS,
 )
+EXACT = st.builds(
+    ExactSteps,
+    learning_rate=NUMBERS,
+    apart=NUMBERS,
+    losses=st.dictionaries(TEXT, st.lists(NUMBERS, max_size=3).map(tuple), max_size=2),
+    missing=st.dictionaries(TEXT, TEXT, max_size=2),
+    settings=RECORDS,
+)
 PUBLISHED = st.fixed_dictionaries({"system": TEXT, "accuracy": NUMBERS, "time": TEXT})
 RACES = st.builds(
     Race,
@@ -59,6 +74,7 @@ RACES = st.builds(
     skipped=st.lists(st.builds(Skipped, TEXT, TEXT), max_size=2).map(tuple),
     finished=st.lists(RUNS, max_size=2).map(tuple),
     complete=st.booleans(),
+    exact_steps=st.lists(EXACT, max_size=2).map(tuple),
 )
 
 
@@ -218,15 +234,16 @@ def test_fields_that_a_later_version_added_are_passed_over(tmp_path: Path) -> No
     path = results.save(race, tmp_path)
     data = json.loads(path.read_text()) | {"weather": "fine"}
     data["finished"][0]["watts"] = 65
-    del data["install_sizes"]
+    del data["install_sizes"], data["exact_steps"]  # an earlier one had none
     path.write_text(json.dumps(data))
     assert results.load(path) == replace(race, install_sizes={})
 
 
 def test_the_documented_schema_is_the_one_in_use() -> None:
     page = (Path(__file__).parents[1] / "docs" / "results-schema.md").read_text()
-    for kind in (Race, Run, Epoch):
-        part = page.split(f"## {kind.__name__}\n")[1].split("\n## ")[0]
+    titles = {Race: "Race", Run: "Run", Epoch: "Epoch", ExactSteps: "Exact steps"}
+    for kind, title in titles.items():
+        part = page.split(f"## {title}\n")[1].split("\n## ")[0]
         named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"\n\| ([^|]*)", part))))
         assert named == {one.name for one in fields(kind)}
     assert f"schema **{results.SCHEMA}**" in page

@@ -6,6 +6,7 @@ five steps, between any two engines (docs/race.md). Convolutions are added up pl
 (GANGLION_PRECISE): Winograd's method rounds away a few bits more than the others do.
 """
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -15,8 +16,8 @@ import numpy as np
 import pytest
 
 from ganglion import recipes, rivals
-from ganglion.race import order, session, settings
-from ganglion.race.session import Place
+from ganglion.race import exact, figures, order, session, settings
+from ganglion.race.session import Job, Place
 from ganglion.rivals import Unavailable
 
 ROWS, BATCH, STEPS = 330, 16, 20  # the last batch has ten rows
@@ -61,10 +62,10 @@ def run(folder, recipe, name, form, device="cpu"):
     chosen = settings.Settings(recipe.name, (name,), 1, 2, BATCH, 1, device, 1)
     if recipe.name == "mnist-cnn":
         chosen = replace(chosen, optimizer={"learning_rate": 0.01})
-    engine, place = rivals.engine(name), Place(data, folder)
-    with session.opened(engine, form, chosen, place, f"{name} {form}", 300) as asked:
-        asked.load(engine)
-        made = asked.prepare(place, start)
+    job = Job(rivals.engine(name), chosen, Place(data, folder), start, form)
+    with session.opened(job, form) as asked:
+        asked.load()
+        made = asked.prepare()
         assert made["parameters"] == recipe.parameters
         losses = asked.first_losses(STEPS)
         epochs = [asked.ask("epoch", "", number=number) for number in (1, 2)]
@@ -109,6 +110,59 @@ def test_the_first_steps_on_a_gpu(name, form, courses, tmp_path):
     np.testing.assert_allclose(theirs, ours, rtol=1e-2)  # TF32 has ten bits
 
 
+FEWER = {24: 4, 48: 8, 512: 16}  # filters and units
+CNN = recipes.get("mnist-cnn")
+SMALL = replace(
+    CNN,
+    name="small-cnn",
+    layers=tuple(
+        (kind, {k: FEWER.get(v, v) if k in ("filters", "units") else v
+                for k, v in given.items()})
+        for kind, given in CNN.layers
+    ),
+    optimizer=("SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
+    parameters=3_258,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small_course(tmp_path_factory):
+    """Return a function that takes the first steps of the small network."""
+    folder = tmp_path_factory.mktemp("small")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipes, "load", digits)
+        rows, _ = order.lay_out_data(SMALL, folder)
+    start = order.lay_out_start(SMALL, 1, 1, rows, folder / "start")
+
+    @functools.cache
+    def course(name, dtype):
+        chosen = settings.Settings(SMALL.name, (name,), 1, 1, BATCH, 1, "cpu", 1)
+        chosen = replace(chosen, made=SMALL, dtype=dtype)
+        engine, place = rivals.engine(name), Place(folder, folder)
+        job = Job(engine, chosen, place, start, engine.forms[0])
+        with session.opened(job, dtype) as asked:
+            asked.load()
+            assert asked.prepare()["parameters"] == SMALL.parameters
+            return asked.first_losses(STEPS)
+
+    return course
+
+
+@pytest.mark.rivals
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [one for one in rivals.ENGINES if one != "ganglion"])
+def test_where_float32_parts_float64_does_not(name, small_course):
+    """At the recipe's own rate, with momentum, pooling and batch norm."""
+    if reason := rivals.engine(name).missing():
+        pytest.skip(reason)
+    far = {
+        dtype: figures.distance(small_course(one, dtype) for one in ("ganglion", name))
+        for dtype in ("float32", exact.DTYPE)
+    }
+    assert far[exact.DTYPE] < 1e-9
+    assert far[exact.DTYPE] < 1e-3 * far["float32"]
+
+
 @pytest.mark.rivals
 @pytest.mark.parametrize("name", ["keras", "tensorflow", "torch", "jax"])
 def test_a_device_that_is_not_there_is_named(name, tmp_path):
@@ -127,10 +181,11 @@ def test_a_device_that_is_not_there_is_named(name, tmp_path):
     start = order.lay_out_start(recipe, 1, 1, 32, tmp_path)
     chosen = settings.Settings(recipe.name, (name,), 1, 1, 16, 1, "cuda", 1)
     place = Place(tmp_path, tmp_path)
-    with session.opened(engine, engine.forms[0], chosen, place, "log", 120) as asked:
-        asked.load(engine)
+    job = Job(engine, chosen, place, start, engine.forms[0])
+    with session.opened(job, "refused") as asked:
+        asked.load()
         with pytest.raises(Unavailable, match="sees no"):
-            asked.prepare(place, start)
+            asked.prepare()
 
 
 @pytest.mark.rivals

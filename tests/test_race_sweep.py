@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from test_race import RECIPE, _small, fake, start  # noqa: F401 (a fixture)
+from race_helpers import RECIPE, fake, small_race, start  # noqa: F401 (a fixture)
 
 from ganglion import machine, recipes
 from ganglion.race import figures, markdown, results, runner, settings, sweep, tables

@@ -15,14 +15,14 @@ from typing import Any
 
 from ganglion.race import sweep
 from ganglion.race.connection import address_of, connected
-from ganglion.race.figures import settings_text
+from ganglion.race.exact import Taken
+from ganglion.race.figures import OURS, settings_text
 from ganglion.race.lockstep import Found
 from ganglion.race.node import failed, packed, run_of
-from ganglion.race.once import Job
 from ganglion.race.order import Start
 from ganglion.race.results import Race, write_whole
-from ganglion.race.runner import OURS, SHORTEST_LIMIT, Racing
-from ganglion.race.session import Place
+from ganglion.race.runner import Racing
+from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
 from ganglion.race.tasks import Work, board, task
 from ganglion.rivals import ENGINES, Engine
@@ -113,70 +113,43 @@ class RayRacing(Racing):
         asked: dict[tuple[int, str], Work] = {}
         for settings, todo in plans:
             known = self._known(settings)
-            for name, engine in self._wanted(todo).items():
-                if name not in known and (id(known), name) not in asked:
-                    base = self._base(settings)
-                    start = self._start(base, place, 1)
-                    asked[id(known), name] = Work("examine", engine, base, start)
+            for name, job in self._examinations(settings, place, todo).items():
+                if name not in known:
+                    asked.setdefault((id(known), name), Work("examine", job))
         for work, told in self._done(asked.values()):
-            self._known(work.settings)[work.engine.name] = _examined(work, told)
+            job = work.job
+            self._known(job.settings)[job.engine.name] = _examined(job, told)
 
-    def _take_steps(
-        self,
-        some: list[Found],
-        engines: list[Engine],
-        settings: Settings,
-        place: Place,
-        start: Start,
-    ) -> None:
-        asked = [
-            Work("gently", engine, settings, start, form=one.form, found=one)
-            for one, engine in zip(some, engines, strict=True)
-        ]
-        for work, told in self._done(asked):
-            found, made = work.found, _examined(work, told)
-            assert found is not None
-            found.gentle, found.problem = made.gentle, made.problem
-            found.log_end, found.unavailable = made.log_end, made.unavailable
+    def _take_exact_steps(self, asked: list[Job]) -> Iterator[tuple[str, Taken]]:
+        for work, told in self._done(Work("exact", job) for job in asked):
+            losses, why = told.get("taken") or ((), _lost(told))
+            yield work.job.engine.name, (tuple(losses), why)
 
-    def _ask_first_losses(
-        self,
-        engine: Engine,
-        judge: Found,
-        settings: Settings,
-        place: Place,
-        starts: dict[int, Start],
-    ) -> dict[int, float]:
-        limit = max(SHORTEST_LIMIT, 10 * judge.start_seconds)
-        asked = [
-            Work("first", engine, settings, start, number, judge.form, limit=limit)
-            for number, start in starts.items()
-        ]
+    def _ask_first_losses(self, job: Job, starts: dict[int, Start]) -> dict[int, float]:
         losses = {}
-        for work, told in self._done(asked):
+        works = (
+            Work("first", replace(job, number=number, start=start))
+            for number, start in starts.items()
+        )
+        for work, told in self._done(works):
             if "loss" in told:
-                losses[work.number] = float(told["loss"])
+                losses[work.job.number] = float(told["loss"])
             else:
-                why = told.get("problem") or told.get("lost") or told.get("absent")
-                self._watch.says(engine.name, f"first losses: {why}")
+                why = told.get("problem") or _lost(told)
+                self._watch.says(job.engine.name, f"first losses: {why}")
         return losses
 
     def _run_jobs(self, jobs: Iterable[Job]) -> None:
-        asked = [
-            Work("run", job.engine, job.settings, job.start, job.number, job.form,
-                 job.first_loss, job.limit)
-            for job in jobs
-        ]  # fmt: skip
-        for work, told in self._done(asked):
+        for work, told in self._done(Work("run", job) for job in jobs):
+            job, name = work.job, work.job.engine.name
             if "run" in told:
                 run = run_of(told["run"])
             else:
-                why = told.get("lost") or told["absent"]
-                run = failed(work.engine.name, work.settings, work.number, why)
+                run = failed(name, job.settings, job.number, _lost(told))
             run = replace(run, where=told.get("where", ""))
             self._add(run)
             self._watch.finished(run)
-            self._show(work.engine.name)
+            self._show(name)
 
     def _done(self, asked: Iterable[Work]) -> Iterator[tuple[Work, dict[str, Any]]]:
         """Hand out tasks; yield the answers as they come."""
@@ -193,13 +166,13 @@ class RayRacing(Racing):
                 yield work, told
 
     def _submit(self, work: Work) -> Any:
-        folder = work.start.folder
+        folder = work.job.start.folder
         if folder.name not in self._starts:
             self._starts[folder.name] = self._ray.put(packed(folder))
         task = self._task.options(
             name=work.name,
-            num_cpus=work.settings.threads,
-            num_gpus=1 if work.settings.device == "cuda" else 0,
+            num_cpus=work.job.settings.threads,
+            num_gpus=1 if work.job.settings.device == "cuda" else 0,
             max_retries=RETRIES,
         )
         start = self._starts[folder.name]
@@ -226,15 +199,16 @@ class RayRacing(Racing):
             self._last = time.monotonic()
             if not text:
                 text = self._begins(work)
-            point = settings_text(work.settings.point)
+            engine = work.job.engine.name
+            point = settings_text(work.job.settings.point)
             told = f"{text} ({point}) on {where}" if point else f"{text} on {where}"
             self._doing[name] = told
             if is_news:
-                self._watch.says(work.engine.name, told)
-            self._show(work.engine.name)
+                self._watch.says(engine, told)
+            self._show(engine)
         if not self._doing and time.monotonic() - self._last > QUIET:
             self._last = time.monotonic()
-            cores = min(one.settings.threads for one in self._pending.values())
+            cores = min(one.job.settings.threads for one in self._pending.values())
             self._watch.says("", f"Waiting for a node with {cores} free CPUs ...")
 
     def _news(self) -> list[Any]:
@@ -256,7 +230,8 @@ class RayRacing(Racing):
 
     def _show(self, engine: str) -> None:
         """Show all that an engine does now, and where."""
-        ours = [one.name for one in self._pending.values() if one.engine.name == engine]
+        works = self._pending.values()
+        ours = [one.name for one in works if one.job.engine.name == engine]
         tasks = [self._doing[name] for name in ours if name in self._doing]
         self._watch.at_work(engine, tasks)
 
@@ -275,7 +250,7 @@ class RayRacing(Racing):
             versions[name] = also(versions.get(name), value)
         sizes = dict(self.race.install_sizes)
         if "size" in told:
-            sizes[work.engine.name] = told["size"]
+            sizes[work.job.engine.name] = told["size"]
         self.race = replace(
             self.race, machine=known, versions=versions, install_sizes=sizes
         )
@@ -294,14 +269,17 @@ class RayRacing(Racing):
         self._pending = {}
 
 
-def _examined(work: Work, told: dict[str, Any]) -> Found:
+def _lost(told: dict[str, Any]) -> str:
+    """Say why there is no answer: its workers, or Ganglion on its node."""
+    return str(told.get("lost") or told.get("absent"))
+
+
+def _examined(job: Job, told: dict[str, Any]) -> Found:
     """Return what a task found out of an engine, which may be that it cannot be had."""
     if "found" in told:
-        made = Found(**told["found"])
-        made.losses, made.gentle = tuple(made.losses), tuple(made.gentle)
-        return made
+        return Found(**told["found"])
     return Found(
-        work.engine.name,
+        job.engine.name,
         problem=told.get("lost", ""),
         unavailable=told.get("absent", ""),
     )

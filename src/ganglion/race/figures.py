@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ganglion.race.results import Race, Run
+from ganglion.race.results import ExactSteps, Race, Run
 
 OURS = "ganglion"
 NOTHING = "–"
@@ -246,8 +246,16 @@ def disagreement(race: Race) -> float | None:
             key = run.number, settings_text(run.settings)
             shared.setdefault(key, []).append(run.first_losses)
     compared = [many for many in shared.values() if len(many) > 1]
-    steps = [step for many in compared for step in zip(*many, strict=False)]
-    return max(map(_apart_by, steps), default=None)
+    return max(map(distance, compared), default=None)
+
+
+def distance(courses: Iterable[tuple[float, ...]]) -> float:
+    """Return the largest relative difference of losses in any step.
+
+    >>> distance([(2.0, 1.0), (2.0, 0.75)])
+    0.25
+    """
+    return max(map(_apart_by, zip(*courses, strict=False)), default=0.0)
 
 
 def _apart_by(losses: tuple[float, ...]) -> float:
@@ -255,6 +263,23 @@ def _apart_by(losses: tuple[float, ...]) -> float:
         return math.inf if any(map(math.isfinite, losses)) else 0.0
     largest = max(map(abs, losses))
     return (max(losses) - min(losses)) / largest if largest else 0.0
+
+
+def exact_texts(race: Race) -> list[str]:
+    """Say how near the first steps are in float64, for each time they were taken."""
+    return [_exact_text(one) for one in race.exact_steps]
+
+
+def _exact_text(one: ExactSteps) -> str:
+    point = f"{settings_text(one.settings)}: " if one.settings else ""
+    steps = min(map(len, one.losses.values()), default=0)
+    told = (
+        f"{point}in float64, at the same learning rate of {one.learning_rate:.3g}, the "
+        f"first {steps} steps of {', '.join(one.losses)} are at most {one.apart:.1e} "
+        "apart, relatively."
+    )
+    why = [f" {name} took no steps in it: {why}." for name, why in one.missing.items()]
+    return "".join([told[0].upper(), told[1:], *why])
 
 
 def accuracy_text(value: float | None) -> str:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from ganglion.race import session
-from ganglion.race.order import Start
+from ganglion.race.figures import OURS
 from ganglion.race.results import write_whole
-from ganglion.race.session import Place, Session
+from ganglion.race.session import Job, Session
 from ganglion.race.settings import Settings
-from ganglion.rivals import Engine, Unavailable
-from ganglion.rivals.process import LIMIT, EngineError
+from ganglion.rivals import Unavailable
+from ganglion.rivals.process import EngineError
 
-TOLERANCE = 1e-3  # of the first batch's loss, relative
+TOLERANCE = 1e-3  # of a loss, relative
 PATIENCE = 60.0  # seconds for a form to get ready when another one already is
 TRIALS = 3
 TRIAL_SECONDS = 1.0
@@ -29,6 +30,7 @@ FEWEST_STEPS = 4
 FILE = "lockstep.json"
 
 Say = Callable[[str, str], None]
+T = TypeVar("T")
 
 
 @dataclass
@@ -40,13 +42,17 @@ class Found:
     parameters: int = 0
     losses: tuple[float, ...] = ()
     seed: int = 0  # of the start that gave these losses
-    gentle: tuple[float, ...] = ()  # losses at a small rate, see `gently`
+    exact: tuple[float, ...] = ()  # losses in float64, where they were taken: `exact`
+    inexact: str = ""  # why they were not
     start_seconds: float = 0.0  # import and preparation
     step_seconds: float = 0.0
     problem: str = ""  # why it does not race
     log_end: str = ""
     unavailable: str = ""  # why it cannot be here at all
     tried: dict[str, str] = field(default_factory=dict)  # what became of each form
+
+    def __post_init__(self) -> None:
+        self.losses, self.exact = tuple(self.losses), tuple(self.exact)  # JSON has none
 
     @property
     def races(self) -> bool:
@@ -58,15 +64,13 @@ class Found:
         return self.start_seconds + steps * self.step_seconds
 
 
-def examine(
-    engine: Engine, settings: Settings, place: Place, start: Start, say: Say
-) -> Found:
+def examine(job: Job, say: Say) -> Found:
     """Try an engine's forms; return what was found about the fastest one."""
+    engine, limit = job.engine, job.limit
     best, tried = Found(engine.name), {}
-    limit = settings.limit or LIMIT
-    for form in engine.forms:
+    for form in engine.forms_on(job.settings.device):
         say(engine.name, f"lockstep: {form}")
-        one = _try(engine, form, settings, place, start, limit)
+        one = _try(replace(job, form=form, limit=limit))
         if one.unavailable:
             return one
         if one.problem:
@@ -81,24 +85,16 @@ def examine(
     return best
 
 
-def _try(
-    engine: Engine,
-    form: str,
-    settings: Settings,
-    place: Place,
-    start: Start,
-    limit: float,
-) -> Found:
-    found = Found(engine.name, form, seed=settings.seed_of(1))
-    log = f"{engine.name}-lockstep-{form}"
+def _try(job: Job) -> Found:
+    found = Found(job.engine.name, job.form, seed=job.settings.seed_of(1))
     try:
-        with session.opened(engine, form, settings, place, log, limit) as asked:
-            found.start_seconds = asked.load(engine)
-            made = asked.prepare(place, start)
+        with session.opened(job, f"lockstep-{job.form}") as asked:
+            found.start_seconds = asked.load()
+            made = asked.prepare()
             found.start_seconds += made["seconds"]
             found.parameters = int(made["parameters"])
             found.losses = asked.first_losses()
-            found.step_seconds = _try_out(asked, settings)
+            found.step_seconds = _try_out(asked, job.settings.batch_size)
     except EngineError as error:
         found.problem, found.log_end = error.reason, error.log_end
     except Unavailable as reason:
@@ -106,11 +102,10 @@ def _try(
     return found
 
 
-def _try_out(asked: Session, settings: Settings) -> float:
+def _try_out(asked: Session, size: int) -> float:
     """Return the seconds of a step, the best of a few moments."""
 
     def once(steps: int) -> float:
-        size = settings.batch_size
         found = asked.ask("try_out", "seconds", steps=steps, batch_size=size)
         return max(float(found), 1e-9) / steps
 
@@ -121,12 +116,8 @@ def _try_out(asked: Session, settings: Settings) -> float:
     return min(once(steps) for _ in range(TRIALS))
 
 
-def judge(all_found: Sequence[Found], parameters: int, ours: str) -> float:
-    """Mark those that compute something else; return the loss of the first batch.
-
-    What most engines agree on is right. Where as many say this as say that, Ganglion
-    is believed.
-    """
+def judge(all_found: Sequence[Found], parameters: int) -> float:
+    """Mark those that compute something else; return the loss of the first batch."""
     racing = [one for one in all_found if one.races]
     for one in racing:
         if one.parameters != parameters:
@@ -134,18 +125,24 @@ def judge(all_found: Sequence[Found], parameters: int, ours: str) -> float:
         elif not one.losses:
             one.problem = "refused: it took no first step"
     firsts = {one.engine: one.losses[0] for one in racing if one.races}
-    right = _most_shared(firsts, ours)
+    right = most_shared(firsts, agree) if firsts else math.nan
     for one in racing:
         if one.races and not agree(one.losses[0], right):
             one.problem = refused_for_loss(one.losses[0], right)
     return right
 
 
-def _most_shared(firsts: dict[str, float], ours: str) -> float:
-    def friends(name: str) -> tuple[int, bool]:
-        return sum(agree(firsts[name], one) for one in firsts.values()), name == ours
+def most_shared(told: dict[str, T], alike: Callable[[T, T], bool]) -> T:
+    """Return what most engines say; of as many and as many, Ganglion is believed.
 
-    return firsts[max(firsts, key=friends)] if firsts else math.nan
+    >>> most_shared({"ganglion": 1.0, "jax": 2.0, "torch": 2.0001}, agree)
+    2.0
+    """
+
+    def friends(name: str) -> tuple[int, bool]:
+        return sum(alike(told[name], one) for one in told.values()), name == OURS
+
+    return told[max(told, key=friends)]
 
 
 def agree(loss: float, other: float) -> bool:

@@ -163,6 +163,7 @@ def _first_steps(race: Race) -> list[str]:
     far = figures.disagreement(race)
     if far is not None:
         told += f" They are at most {far:.1e} apart, relatively, in any run."
+    told = "\n\n".join([told, *map(_safe, figures.exact_texts(race))])
     return [f"## Losses of the first steps\n\n{told}\n\n{_table(head, rows)}"]
 
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from ganglion import machine
-from ganglion.race import facts, gently, lockstep, session
+from ganglion.race import exact, facts, lockstep, session
 from ganglion.race.lockstep import Found
-from ganglion.race.once import Job, now, run_once
+from ganglion.race.once import now, run_once
 from ganglion.race.order import Start
 from ganglion.race.results import Epoch, Run
-from ganglion.race.session import Place
+from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
 from ganglion.rivals import Engine, Unavailable
@@ -84,9 +84,8 @@ def perform(
             post(f"has no {settings.threads} cores of its own: times will be too long")
         place = Place(unpack(data, folder / "data"), folder)
         begin = Start(unpack(start, folder / "start"), work["order_seed"])
-        answer |= _DOINGS[work["do"]](
-            work, engine, settings, place, begin, Reporter(post)
-        )
+        job = Job(engine, settings, place, begin, **work["more"])
+        answer |= _DOINGS[work["do"]](job, Reporter(post))
         answer["logs"] = _logs(folder / "logs")
     return answer | {"versions": facts.versions([engine])}
 
@@ -104,8 +103,10 @@ def _refusal(
     work: dict[str, Any], engine: Engine, settings: Settings, why: str
 ) -> dict[str, Any]:
     if work["do"] == "run":
-        return {"run": asdict(failed(engine.name, settings, work["number"], why))}
-    return {"found": asdict(Found(engine.name, unavailable=why)), "problem": why}
+        number = work["more"]["number"]
+        return {"run": asdict(failed(engine.name, settings, number, why))}
+    found = Found(engine.name, unavailable=why)
+    return {"found": asdict(found), "taken": ((), why), "problem": why}
 
 
 def failed(engine: str, settings: Settings, number: int, reason: str) -> Run:
@@ -121,73 +122,30 @@ def failed(engine: str, settings: Settings, number: int, reason: str) -> Run:
     )
 
 
-def _examine(
-    work: dict[str, Any],
-    engine: Engine,
-    settings: Settings,
-    place: Place,
-    start: Start,
-    watch: Watch,
-) -> dict[str, Any]:
-    found = lockstep.examine(engine, settings, place, start, watch.says)
-    return {"found": asdict(found), "size": facts.install_size(engine)}
+def _examine(job: Job, watch: Watch) -> dict[str, Any]:
+    found = lockstep.examine(job, watch.says)
+    return {"found": asdict(found), "size": facts.install_size(job.engine)}
 
 
-def _first(
-    work: dict[str, Any],
-    engine: Engine,
-    settings: Settings,
-    place: Place,
-    start: Start,
-    watch: Watch,
-) -> dict[str, Any]:
-    log = f"{engine.name}-lockstep-run-of-{work['number']}"
+def _exact(job: Job, watch: Watch) -> dict[str, Any]:
+    return {"taken": exact.take_steps(job, watch.says)}
+
+
+def _first(job: Job, watch: Watch) -> dict[str, Any]:
     try:
-        with session.opened(
-            engine, work["form"], settings, place, log, work["limit"]
-        ) as asked:
-            asked.load(engine)
-            asked.prepare(place, start)
+        with session.opened(job, f"lockstep-run-of-{job.number}") as asked:
+            asked.load()
+            asked.prepare()
             return {"loss": asked.first_losses(1)[0]}
     except (EngineError, Unavailable) as error:
         return {"problem": getattr(error, "reason", str(error))}
 
 
-def _run(
-    work: dict[str, Any],
-    engine: Engine,
-    settings: Settings,
-    place: Place,
-    start: Start,
-    watch: Watch,
-) -> dict[str, Any]:
-    job = Job(
-        engine,
-        work["form"],
-        work["number"],
-        settings,
-        place,
-        start,
-        work["first_loss"],
-        work["limit"],
-    )
+def _run(job: Job, watch: Watch) -> dict[str, Any]:
     return {"run": asdict(run_once(job, watch))}
 
 
-def _gently(
-    work: dict[str, Any],
-    engine: Engine,
-    settings: Settings,
-    place: Place,
-    start: Start,
-    watch: Watch,
-) -> dict[str, Any]:
-    found = Found(**work["found"])
-    gently.take_steps(found, engine, settings, place, start, watch.says)
-    return {"found": asdict(found)}
-
-
-_DOINGS = {"examine": _examine, "gently": _gently, "first": _first, "run": _run}
+_DOINGS = {"examine": _examine, "exact": _exact, "first": _first, "run": _run}
 
 
 def run_of(told: dict[str, Any]) -> Run:

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from ganglion.race import lockstep, session
-from ganglion.race.order import Start
 from ganglion.race.results import Epoch, Run
-from ganglion.race.session import Place, Session
-from ganglion.race.settings import Settings
+from ganglion.race.session import Job, Session
 from ganglion.race.watch import Watch
-from ganglion.rivals import Engine, Unavailable
+from ganglion.rivals import Unavailable
 from ganglion.rivals.process import EngineError
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of one engine, with all that is needed to do it anywhere."""
-
-    engine: Engine
-    form: str
-    number: int  # from 1
-    settings: Settings
-    place: Place
-    start: Start
-    first_loss: float  # what the first batch must give; NaN if nobody knows
-    limit: float  # seconds
 
 
 class Refused(EngineError):  # noqa: N818 (it did not fail: it computes something else)
@@ -39,11 +23,8 @@ def run_once(job: Job, watch: Watch) -> Run:
     settings, name = job.settings, job.engine.name
     run = Run(name, job.number, settings.seed_of(job.number), "done", form=job.form)
     part = _Part(replace(run, started=now(), settings=settings.point))
-    log = f"{name}-run-{job.number}"
     try:
-        with session.opened(
-            job.engine, job.form, settings, job.place, log, job.limit
-        ) as asked:
+        with session.opened(job, f"run-{job.number}") as asked:
             _get_ready(job, asked, part, watch)
             for number in range(1, settings.epochs + 1):
                 watch.training(name, job.number, number, settings.epochs)
@@ -84,8 +65,8 @@ def _get_ready(job: Job, asked: Session, part: _Part, watch: Watch) -> None:
     The training begins anew afterwards.
     """
     watch.says(job.engine.name, f"run {job.number}: getting ready")
-    seconds = asked.load(job.engine)
-    made = asked.prepare(job.place, job.start)
+    seconds = asked.load()
+    made = asked.prepare()
     parameters = int(made["parameters"])
     part.run = replace(
         part.run,

@@ -149,6 +149,7 @@ def first_steps(race: Race) -> Html | None:
     far = figures.disagreement(race)
     if far is not None:
         told += f"In all runs, their losses are at most {far:.1e} apart, relatively."
+    texts = [told, *figures.exact_texts(race)]
     head = [heading("step")] + [
         heading(joined([swatch(group.engine), group.label])) for group, _ in firsts
     ]
@@ -161,7 +162,7 @@ def first_steps(race: Race) -> Html | None:
         label = element("th", str(step + 1), scope="row", class_="n")
         rows.append(element("tr", label, *cells))
     made = table("Losses of the first steps, run 1", head, rows)
-    return Html(element("p", told) + made)
+    return joined([*(element("p", one) for one in texts), made])
 
 
 def problems(race: Race) -> Html | None:

@@ -92,6 +92,17 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class ExactSteps:
+    """The first steps once more in float64: taken where they part in float32."""
+
+    learning_rate: float
+    apart: float  # the largest relative difference in any step
+    losses: dict[str, tuple[float, ...]]  # by engine; of those that race
+    missing: dict[str, str] = field(default_factory=dict)  # who took none, and why
+    settings: dict[str, Any] = field(default_factory=dict)  # of a sweep
+
+
+@dataclass(frozen=True)
 class Race:
     """A whole comparison: what was raced, where, and every run so far.
 
@@ -122,6 +133,7 @@ class Race:
     sweep: dict[str, list[Any]] = field(default_factory=dict)  # values of each key
     on: str = ""  # the cluster; one machine if empty
     images: dict[str, Any] = field(default_factory=dict)  # the folder, if it is of one
+    exact_steps: tuple[ExactSteps, ...] = ()  # none where float32 keeps in step
     schema: int = SCHEMA
 
 

@@ -11,19 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ganglion.race import facts, gently, lockstep, session, sweep
-from ganglion.race.figures import settings_text
+from ganglion.race import exact, facts, lockstep, session, sweep
+from ganglion.race.figures import OURS, settings_text
 from ganglion.race.lockstep import Found
-from ganglion.race.once import Job, now, run_once
+from ganglion.race.once import now, run_once
 from ganglion.race.order import Start, lay_out_data, lay_out_start
 from ganglion.race.results import Race, Run, Skipped, save
-from ganglion.race.session import Place
+from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
 from ganglion.rivals import ENGINES, Engine
-from ganglion.rivals.process import EngineError
+from ganglion.rivals.process import LIMIT, EngineError
 
-OURS = "ganglion"
 PAUSE = 0.5  # seconds between runs: threads of the engine before may still spin
 SHORTEST_LIMIT = 120.0  # seconds
 SLOWER_THAN_TRIED = 10.0  # times: a run that takes longer than this hangs
@@ -206,26 +205,30 @@ class Racing:
         self, settings: Settings, place: Place, todo: list[tuple[Engine, int]]
     ) -> dict[str, Found]:
         """Examine the engines; note those that fell out."""
-        found, wanted = self._known(settings), self._wanted(todo)
-        base = self._base(settings)
-        start = self._start(base, place, 1)
-        new = [name for name in wanted if name not in found]
+        found, jobs = self._known(settings), self._examinations(settings, place, todo)
+        new = [name for name in jobs if name not in found]
         for name in new:
-            found[name] = lockstep.examine(
-                wanted[name], base, place, start, self._watch.says
-            )
-        lockstep.judge(list(found.values()), self._recipe.parameters, OURS)
-
-        def take(some: list[Found], small: Settings) -> None:
-            engines = [wanted[one.engine] for one in some]
-            self._take_steps(some, engines, small, place, start)
-
-        told = gently.check(found, wanted, base, take)
-        if told:
-            about = self.race.machine | {"lockstep": told}
-            self.race = replace(self.race, machine=about)
-        self._judge(settings, found, wanted, new)
+            found[name] = lockstep.examine(jobs[name], self._watch.says)
+        lockstep.judge(list(found.values()), self._recipe.parameters)
+        self._compare_exactly(self._base(settings), found, jobs)
+        lockstep.keep(found.values(), self._folder, lockstep.name_of_file(settings))
+        for name in jobs:
+            if name in settings.engines and not found[name].races:
+                self._leave_out(settings, found[name])
+            elif found[name].races and name in new:
+                self._watch.says(name, f"agrees; {_forms(found[name])}")
         return found
+
+    def _examinations(
+        self, settings: Settings, place: Place, todo: list[tuple[Engine, int]]
+    ) -> dict[str, Job]:
+        """Return the jobs of a lockstep, by engine."""
+        base = self._base(settings)
+        start, limit = self._start(base, place, 1), base.limit or LIMIT
+        return {
+            name: Job(engine, base, place, start, limit=limit)
+            for name, engine in self._wanted(todo).items()
+        }
 
     def _base(self, settings: Settings) -> Settings:
         """Return the first point with the same lockstep: all are examined there."""
@@ -233,32 +236,27 @@ class Racing:
         points = sweep.points(self._settings)
         return next(one for one in points if lockstep.name_of_file(one) == name)
 
-    def _take_steps(
-        self,
-        some: list[Found],
-        engines: list[Engine],
-        settings: Settings,
-        place: Place,
-        start: Start,
+    def _compare_exactly(
+        self, base: Settings, found: dict[str, Found], jobs: dict[str, Job]
     ) -> None:
-        for one, engine in zip(some, engines, strict=True):
-            gently.take_steps(one, engine, settings, place, start, self._watch.says)
+        """Compare the first steps in float64 where they part in float32."""
+        asked = [
+            replace(jobs[one.engine], form=one.form)
+            for one in exact.due(found.values())
+            if one.engine in jobs
+        ]
+        for name, (losses, why) in self._take_exact_steps(asked):
+            found[name].exact, found[name].inexact = losses, why
+            if why:
+                self._watch.says(name, f"took no steps in {exact.DTYPE}: {why}")
+        seen = exact.judge(found.values(), base)
+        if seen is not None:
+            others = [x for x in self.race.exact_steps if x.settings != seen.settings]
+            self.race = replace(self.race, exact_steps=(*others, seen))
 
-    def _judge(
-        self,
-        settings: Settings,
-        found: dict[str, Found],
-        wanted: Iterable[str],
-        new: Iterable[str],
-    ) -> None:
-        lockstep.judge(list(found.values()), self._recipe.parameters, OURS)
-        name = lockstep.name_of_file(settings)
-        lockstep.keep(found.values(), self._folder, name)
-        for name in wanted:
-            if name in settings.engines and not found[name].races:
-                self._leave_out(settings, found[name])
-            elif found[name].races and name in new:
-                self._watch.says(name, f"agrees; {_forms(found[name])}")
+    def _take_exact_steps(self, asked: list[Job]) -> Iterable[tuple[str, exact.Taken]]:
+        for job in asked:
+            yield job.engine.name, exact.take_steps(job, self._watch.says)
 
     def _leave_out(self, settings: Settings, found: Found) -> None:
         if found.unavailable:
@@ -300,34 +298,26 @@ class Racing:
         others = {n: one for n, one in starts.items() if keys[n] not in self._firsts}
         if others:
             known = {OURS: ENGINES[OURS]} | {one.name: one for one in self._engines}
+            limit = max(SHORTEST_LIMIT, 10 * judge.start_seconds * len(others))
+            start = next(iter(others.values()))
             engine = known[judge.engine]
+            job = Job(engine, settings, place, start, judge.form, limit=limit)
             self._watch.says(engine.name, "first losses of the other runs")
-            losses = self._ask_first_losses(engine, judge, settings, place, others)
+            losses = self._ask_first_losses(job, others)
             self._firsts |= {keys[n]: loss for n, loss in losses.items()}
         return {n: self._firsts[key] for n, key in keys.items() if key in self._firsts}
 
-    def _ask_first_losses(
-        self,
-        engine: Engine,
-        judge: Found,
-        settings: Settings,
-        place: Place,
-        starts: dict[int, Start],
-    ) -> dict[int, float]:
+    def _ask_first_losses(self, job: Job, starts: dict[int, Start]) -> dict[int, float]:
         """Return the loss of the first batch from each of some starts."""
         losses: dict[int, float] = {}
-        limit = max(SHORTEST_LIMIT, 10 * judge.start_seconds * len(starts))
-        log = f"{engine.name}-lockstep-others"
         try:
-            with session.opened(
-                engine, judge.form, settings, place, log, limit
-            ) as asked:
-                asked.load(engine)
+            with session.opened(job, "lockstep-others") as asked:
+                asked.load()
                 for number, start in starts.items():
-                    asked.prepare(place, start)
+                    asked.prepare(start)
                     losses[number] = asked.first_losses(1)[0]
         except EngineError as error:
-            self._watch.says(engine.name, f"first losses: {error.reason}")
+            self._watch.says(job.engine.name, f"first losses: {error.reason}")
         return losses
 
 

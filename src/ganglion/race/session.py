@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 from ganglion.race.order import Start
 from ganglion.race.settings import Settings
 from ganglion.rivals import Engine, Unavailable
-from ganglion.rivals.process import EngineError, Process
+from ganglion.rivals.process import LIMIT, EngineError, Process
 
 FIRST_STEPS = 20
 
@@ -31,13 +32,26 @@ class Place:
         return folder / f"{name.replace(' ', '-')}.log"
 
 
+@dataclass(frozen=True)
+class Job:
+    """One engine at work, with all that is needed to do it anywhere."""
+
+    engine: Engine
+    settings: Settings
+    place: Place
+    start: Start
+    form: str = ""
+    number: int = 1  # of the run
+    limit: float = LIMIT  # seconds
+    first_loss: float = math.nan  # what the first batch must give; NaN: nobody knows
+
+
 class Session:
     """Asks one worker; all answers together have a limit of seconds."""
 
-    def __init__(self, process: Process, settings: Settings, limit: float) -> None:
-        self.process, self._settings = process, settings
-        self._end = time.monotonic() + limit
-        self._limit = limit
+    def __init__(self, process: Process, job: Job) -> None:
+        self.process, self._job = process, job
+        self._end = time.monotonic() + job.limit
 
     def ask(self, do: str, wanted: str, **given: Any) -> Any:
         """Return one part of an answer; an answer without it is an error."""
@@ -48,7 +62,7 @@ class Session:
             if "no answer within" not in error.reason:
                 raise
             raise EngineError(
-                f"did not finish within {self._limit:.3g} s (while in {do!r})",
+                f"did not finish within {self._job.limit:.3g} s (while in {do!r})",
                 error.log_end,
             ) from None
         if "unavailable" in answer:
@@ -63,21 +77,21 @@ class Session:
             f"answered {do!r} with {str(answer)[:200]}", self.process.log_end()
         )
 
-    def load(self, engine: Engine) -> float:
+    def load(self) -> float:
         """Import the engine; return the seconds."""
-        memory = self._settings.memory
+        engine, memory = self._job.engine, self._job.settings.memory
         modules = list(engine.imports or engine.packages)
         return float(self.ask("load", "seconds", modules=modules, memory=memory))
 
-    def prepare(self, place: Place, start: Start) -> dict[str, Any]:
+    def prepare(self, start: Start | None = None) -> dict[str, Any]:
         """Build, compile and warm up; return seconds and parameters."""
-        settings = self._settings
+        settings, start = self._job.settings, start or self._job.start
         return dict(
             self.ask(
                 "prepare",
                 "",
                 recipe=asdict(settings.what) if settings.made else settings.recipe,
-                folder=str(place.data),
+                folder=str(self._job.place.data),
                 batch_size=settings.batch_size,
                 threads=settings.threads,
                 device=settings.device,
@@ -98,26 +112,24 @@ class Session:
 
 
 @contextmanager
-def opened(
-    engine: Engine, form: str, settings: Settings, place: Place, log: str, limit: float
-) -> Iterator[Session]:
-    """Start a worker and end it at the end, whatever happens.
+def opened(job: Job, what: str) -> Iterator[Session]:
+    """Start a worker and end it at the end, whatever happens; say what for.
 
     Ganglion keeps compiled programs on disk; here it is given an empty folder each
     time, so that it compiles in front of everybody.
     """
-    log += settings.label
-    home = place.data / "homes" / log.replace(" ", "-")
-    variables = engine.variables(form) | {"GANGLION_HOME": str(home)}
+    log = f"{job.engine.name}-{what}{job.settings.label}"
+    home = job.place.data / "homes" / log.replace(" ", "-")
+    variables = job.engine.variables(job.form) | {"GANGLION_HOME": str(home)}
     process = Process(
-        engine.module,
-        form,
-        settings.threads,
-        place.log(log),
+        job.engine.module,
+        job.form,
+        job.settings.threads,
+        job.place.log(log),
         variables,
-        settings.device,
+        job.settings.device,
     )
     try:
-        yield Session(process, settings, limit)
+        yield Session(process, job)
     finally:
         process.end()

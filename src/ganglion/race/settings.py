@@ -56,6 +56,13 @@ class Settings:
         """The point of a sweep as a part of a file's name, "" outside of a sweep."""
         return "".join(f"-{key}-{value}" for key, value in self.point.items())
 
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the recipe, or of the point of a sweep."""
+        return float(
+            recipes.tuned(self.what, self.optimizer).optimizer[1]["learning_rate"]
+        )
+
     def seed_of(self, number: int) -> int:
         """Return the seed of a run (from 1): equal for all engines."""
         return self.seed + number - 1

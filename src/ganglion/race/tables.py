@@ -206,8 +206,7 @@ def notes(race: Race) -> list[str]:
     found = []
     if told := facts.busy(race.machine, race.threads):
         found.append(told)
-    if "lockstep" in race.machine:
-        found.append(f"Lockstep: {race.machine['lockstep']}.")
+    found += [f"Lockstep: {told}" for told in figures.exact_texts(race)]
     if "data" in race.machine:
         found.append(str(race.machine["data"]))
     if race.published:

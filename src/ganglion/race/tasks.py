@@ -7,54 +7,44 @@ from typing import Any
 
 from ganglion import machine
 from ganglion.race.figures import settings_text
-from ganglion.race.lockstep import Found
-from ganglion.race.order import Start
-from ganglion.race.settings import Settings
-from ganglion.rivals import Engine
+from ganglion.race.session import Job
+
+TRAVELLING = ("form", "number", "limit", "first_loss")  # of a job, as they are
 
 
 @dataclass(frozen=True)
 class Work:
-    """One task: what its node is asked for, and who asks."""
+    """One task: what its node is asked to do."""
 
     do: str
-    engine: Engine
-    settings: Settings
-    start: Start
-    number: int = 1
-    form: str = ""
-    first_loss: float = 0.0
-    limit: float = 0.0
-    found: Found | None = None
+    job: Job
 
     @property
     def name(self) -> str:
         """The name among all tasks of a race, for people, too."""
-        point = settings_text(self.settings.point)
-        return f"{self.engine.name}, {self.what}" + (f" ({point})" if point else "")
+        point = settings_text(self.job.settings.point)
+        name = f"{self.job.engine.name}, {self.what}"
+        return f"{name} ({point})" if point else name
 
     @property
     def what(self) -> str:
         """What is done, in a word or two."""
         return {
             "examine": "lockstep",
-            "gently": "lockstep at a small rate",
-            "first": f"first loss of run {self.number}",
-            "run": f"run {self.number}",
+            "exact": "lockstep in float64",
+            "first": f"first loss of run {self.job.number}",
+            "run": f"run {self.job.number}",
         }[self.do]
 
     def plain(self) -> dict[str, Any]:
-        """Return what travels."""
+        """Return what travels: all but the folders, which are others on a node."""
+        job = self.job
         return {
             "do": self.do,
-            "engine": asdict(self.engine),
-            "settings": asdict(self.settings),
-            "order_seed": self.start.order_seed,
-            "number": self.number,
-            "form": self.form,
-            "first_loss": self.first_loss,
-            "limit": self.limit,
-            "found": self.found and asdict(self.found),
+            "engine": asdict(job.engine),
+            "settings": asdict(job.settings),
+            "order_seed": job.start.order_seed,
+            "more": {name: getattr(job, name) for name in TRAVELLING},
             "version": machine.version("ganglion"),
         }
 

@@ -1,5 +1,10 @@
 """The CUDA runtime with drivers that only play: order, recordings, copies, memory."""
 
+import copy
+import gc
+import os
+import signal
+
 import cuda_host
 import numpy as np
 import pytest
@@ -8,7 +13,7 @@ from cuda_checks import compiled
 from test_plan import step_of
 
 import ganglion as keras
-from ganglion import config
+from ganglion import config, lending
 from ganglion.backends import base, cuda_driver, cuda_run, reference
 from ganglion.backends.cuda_driver import OutOfMemory
 from ganglion.backends.cuda_memory import Memory
@@ -240,21 +245,68 @@ def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
     assert len(driver.of("forget")) == recorded
 
 
-def test_after_a_second_ctrl_c_the_host_has_what_counts(training, monkeypatch):
+def test_ctrl_c_waits_until_state_is_that_of_a_whole_step(training, monkeypatch):
     made, driver, data, state = training
-    made.run(data, state, 1)
+    fetched = []
 
-    def interrupted():
-        raise KeyboardInterrupt
+    def interrupted(array, address):
+        fetched.append(address)
+        os.kill(os.getpid(), signal.SIGINT)
 
-    with monkeypatch.context() as during:
-        during.setattr(driver, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            made.run(data, state, 5)
-    driver.log.clear()
-    made.run(data, state, 1)
-    expected = sorted(state[name].nbytes for name in made._written)
-    assert sorted(driver.of("upload")) == expected
+    monkeypatch.setattr(driver, "download", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(data, state, 5)
+    assert len(fetched) == len(made._written)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_large_state_stays_on_the_device_until_somebody_wants_it(monkeypatch):
+    driver = Recorder()
+    memory = Memory(driver)
+    monkeypatch.setattr(cuda_run, "missing", lambda: None)
+    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
+    config.set_backend("cuda")
+    dense = keras.layers.Dense(64)
+    model = keras.Sequential([keras.layers.Input((48,)), dense])
+    model.compile("adam", "mse")
+    x, y = np.ones((100, 48), "float32"), np.ones((100, 64), "float32")
+    model.fit(x, y, batch_size=10, verbose=0)
+    large = dense.kernel.size * 4
+    assert large not in driver.of("download")
+    uploads = driver.of("upload").count(large)
+    model.fit(x, y, batch_size=10, epochs=2, verbose=0)
+    assert large not in driver.of("download")
+    assert driver.of("upload").count(large) == uploads
+    dense.kernel.numpy()
+    assert driver.of("download").count(large) == 1
+    dense.kernel.numpy()
+    assert driver.of("download").count(large) == 1  # it is at home
+    copy.deepcopy(dense.bias)
+    dense.kernel.assign(np.ones((48, 64)))
+    model.fit(x, y, batch_size=10, verbose=0)
+    assert driver.of("upload").count(large) == uploads + 1
+    model.predict(x, verbose=0)  # reads what is lent
+    assert driver.of("download").count(large) == 1
+    config.set_backend("numpy")  # all comes home: a kernel and two slots of Adam's
+    model.fit(x, y, batch_size=10, verbose=0)
+    assert driver.of("download").count(large) == 4
+
+
+def test_nothing_is_kept_of_a_model_that_is_gone(monkeypatch):
+    driver = Recorder()
+    memory = Memory(driver)
+    monkeypatch.setattr(cuda_run, "missing", lambda: None)
+    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
+    config.set_backend("cuda")
+    model = keras.Sequential([keras.layers.Input((32,)), keras.layers.Dense(64)])
+    model.compile("sgd", "mse")
+    gc.collect()
+    before = len(lending._away)
+    model.fit(np.ones((9, 32)), np.ones((9, 64)), verbose=0)
+    assert len(lending._away) == before + 2  # kernel and bias
+    del model
+    gc.collect()
+    assert len(lending._away) == before
 
 
 def test_memory_of_arrays_that_are_gone_is_used_again():

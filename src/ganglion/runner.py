@@ -118,7 +118,9 @@ class Runner:
         step, executable = self.step(kind, batch, signature)
         arrays = table.arrays()
         data = {name: arrays[name] for name in step.program.data}
-        results = executable.run(data, trace.as_state(step), steps)
+        keeping = getattr(executable, "run_and_keep", None)
+        state = trace.as_state(step, keeping is not None)
+        results = (keeping or executable.run)(data, state, steps)
         if not step.program.results:
             return None
         return tree.pack(step.outputs, [results[n] for n in step.program.results])

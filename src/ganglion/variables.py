@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, lending
 from ganglion.ir.graph import Constant, Input, ShapeError, Value
 from ganglion.ir.operators import Operators
 from ganglion.ir.origin import layer_path
@@ -88,19 +88,28 @@ class Variable(Operators):
     def value(self) -> Any:
         """The array, or the traced value inside of a scope."""
         scope = current_scope()
-        return scope.read(self) if scope else self._array
+        return scope.read(self) if scope else self.array
 
     def numpy(self) -> np.ndarray:
         """Return a copy of the array."""
-        return self._array.copy()
+        return self.array.copy()
 
     @property
     def array(self) -> np.ndarray:
         """The array itself, for backends: they read and write it in place."""
+        return lending.home(self._array)
+
+    @property
+    def array_as_it_is(self) -> np.ndarray:
+        """The array, for a backend that may have newer values; see `lending`."""
         return self._array
 
+    def __getstate__(self) -> dict[str, Any]:
+        lending.home(self._array)  # a copy is of the newest values
+        return vars(self)
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return np.array(self._array, dtype=dtype)
+        return np.array(self.array, dtype=dtype)
 
     def assign(self, value: Any) -> Any:
         """Replace the value; inside of a scope, at the end of the step."""
@@ -115,7 +124,7 @@ class Variable(Operators):
                 f"Cannot assign an array of shape {array.shape} to the variable "
                 f"{self.path!r} of shape {self.shape}."
             )
-        self._array[...] = array
+        self.array[...] = array
         return self
 
     def assign_add(self, value: Any) -> Any:
@@ -145,13 +154,13 @@ class Variable(Operators):
     def __bool__(self) -> bool:
         if current_scope():
             return bool(self.value)
-        return bool(self._array)
+        return bool(self.array)
 
     def __int__(self) -> int:
-        return int(self._array)
+        return int(self.array)
 
     def __float__(self) -> float:
-        return float(self._array)
+        return float(self.array)
 
     def __repr__(self) -> str:
         return f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}>"
@@ -184,7 +193,7 @@ class Scope:
     def _first_read(self, variable: Variable) -> Value:
         if self.concrete:
             return Constant(variable.array)
-        return Input(self._name(variable.path), variable.shape, variable.array.dtype)
+        return Input(self._name(variable.path), variable.shape, variable.dtype)
 
     def _name(self, path: str) -> str:
         name, number = path, 1
@@ -198,7 +207,7 @@ class Scope:
         """Record the variable's new value."""
         if not isinstance(value, Value):
             value = read(value)
-        if value.dtype != variable.array.dtype:
+        if value.dtype != variable.dtype:
             value = cast(value, dtype=variable.dtype)
         if value.shape != variable.shape:
             raise ShapeError(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import lending
 from ganglion.backends.cuda_driver import Driver, OutOfMemory
 
 SAMPLED = 1 << 22  # bytes; data above is not compared as a whole
@@ -127,6 +128,7 @@ class Memory:
         """Return an array's mirror; it is made when it is first asked for."""
         known = self._mirrors.get(id(array))
         if known is None:
+            lending.home(array)  # another device may have had it
             lower = "the model's size"
             if is_data:
                 lower = "the rows given at a time (a generator gives batches)"
@@ -138,6 +140,7 @@ class Memory:
         return known
 
     def _forget(self, key: int) -> None:
+        lending.forget(key)
         one = self._mirrors.pop(key, None)
         if one is not None:
             self._dead.append(one)
@@ -169,6 +172,14 @@ class Memory:
             return self.driver.host_array(nbytes)
         except OutOfMemory:  # copies from and to other memory are only slower
             return np.empty(nbytes, np.uint8)
+
+    def bring_home(self, mirror: Mirror, array: np.ndarray) -> None:
+        """Copy what the device has into an array."""
+        with self.lock:
+            self.driver.use()
+            self.fetch(mirror)
+            self.driver.wait()
+            as_bytes(array)[...] = mirror.seen
 
     def fetch(self, mirror: Mirror) -> None:
         """Ask for what the device has; it is in `seen` after a wait."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, lending
 from ganglion.backends import choice, cpu_cache, cuda_driver
 from ganglion.backends.base import Program
 from ganglion.backends.cuda_ahead import NEXT
@@ -33,6 +36,7 @@ from ganglion.plan.kernel import Buffer, Plan
 BUNDLE = 3  # functions compiled as one: few, so that many cores share the work
 NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
+WORTH_LENDING = 64  # bytes; what is smaller is looked at after every chunk
 RESULT_BYTES = 64 << 20  # of all results that are kept on the device
 
 
@@ -49,6 +53,24 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 def plan_of(program: Program) -> Plan:
     """Return the plan of a program: products stay products, without Winograd."""
     return build(program, winograd=False)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C wait: between two launches, state belongs to no step."""
+    asked: list[Any] = []
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if here else None
+    if not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *given: asked.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if asked:
+            before(*asked[0])
 
 
 @cache
@@ -131,13 +153,31 @@ class CompiledProgram:
         steps: int,
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place; return the results of every step."""
+        return self._run(data, state, steps, keeps=False)
+
+    def run_and_keep(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+    ) -> dict[str, np.ndarray]:
+        """Do the same, but leave large state on the device: see `lending`."""
+        return self._run(data, state, steps, keeps=True)
+
+    def _run(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+        keeps: bool,
+    ) -> dict[str, np.ndarray]:
         results = {
             name: np.empty((steps, *one.shape), one.dtype)
             for name, one in self.plan.results.items()
         }
         if steps < 1 or not self.emission.every:
             return results
-        with self._memory.lock:
+        with self._memory.lock, undisturbed():
             self._driver.use()
             arrays = {**data, **state}
             copies = contiguous(arrays)
@@ -146,13 +186,9 @@ class CompiledProgram:
             if self.poisons:
                 arena = self._memory.arena(self.emission.arena)
                 self._driver.fill(arena, 0xFF, self.emission.arena)
-            try:
-                self._advance(results, steps)
-                self._take_back(mirrors, state, copies)
-            except BaseException:  # a second Ctrl-C: what the host has is what counts
-                for name in self._written:
-                    mirrors[name].seen = None
-                raise
+            self._advance(results, steps)
+            kept = self._lent(mirrors, state, copies) if keeps else set()
+            self._take_back(mirrors, state, copies, kept)
         return results
 
     def _mirrored(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Mirror]:
@@ -161,20 +197,37 @@ class CompiledProgram:
         for name in (*self.plan.data, *self.plan.state):
             is_data = name in self.plan.data
             one = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
-            self._memory.refresh(arrays[name], one, is_data)
+            if not lending.is_lent(arrays[name]):
+                self._memory.refresh(arrays[name], one, is_data)
         return mirrors
+
+    def _lent(
+        self,
+        mirrors: Mapping[str, Mirror],
+        state: Mapping[str, np.ndarray],
+        copies: Mapping[str, np.ndarray],
+    ) -> set[str]:
+        """Leave what is large on the device, until somebody wants it."""
+        large = {name for name in self._written if state[name].nbytes >= WORTH_LENDING}
+        for name in large - copies.keys():
+            fetch = partial(self._memory.bring_home, mirrors[name])
+            lending.lend(state[name], fetch)
+        return large - copies.keys()
 
     def _take_back(
         self,
         mirrors: Mapping[str, Mirror],
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
+        kept: Set[str],
     ) -> None:
-        """Bring the new state to the host."""
-        for name in self._written:
+        """Bring the new state to the host, but for what is kept on the device."""
+        wanted = [name for name in self._written if name not in kept]
+        for name in wanted:
+            lending.forget(id(state[name]))
             self._memory.fetch(mirrors[name])
         self._driver.wait()
-        for name in self._written:
+        for name in wanted:
             seen = mirrors[name].seen
             assert seen is not None
             if name in copies:

@@ -18,7 +18,7 @@ def test_engines_are_timed_over_whole_epochs_and_no_processor_is_measured():
     result = on_gpu(fake("ganglion", "fast"), fake("rival", "slow"), precision="tf32")
     ours, rival = result.entries
     assert ours.milliseconds == pytest.approx([1.0] * 2)
-    assert (ours.steps, rival.steps) == (200, 100)  # 12,800 rows are 100 batches
+    assert (ours.steps, rival.steps) == (200, 50)  # 256 rows are two batches
     assert not result.peak
     assert result.ratio(rival, ours) == pytest.approx(4.0)
 

@@ -158,3 +158,37 @@ def test_help_names_the_keys(tmp_path):
     words = told.replace("\n", " ")
     for key in sweep.KEYS:
         assert f"{key}," in words or f"{key}." in words
+
+
+# ---- precisions --------------------------------------------------------------------
+
+
+def test_a_race_on_a_gpu_has_rows_for_each_precision(tmp_path):
+    engines = (fake("ganglion", "good"), fake("rival", "good"), fake("off", "rounds"))
+    names = ",".join(one.name for one in engines)
+    given = {"engines": "ganglion,torch", "threads": 1, "device": "cuda"}
+    chosen = settings.choose("mnist-perceptron", **given)
+    assert chosen.sweep == {"precision": ["tf32", "bf16"]}
+    assert "--sweep precision=tf32,bf16" in runner.command_line(chosen, "x")
+    small = {"engines": tuple(names.split(",")), "epochs": 1, "batch_size": 16}
+    chosen = replace(chosen, **small, limit=20.0)
+    done = runner.Racing(chosen, engines, tmp_path, Quiet()).run()
+    found = [(run.engine, run.settings["precision"], run.done) for run in done.finished]
+    assert ("ganglion", "tf32", True) in found
+    assert ("rival", "bf16", True) in found
+    # A hundredth off: that is much in TF32, and what bf16 rounds.
+    assert ("off", "tf32", False) in found
+    assert ("off", "bf16", True) in found
+    assert "rival (precision bf16)" in markdown.text(done)
+
+
+def test_engines_and_precisions_of_a_gpu():
+    chosen = settings.choose("mnist-mlp", threads=1, device="cuda")
+    assert {"torch-optimized", "jax", "keras-jax"} <= set(chosen.engines)
+    one = sweep.parse(["precision=bf16", "lr=0.1"])
+    chosen = settings.choose("mnist-mlp", threads=1, device="cuda", sweep=one)
+    assert [point.precision for point in sweep.points(chosen)] == ["bf16"]
+    with pytest.raises(ValueError, match="goes with --device cuda"):
+        settings.choose("mnist-mlp", threads=1, sweep=one)
+    with pytest.raises(ValueError, match="'fp8' is none of the names tf32, bf16"):
+        sweep.parse(["precision=fp8"])

@@ -42,7 +42,8 @@ def due(all_found: Iterable[Found]) -> list[Found]:
 def take_steps(job: Job, say: Say) -> Taken:
     """Return the losses of the first steps in float64, or why there are none."""
     say(job.engine.name, f"lockstep: {DTYPE}")
-    job = replace(job, settings=replace(job.settings, dtype=DTYPE))
+    finer = replace(job.settings, dtype=DTYPE, precision="float32")
+    job = replace(job, settings=finer)
     try:
         with session.opened(job, f"lockstep-{DTYPE}") as asked:
             asked.load()

@@ -29,7 +29,7 @@ def about_machine(remark: str) -> dict[str, Any]:
         "memory": _memory(),
         "os": platform.platform(),
         "python": platform.python_version(),
-        "gpu": _gpu(),
+        "gpu": machine.gpu(),
         "load before": f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "",
     }
     return found | ({"data": remark} if remark else {})
@@ -41,11 +41,6 @@ def _memory() -> str:
     except (AttributeError, ValueError, OSError):
         return ""
     return f"{size / 2**30:.0f} GiB"
-
-
-def _gpu() -> str:
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    return _said(command).replace("\n", ", ")
 
 
 def commit() -> str:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from ganglion.rivals import Unavailable
 from ganglion.rivals.process import EngineError
 
 TOLERANCE = 1e-3  # of a loss, relative
+ROUNDED = {"tf32": 2e-3, "bf16": 2e-2}  # the same, where operands have fewer bits
 PATIENCE = 60.0  # seconds for a form to get ready when another one already is
 TRIALS = 3
 TRIAL_SECONDS = 1.0
@@ -116,8 +118,11 @@ def _try_out(asked: Session, size: int) -> float:
     return min(once(steps) for _ in range(TRIALS))
 
 
-def judge(all_found: Sequence[Found], parameters: int) -> float:
+def judge(
+    all_found: Sequence[Found], parameters: int, precision: str = "float32"
+) -> float:
     """Mark those that compute something else; return the loss of the first batch."""
+    alike = partial(agree, precision=precision)
     racing = [one for one in all_found if one.races]
     for one in racing:
         if one.parameters != parameters:
@@ -125,9 +130,9 @@ def judge(all_found: Sequence[Found], parameters: int) -> float:
         elif not one.losses:
             one.problem = "refused: it took no first step"
     firsts = {one.engine: one.losses[0] for one in racing if one.races}
-    right = most_shared(firsts, agree) if firsts else math.nan
+    right = most_shared(firsts, alike) if firsts else math.nan
     for one in racing:
-        if one.races and not agree(one.losses[0], right):
+        if one.races and not alike(one.losses[0], right):
             one.problem = refused_for_loss(one.losses[0], right)
     return right
 
@@ -145,13 +150,13 @@ def most_shared(told: dict[str, T], alike: Callable[[T, T], bool]) -> T:
     return told[max(told, key=friends)]
 
 
-def agree(loss: float, other: float) -> bool:
+def agree(loss: float, other: float, precision: str = "float32") -> bool:
     """Say whether two losses are the same but for rounding.
 
-    >>> agree(2.3000, 2.3001), agree(2.3, 2.4)
-    (True, False)
+    >>> agree(2.3000, 2.3001), agree(2.3, 2.4), agree(2.30, 2.32, "bf16")
+    (True, False, True)
     """
-    return math.isclose(loss, other, rel_tol=TOLERANCE)
+    return math.isclose(loss, other, rel_tol=ROUNDED.get(precision, TOLERANCE))
 
 
 def refused_for_parameters(found: int, wanted: int) -> str:
@@ -170,9 +175,10 @@ def refused_for_loss(found: float, wanted: float) -> str:
 def name_of_file(settings: Settings) -> str:
     """Return where it is kept what was found for a race, or for a point of a sweep.
 
-    Only batch size and threads change which form is fastest.
+    Only batch size, threads and precision change which form is fastest.
     """
-    keys = [key for key in ("batch-size", "threads") if key in settings.point]
+    decisive = ("batch-size", "threads", "precision")
+    keys = [key for key in decisive if key in settings.point]
     parts = [f"-{key}-{settings.point[key]}" for key in keys]
     return f"lockstep{''.join(parts)}.json"
 

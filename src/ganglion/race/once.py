@@ -79,7 +79,9 @@ def _get_ready(job: Job, asked: Session, part: _Part, watch: Watch) -> None:
     wanted = job.settings.what.parameters
     if parameters != wanted:
         raise Refused(lockstep.refused_for_parameters(parameters, wanted))
-    if not math.isnan(job.first_loss) and not lockstep.agree(losses[0], job.first_loss):
+    known = not math.isnan(job.first_loss)
+    precision = job.settings.precision
+    if known and not lockstep.agree(losses[0], job.first_loss, precision):
         raise Refused(lockstep.refused_for_loss(losses[0], job.first_loss))
 
 

@@ -1,4 +1,4 @@
-"""A race on a pretrained start: our frozen features against PyTorch's fine-tuning.
+"""A race on a pretrained start: most of it frozen, against PyTorch's fine-tuning.
 
 Both start from the same ImageNet weights and see the same pixels and split, but they do
 not train alike: this race is about what a user of a small folder gets, and when.
@@ -112,6 +112,8 @@ def _once(task: dict[str, Any], number: int, folder: Path, limit: float) -> Run:
     started = now()
     begun = Run(task["engine"], number, task["seed"], "failed", started=started)
     module = "ganglion.race.pretrained_engines"
+    # A home of its own, still empty: nothing is known of these images before.
+    home = {"PYTHONPATH": _source(), "GANGLION_HOME": f"{task['data']}/{number}"}
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", module],
@@ -119,7 +121,7 @@ def _once(task: dict[str, Any], number: int, folder: Path, limit: float) -> Run:
             capture_output=True,
             text=True,
             timeout=limit,
-            env=environment(task["threads"]) | {"PYTHONPATH": _source()},
+            env=environment(task["threads"]) | home,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -46,7 +46,8 @@ class Racing:
         self._present: list[Engine] = []
         self._found: dict[str, dict[str, Found]] = {}  # by the file it is kept in
         self._laid_out: dict[Path, Start] = {}
-        self._firsts: dict[tuple[int, int], float] = {}  # by batch size and seed
+        # By batch size, precision and seed.
+        self._firsts: dict[tuple[int, str, int], float] = {}
 
     def _new(self, command: str) -> Race:
         settings, recipe = self._settings, self._recipe
@@ -209,7 +210,8 @@ class Racing:
         new = [name for name in jobs if name not in found]
         for name in new:
             found[name] = lockstep.examine(jobs[name], self._watch.says)
-        lockstep.judge(list(found.values()), self._recipe.parameters)
+        every, precision = list(found.values()), settings.precision
+        lockstep.judge(every, self._recipe.parameters, precision)
         self._compare_exactly(self._base(settings), found, jobs)
         lockstep.keep(found.values(), self._folder, lockstep.name_of_file(settings))
         for name in jobs:
@@ -293,8 +295,9 @@ class Racing:
         if not good:
             return {}
         judge = next((one for one in good if one.engine == OURS), good[0])
-        self._firsts[settings.batch_size, judge.seed] = judge.losses[0]
-        keys = {n: (settings.batch_size, settings.seed_of(n)) for n in starts}
+        which = settings.batch_size, settings.precision
+        self._firsts[*which, judge.seed] = judge.losses[0]
+        keys = {n: (*which, settings.seed_of(n)) for n in starts}
         others = {n: one for n, one in starts.items() if keys[n] not in self._firsts}
         if others:
             known = {OURS: ENGINES[OURS]} | {one.name: one for one in self._engines}

@@ -95,6 +95,7 @@ class Session:
                 batch_size=settings.batch_size,
                 threads=settings.threads,
                 device=settings.device,
+                precision=settings.precision,
                 start=str(start.folder),
                 order_seed=start.order_seed,
                 optimizer=settings.optimizer,

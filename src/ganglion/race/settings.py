@@ -9,9 +9,11 @@ from typing import Any
 from ganglion import config, image_recipes, machine, recipes
 from ganglion.race.results import DEVICES, Race
 from ganglion.recipes import Recipe
-from ganglion.rivals import RIVALS, Engine, engine
+from ganglion.rivals import ON_GPU, RIVALS, Engine, engine
 
 DEFAULT_ENGINES = ("ganglion", *RIVALS)
+GPU_ENGINES = ("ganglion", *ON_GPU)
+GPU_PRECISIONS = ("tf32", "bf16")
 _FIXED = ("recipe", "engines", "runs", "epochs", "batch_size", "threads", "device",
           "seed", "sweep")  # fmt: skip
 
@@ -41,6 +43,7 @@ class Settings:
     on: str = ""  # a cluster; this machine if empty
     made: Recipe | None = None  # from a folder of images; else the one of the name
     dtype: str = "float32"  # of the engines; a lockstep may take a finer one (`exact`)
+    precision: str = "float32"  # of products; on a GPU, a sweep has others
 
     def __post_init__(self) -> None:
         if isinstance(self.made, dict):  # it has travelled as plain data
@@ -86,13 +89,14 @@ def choose(
     """Return the settings of a new race: what is not given is the recipe's own."""
     made = None if isinstance(recipe, str) else recipe
     chosen = made or recipes.get(str(recipe))
-    names = DEFAULT_ENGINES if engines is None else named(engines)
+    usual = GPU_ENGINES if device == "cuda" else DEFAULT_ENGINES
+    names = usual if engines is None else named(engines)
     for name in names:
         engine(name)  # refuses what is unknown
     device = device or "cpu"
     if device not in DEVICES:
         raise ValueError(f"Unknown device {device!r}: choose {' or '.join(DEVICES)}.")
-    sweep = sweep or {}
+    sweep = _with_precisions(sweep or {}, device)
     given = {"epochs": epochs, "batch-size": batch_size, "threads": threads,
              "seed": seed}  # fmt: skip
     for name, value in given.items():
@@ -121,6 +125,15 @@ def choose(
         on=on or "",
         made=made,
     )
+
+
+def _with_precisions(sweep: dict[str, list[Any]], device: str) -> dict[str, list[Any]]:
+    """Return a sweep with the precisions of a device, each in rows of its own."""
+    if device == "cuda":
+        return {"precision": list(GPU_PRECISIONS)} | sweep
+    if "precision" in sweep:
+        raise ValueError("--sweep precision goes with --device cuda: CPUs use float32.")
+    return sweep
 
 
 def named(text: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ganglion.config import closest
+from ganglion.config import PRECISIONS, closest
 from ganglion.race.settings import Settings
 
 Values = dict[str, list[Any]]
@@ -19,7 +19,7 @@ class Key:
     """Something to sweep over: the field that it sets, and which values it takes."""
 
     field: str
-    kind: type[int] | type[float]
+    kind: type[int] | type[float] | type[str]
     fits: Callable[[Any], bool]
     takes: str
     of_optimizer: bool = False
@@ -35,6 +35,9 @@ KEYS: dict[str, Key] = {
     "epochs": Key("epochs", int, lambda v: v >= 1, _COUNT),
     "threads": Key("threads", int, lambda v: v >= 1, _COUNT),
     "seed": Key("seed", int, lambda v: v >= 0, "whole numbers of at least 0"),
+    "precision": Key(
+        "precision", str, lambda v: v in PRECISIONS, f"names {', '.join(PRECISIONS)}"
+    ),
 }
 
 
@@ -76,10 +79,11 @@ def _values(name: str, text: str) -> list[Any]:
 def _value(name: str, word: str) -> Any:
     key = KEYS[name]
     try:
-        value = key.kind(word)
+        value: Any = key.kind(word)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or not key.fits(value):
+    endless = isinstance(value, float) and not math.isfinite(value)
+    if endless or not key.fits(value):
         raise ValueError(f"--sweep {name}: {word!r} is none of the {key.takes}.")
     return value
 

@@ -254,7 +254,8 @@ class Bench:
             one.entry.version, one.entry.tried = entry.version, entry.tried
             try:
                 self._warm_up(one, limit)
-                limit = min(limit, max(PATIENCE, 2 * one.entry.start_seconds))
+                if not begun:  # all began at once: nobody waits for the slowest
+                    limit = min(limit, max(PATIENCE, 2 * one.entry.start_seconds))
                 yield one
             except EngineError as error:
                 one.process.end()

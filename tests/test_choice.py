@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ganglion as keras
-from ganglion import config, dumping, recipes
-from ganglion.backends import choice, cuda_driver
+from ganglion import config, dumping, machine, recipes
+from ganglion.backends import choice, cuda_driver, cuda_run
 from ganglion.runner import Pace
 
 
@@ -50,6 +50,15 @@ def test_what_was_asked_for_is_used(gpu):
     assert choice.backend_for(program("mnist-mlp")) == "cpu"
     config.set_backend("cuda")
     assert choice.backend_for(program("mnist-perceptron")) == "cuda"
+
+
+def test_what_is_told_to_expect(gpu, monkeypatch):
+    assert choice.shown() == "auto"
+    monkeypatch.setattr(cuda_run, "missing", lambda: None)
+    assert machine.facts()["  cuda"] == "works, for models that are worth it"
+    config.set_backend("cuda")
+    assert choice.shown() == "cuda"
+    assert machine.facts()["  cuda"] == "works, in use"
 
 
 def test_without_a_gpu_the_processor_is_used(monkeypatch, capsys):

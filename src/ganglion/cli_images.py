@@ -90,7 +90,7 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
 
 
 def _announce(chosen: Choices, model: Any, held: Any, how: str) -> None:
-    from ganglion import config
+    from ganglion.backends import choice
 
     if chosen.log == "keras":
         model.summary()
@@ -98,7 +98,7 @@ def _announce(chosen: Choices, model: Any, held: Any, how: str) -> None:
     _say(
         f"{held.folder}: {len(held.classes)} classes ({', '.join(held.classes)}); "
         f"{held.counts()}; {rows}×{columns} {held.form.color}\n"
-        f"{model.count_params():,} parameters, {how}, backend {config.backend()}"
+        f"{model.count_params():,} parameters, {how}, backend {choice.shown()}"
     )
 
 

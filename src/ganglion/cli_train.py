@@ -67,17 +67,18 @@ def train(
         bool,
         typer.Option(
             "--pretrained",
-            help="With --images: start from EfficientNet-Lite0 of ImageNet, frozen; "
-            "its features are computed once.",
+            help="With --images: start from EfficientNet-Lite0 of ImageNet; what its "
+            "frozen part sees in each image is computed once.",
         ),
     ] = False,
     fine_tune: Annotated[
         int,
         typer.Option(
-            help="With --pretrained: then train the whole network so many epochs.",
+            help="With --pretrained: epochs of its last blocks, after those of the "
+            "head; 0 leaves them frozen.",
             min=0,
         ),
-    ] = 0,
+    ] = 5,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs in all; the recipe's own by default.")
     ] = None,
@@ -210,7 +211,7 @@ def _model(recipe: recipe_book.Recipe, resume: Path | None) -> Any:
 def _announce(
     recipe: recipe_book.Recipe, model: Any, total: int, batch: int | None, log: str
 ) -> None:
-    from ganglion import config
+    from ganglion.backends import choice
 
     if log == "keras":
         model.summary()
@@ -218,7 +219,7 @@ def _announce(
     _say(
         f"{recipe.name}: {recipe.title}; {model.count_params():,} parameters, batch "
         f"{batch or recipe.batch_size}, epochs {first} to {total}, "
-        f"backend {config.backend()}"
+        f"backend {choice.shown()}"
     )
 
 

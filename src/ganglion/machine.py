@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ganglion import config
-from ganglion.backends import base
+from ganglion.backends import base, choice
 
 _PACKAGES = ("numpy", "llvmlite", "h5py")
 _WIDTHS = (("avx512f", "AVX-512, 16 floats"), ("avx2", "AVX2, 8 floats"))
@@ -23,8 +23,12 @@ def facts() -> dict[str, str]:
     found["processor"] = processor()
     found["cores"] = f"{cores()} usable, {config.threads()} threads in use"
     found["vectors"] = vector_width()
+    if devices := gpu():
+        found["gpu"] = devices
     for name, reason in base.available().items():
         used = ", in use" if name == config.backend() else ""
+        if name == "cuda" and choice.shown() == "auto":
+            used = ", for models that are worth it"
         found[f"  {name}"] = f"missing: {reason}" if reason else f"works{used}"
     return found
 

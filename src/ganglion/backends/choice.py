@@ -36,6 +36,12 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
     return name
 
 
+def shown() -> str:
+    """Return the backend to expect, for people: "auto" where a model decides."""
+    undecided = config.backend_choice() == "auto" and cuda_driver.missing() is None
+    return "auto" if undecided else config.backend()
+
+
 def operations(graph: Graph) -> float:
     """Return how many operations the products of a graph have.
 

@@ -157,7 +157,7 @@ def test_a_wrong_loss_in_a_later_run_is_refused_too(tmp_path):
     assert later.reason.startswith("refused before timing: the loss of the first")
 
 
-def test_steps_that_part_in_float32_are_taken_again_in_float64(tmp_path):
+def test_steps_that_part_in_float32_are_taken_again_in_float64(tmp_path, capsys):
     engines = fake("ganglion", "good"), fake("a", "kink"), fake("b", "other gradient")
     made = race(tmp_path, *engines, fake("c", "coarse"))
     assert ends(made) == {
@@ -179,11 +179,21 @@ def test_steps_that_part_in_float32_are_taken_again_in_float64(tmp_path):
     for text in (notes, markdown.text(made), report.page([made])):
         assert told in text
         assert "c took no steps in it: ended with exit code 1." in text
+    tables.show(made)
+    assert re.search(r"│ +4 of 16 │ +16 of 16 │", capsys.readouterr().out)
     # All of it is known when the race goes on.
     kept = replace(made, finished=made.finished[:1], complete=False)
     again = race(tmp_path, *engines, fake("c", "coarse"), before=kept)
     assert again.exact_steps == made.exact_steps
     assert len(list(tmp_path.glob("logs/*float64*"))) == 4
+
+
+def test_the_first_update_must_be_right_in_float32_too(tmp_path):
+    made = race(tmp_path, fake("ganglion", "good"), fake("a", "hasty"))
+    assert ends(made) == {("ganglion", 1): "done", ("a", 1): "failed"}
+    told = "refused before timing: after one update its loss in float32 is "
+    assert made.finished[0].reason.startswith(told)
+    assert list(made.exact_steps[0].losses) == ["ganglion"]
 
 
 def test_steps_that_agree_in_float32_are_taken_once(tmp_path):

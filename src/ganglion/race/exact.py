@@ -56,6 +56,9 @@ def take_steps(job: Job, say: Say) -> Taken:
 def judge(all_found: Collection[Found], settings: Settings) -> ExactSteps | None:
     """Refuse engines that part from what most do; return what was seen, if anything.
 
+    The steps in float64 tell that all train the same. That the code that will race does
+    so tells the loss after one update, which rounding does not move yet.
+
     An engine that could not take these steps races: nothing is known against it, and
     the results say so.
     """
@@ -65,11 +68,17 @@ def judge(all_found: Collection[Found], settings: Settings) -> ExactSteps | None
         return None
     taken = {one.engine: one.exact for one in ready}
     right = most_shared(taken, _together) if taken else ()
+    whole = settings.precision == "float32"  # no bits are cut off on purpose
     for one in ready:
         if not _together(one.exact, right):
             one.problem = (
                 f"refused before timing: its first steps in {DTYPE} are "
                 f"{figures.distance([one.exact, right]):.1e} off those of the others"
+            )
+        elif whole and not _together(one.losses[:2], right[:2]):
+            one.problem = (
+                "refused before timing: after one update its loss in float32 is "
+                f"{one.losses[1]:.6g}, in {DTYPE} {right[1]:.6g}"
             )
     taken = {one.engine: one.exact for one in ready if one.races}
     far = figures.distance(taken.values())

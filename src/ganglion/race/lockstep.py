@@ -30,6 +30,7 @@ TRIALS = 3
 TRIAL_SECONDS = 1.0
 FEWEST_STEPS = 4
 FILE = "lockstep.json"
+DECISIVE = ("batch-size", "threads", "precision")  # keys of a sweep with own locksteps
 
 Say = Callable[[str, str], None]
 T = TypeVar("T")
@@ -175,10 +176,9 @@ def refused_for_loss(found: float, wanted: float) -> str:
 def name_of_file(settings: Settings) -> str:
     """Return where it is kept what was found for a race, or for a point of a sweep.
 
-    Only batch size, threads and precision change which form is fastest.
+    Only the decisive keys change which form is fastest.
     """
-    decisive = ("batch-size", "threads", "precision")
-    keys = [key for key in decisive if key in settings.point]
+    keys = [key for key in DECISIVE if key in settings.point]
     parts = [f"-{key}-{settings.point[key]}" for key in keys]
     return f"lockstep{''.join(parts)}.json"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
-from ganglion.race.lockstep import TOLERANCE
+from ganglion.race.lockstep import DECISIVE, TOLERANCE
 from ganglion.race.results import Race
 
 WIDTH = 144  # where there is no terminal to ask
@@ -160,7 +160,10 @@ def first_steps(race: Race) -> Any:
     shown = [step for step in SHOWN_STEPS if step <= most]
     for step in shown:
         table.add_column(str(step), justify="right")
-    table.add_column("steps in step", justify="right")
+    table.add_column("in step", justify="right")
+    exactly = _in_step_exactly(race)
+    if exactly:
+        table.add_column("in float64", justify="right")
     for name, losses in firsts.items():
         alike = [firsts[one] for one in firsts if settings[one] == settings[name]]
         count = in_step(alike)[alike.index(losses)]
@@ -168,8 +171,28 @@ def first_steps(race: Race) -> Any:
             f"{losses[step - 1]:.5f}" if step <= len(losses) else NOTHING
             for step in shown
         ]
-        table.add_row(name, *cells, f"{count} of {len(losses)}")
+        cells.append(f"{count} of {len(losses)}")
+        table.add_row(name, *cells, *([exactly.get(name, NOTHING)] if exactly else []))
     return table
+
+
+def _in_step_exactly(race: Race) -> dict[str, str]:
+    """Return for how many of the steps in float64 each group keeps in step."""
+    found = {}
+    for one in race.exact_steps:
+        counts = in_step(list(one.losses.values()))
+        told = {
+            name: f"{count} of {len(losses)}"
+            for (name, losses), count in zip(one.losses.items(), counts, strict=True)
+        }
+        for group in figures.groups(race):
+            here, there = (
+                [settings.get(key) for key in DECISIVE]
+                for settings in (group.runs[0].settings, one.settings)
+            )
+            if here == there and group.engine in told:
+                found[group.label] = told[group.engine]
+    return found
 
 
 def in_step(courses: list[tuple[float, ...]]) -> list[int]:

@@ -29,12 +29,15 @@ from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
 from ganglion.backends.cuda_schedule import (
     ALIGNMENT,
+    Haste,
     Lane,
     Launch,
     mark_rounded,
+    mark_settled,
     place,
     schedule,
     works_of,
+    written_last,
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
@@ -144,6 +147,9 @@ def schedule_of(plan: Plan, target: Target) -> Schedule:
     )
     if target.products == "tf32":
         mark_rounded([*made.once, *made.first, *made.every, *made.last])
+    before = written_last(made.every) | written_last(made.first)
+    mark_settled(made.every, before)
+    mark_settled(made.last, before)
     return made
 
 
@@ -245,16 +251,16 @@ class _Maker:
             rows = rows_of_block(lane.rows, lane.kernels)
             bodies = [emit_rows(one, rows) for one in lane.works]
             blocks, private = lane.rows // rows, lane.private
-            return _LaneText(bodies, blocks, lane.hurries, rows, private)
+            return _LaneText(bodies, blocks, lane.haste, rows, private)
         bodies = [emit_work(one, how, room, alone) for one in lane.works]
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
-        return _LaneText(bodies, blocks, lane.hurries)
+        return _LaneText(bodies, blocks, lane.haste)
 
     def counting(self) -> Call:
         """Return the launch that counts steps, for programs with results."""
         text = (
             'extern "C" __global__ void NAME(int* step) {\n'
-            "  wait_for_others();\n  let_others_start();\n"
+            "  start_after_others();\n"
             "  if (THREAD == 0) *step += 1;\n}\n"
         )
         self.functions["count_step"] = text.replace("NAME", "count_step")
@@ -298,14 +304,15 @@ def emit_rows(work: Work, rows: int) -> Emitted:
 class _LaneText:
     bodies: list[Emitted]
     blocks: int
-    hurries: bool  # whether the next launch waits for it
+    haste: Haste
     rows: int = 0  # of a block
     private: Mapping[Root, int] = field(default_factory=dict)  # elements of a row
 
     def order(self) -> tuple[bool, bool, float, int]:
         """Sort what takes long to the front, and what nobody waits for to the end."""
         work = max(one.work for one in self.bodies)
-        return self.blocks > 1, not self.hurries, -work, -self.blocks
+        aside = self.haste is Haste.ASIDE
+        return self.blocks > 1, aside, -work, -self.blocks
 
     @cached_property
     def places(self) -> dict[Root, tuple[Buffer, int]]:
@@ -346,7 +353,7 @@ class _Function:
         self._bodies: dict[str, str] = {}
         self._buffers: list[Buffer] = []
         self._places: dict[Root, int] = {}
-        self._lanes: list[tuple[int, list[str]]] = []
+        self._lanes: list[tuple[int, bool, list[str]]] = []
         self._scratch = 0
 
     def add(self, lane: _LaneText) -> None:
@@ -362,7 +369,7 @@ class _Function:
                 which = f"(BLOCK_OF_LANE) * {lane.rows}"
             separator = ", " if given else ""
             calls.append(f"{name}({which}{separator}{given});")
-        self._lanes.append((lane.blocks, calls))
+        self._lanes.append((lane.blocks, lane.bodies[0].waits, calls))
 
     def _argument(self, buffer: Buffer) -> int:
         key = root(buffer)
@@ -390,13 +397,13 @@ class _Function:
             f'extern "C" __global__ void __launch_bounds__({THREADS}{", 2" * pair}) '
             f"NAME({given}) {{"
         )
-        lines.append("  wait_for_others();")
-        lines.append("  let_others_start();")
         start = 0
-        for number, (blocks, calls) in enumerate(self._lanes):
+        for number, (blocks, waits, calls) in enumerate(self._lanes):
             last = number == len(self._lanes) - 1
             head = "" if last else f"if (BLOCK < {start + blocks}) "
             lines.append(f"  {head}{{")
+            if not waits:
+                lines.append("    start_after_others();")
             at = f"BLOCK - {start}" if start else "BLOCK"
             for index, one in enumerate(calls):
                 if index:

@@ -116,6 +116,10 @@ DEVICE void multiply_bf16(float (&c)[4], const unsigned (&a)[4],
 """
 
 COMMON = """\
+DEVICE void start_after_others() {
+  wait_for_others();
+  let_others_start();
+}
 template <class T> DEVICE T infinity();
 template <> METHOD float infinity<float>() { return float_of_bits(0x7f800000u); }
 template <> METHOD double infinity<double>() {

@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 
@@ -27,6 +28,14 @@ LONGEST_LANE = 24
 LARGE = 1 << 20  # places of a loop that needs a GPU for itself
 
 
+class Haste(Enum):
+    """Who waits for a kernel."""
+
+    NOW = 0  # a product of the same step
+    LATER = 1  # nobody in this step: metrics, updates
+    ASIDE = 2  # the next step: it may not disturb the products of this one
+
+
 @dataclass(eq=False)
 class Lane:
     """Work that is done in order."""
@@ -35,7 +44,7 @@ class Lane:
     small: bool
     launch: int
     rows: int = 0  # over which its kernels may go on row by row
-    hurries: bool = True
+    haste: Haste = Haste.NOW
     private: dict[Root, int] = field(default_factory=dict)  # see `_keep_rows`
 
     @property
@@ -106,14 +115,14 @@ class Scheduler:
         self._memory = _Memory()
         self._lane_of: dict[int, Lane] = {}
 
-    def add(self, kernel: Kernel, hurries: bool = True) -> None:
-        """Put a kernel into a launch; one without hurry does not disturb products."""
+    def add(self, kernel: Kernel, haste: Haste) -> None:
+        """Put a kernel into a launch."""
         needs = self._memory.needs(kernel)
-        scatters = not hurries and self._scatters(kernel, needs)
+        scatters = haste is Haste.ASIDE and self._scatters(kernel, needs)
         work = None if scatters else self._guest(kernel, needs)
         if work is None:
             work = Work(kernel)
-            self._put(work, needs, hurries)
+            self._put(work, needs, haste)
         self._memory.note(kernel, work)
 
     def _guest(self, kernel: Kernel, needs: list[Work]) -> Work | None:
@@ -153,7 +162,7 @@ class Scheduler:
             return mine.place(one) < mine.place(other)
         return mine.launch < theirs.launch
 
-    def _put(self, work: Work, needs: list[Work], hurries: bool) -> None:
+    def _put(self, work: Work, needs: list[Work], haste: Haste) -> None:
         last = max((self._launch_of(one) for one in needs), default=-1)
         small = is_small(work.kernel)
         latest = [self._lane_of[id(w)] for w in needs if self._launch_of(w) == last]
@@ -162,21 +171,21 @@ class Scheduler:
         follows = small and lanes and all(one.small for one in lanes)
         follows = follows and not any(one.by_rows for one in lanes)
         # Without hurry, one after the other would only make a launch longer.
-        follows = follows and (hurries or last + 1 >= len(self.launches))
-        goes_on = hurries and self._goes_on(work.kernel, lanes)
-        if goes_on and length < LONGEST_LANE:
+        may = haste is Haste.NOW or last + 1 >= len(self.launches)
+        may = may and length < LONGEST_LANE
+        if may and self._goes_on(work.kernel, lanes):
             lane = lanes[0]
             lane.works.append(work)
-        elif follows and length < LONGEST_LANE:
+        elif may and follows:
             lane = self._merged(lanes)
             lane.works.append(work)
             lane.rows = 0
         else:
             large = isinstance(work.kernel, Loop) and _places(work.kernel) >= LARGE
-            waits = large or not (small or hurries)
+            waits = large or (haste is Haste.ASIDE and not small)
             launch = self._quiet(last + 1) if waits else last + 1
             lane = self._new_lane(work, small, launch)
-            lane.hurries = hurries
+            lane.haste = haste
         self._lane_of[id(work)] = lane
 
     def _scatters(self, kernel: Kernel, needs: list[Work]) -> bool:
@@ -233,14 +242,40 @@ def schedule(
     Kernels `aside` find their places where they do not disturb.
     """
     scheduler = Scheduler()
-    for kernel in kernels:
-        scheduler.add(kernel)
+    now, later = _by_haste(kernels)
+    for kernel in now:
+        scheduler.add(kernel, Haste.NOW)
+    for kernel in later:
+        scheduler.add(kernel, Haste.LATER)
     for kernel in aside:
-        scheduler.add(kernel, hurries=False)
+        scheduler.add(kernel, Haste.ASIDE)
     if drops:
         _drop_unread(scheduler.launches)
         _keep_rows(scheduler.launches)
     return scheduler.launches
+
+
+def _by_haste(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
+    """Tell kernels that products wait for from those that can come after all of them.
+
+    The latter do not touch what the former touch after them.
+    """
+    now: list[Kernel] = []
+    later: list[Kernel] = []
+    read: set[Root] = set()  # by those that come after
+    written: set[Root] = set()
+    for kernel in reversed(kernels):
+        reads = {root(b) for b in kernel.reads()}
+        writes = {root(b) for b in kernel.writes()}
+        if not isinstance(kernel, Contract) and not (
+            writes & read or (reads | writes) & written
+        ):
+            later.append(kernel)
+            continue
+        now.append(kernel)
+        read |= reads
+        written |= writes
+    return now[::-1], later[::-1]
 
 
 def works_of(launches: Iterable[Launch]) -> Iterable[tuple[int, Work]]:
@@ -308,6 +343,26 @@ def _is_plain_sum(kernel: Kernel) -> bool:
         and kernel.how == "sum"
         and all(isinstance(expr, Load) for expr, _ in kernel.stored)
     )
+
+
+def mark_settled(launches: Sequence[Launch], before: set[Root]) -> None:
+    """Tell all what they read that the launch before theirs does not write.
+
+    A launch starts when the one before it is under way, and so the one before that has
+    come to its end. `before` is what is written right before the first launch.
+    """
+    for launch in launches:
+        works = [work for lane in launch.lanes for work in lane.works]
+        for work in works:
+            work.settled = frozenset(work.reads() - before)
+        before = {one for work in works for one in work.writes()}
+
+
+def written_last(launches: Sequence[Launch]) -> set[Root]:
+    """Return what the last launch writes, as the next step calls it."""
+    works = [work for _, work in works_of(launches[-1:])]
+    roots = {one for work in works for one in work.writes()}
+    return {("arena", name) if kind == NEXT else (kind, name) for kind, name in roots}
 
 
 # ---- memory ------------------------------------------------------------------------

@@ -133,6 +133,7 @@ class Emitted:
     blocks: int
     shared: int = 0  # bytes of shared memory
     work: float = 0.0  # nanoseconds of a block, roughly: long ones are started first
+    waits: bool = False  # for the launch before by itself
 
 
 class Body:

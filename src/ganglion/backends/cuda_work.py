@@ -51,6 +51,7 @@ class Work:
     guests: list[Loop] = field(default_factory=list)
     dropped: set[Root] = field(default_factory=set)
     rounded: frozenset[Root] = frozenset()  # what is kept as tensor cores take it
+    settled: frozenset[Root] = frozenset()  # what the launch before does not write
 
     @property
     def kernels(self) -> list[Kernel]:

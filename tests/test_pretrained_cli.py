@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ganglion import explain, saving
-from ganglion.applications import transfer
+from ganglion.applications import kept, transfer
 from ganglion.cli import app
 
 
@@ -40,16 +40,18 @@ def test_a_folder_is_learned_and_the_model_answers(folder, tmp_path):
     given = ("--images", folder, "--size", 32, "--test", 4, "--validation", 4)
     made = run(*given, "--pretrained", "--log", "steps", "--save", path)
     assert made.exit_code == 0, made.output
+    assert "5 epochs of the last blocks" in made.output
     assert "Test accuracy" in made.output
-    kept = saving.load_model(path)
-    assert kept.notes["class_names"] == ["bright", "dark"]
+    again = saving.load_model(path)
+    assert again.notes["class_names"] == ["bright", "dark"]
     asked = CliRunner().invoke(
         app, ["predict", str(path), str(folder), "--format", "csv"]
     )
     assert asked.exit_code == 0, asked.output
     assert len(asked.stdout.splitlines()) == 25
-    kinds = {one.name for one in transfer.folder().iterdir()}
-    assert len(kinds) == 3  # train, validation, test
+    kinds = {one.name for one in kept.folder().iterdir()}
+    # Maps and features to train, validate and test on; the last two after tuning, too.
+    assert len(kinds) == 3 * 2 + 2
     assert all(name.endswith(".npz") for name in kinds)
 
 
@@ -65,6 +67,26 @@ def test_stopping_while_features_are_computed_saves_nothing(
     assert made.exit_code == 130
     assert "nothing was saved" in made.output
     assert not path.exists()
+
+
+def test_stopping_in_fine_tuning_saves_what_there_is(folder, tmp_path, monkeypatch):
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transfer, "fine_tune", stop)
+    path = tmp_path / "m.keras"
+    made = run("--images", folder, "--size", 32, "--pretrained", "--save", path)
+    assert made.exit_code == 130
+    assert "Stopped in fine-tuning" in made.output
+    assert saving.load_model(path).notes["class_names"] == ["bright", "dark"]
+
+
+def test_frozen_means_that_only_the_head_learns(folder, monkeypatch):
+    monkeypatch.setattr(transfer, "fine_tune", None)
+    given = ("--images", folder, "--size", 32, "--pretrained", "--fine-tune", 0)
+    made = run(*given, "--log", "steps")
+    assert made.exit_code == 0, made.output
+    assert "not saved" in made.output
 
 
 @pytest.mark.parametrize(

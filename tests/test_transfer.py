@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ganglion import explain, layers, saving
-from ganglion.applications import transfer
+from ganglion.applications import kept, transfer
 
 SIZE = 32
 
@@ -55,42 +55,53 @@ def test_only_the_head_learns_and_the_model_shares_it(made):
 def test_features_are_computed_once(made, monkeypatch):
     x, _ = two_kinds()
     first = transfer.features(made, x)
-    runs: list[Any] = []
-    monkeypatch.setattr(
-        type(made.body), "predict", lambda *_, **__: runs.append(1) or first + 1
-    )
+    np.testing.assert_allclose(made.body.predict(x, verbose=0), first, atol=1e-5)
+    runs: list[str] = []
+    predict = type(made.body).predict
+
+    def counted(model: Any, *given: Any, **more: Any) -> Any:
+        runs.append(model.name.removeprefix("pretrained_"))
+        return predict(model, *given, **more)
+
+    monkeypatch.setattr(type(made.body), "predict", counted)
     assert np.array_equal(transfer.features(made, x), first)
     assert not runs
-    x[0, 0, 0, 0] ^= 1
-    transfer.features(made, x)
-    assert len(runs) == 1
     weight = made.body.get_layer("top_bn").gamma
     weight.assign(weight.numpy() + 1)
     transfer.features(made, x)
-    assert len(runs) == 2
-    transfer.features(made, x, keep=False)
-    assert len(runs) == 3
+    assert runs == ["middle"]  # what comes before the change is still known
+    x[0, 0, 0, 0] ^= 255
+    transfer.features(made, x)
+    assert runs == ["middle", "lower", "middle"]
+
+
+def test_what_would_not_fit_goes_the_whole_way(made, monkeypatch):
+    x, _ = two_kinds()
+    first = transfer.features(made, x)
+    monkeypatch.setattr(transfer, "MOST_MAPS", 1000)
+    monkeypatch.setattr(transfer, "maps", None)
+    np.testing.assert_allclose(transfer.features(made, x), first, atol=1e-5)
 
 
 def test_damaged_features_are_computed_anew(made):
     x, _ = two_kinds()
-    first = transfer.features(made, x)
-    (path,) = transfer.folder().glob("*.npz")
+    first = transfer.maps(made, x)
+    (path,) = kept.folder().glob("*.npz")
     whole = path.read_bytes()
     for damaged in (b"", whole[:-30], whole[:200] + b"\xff" * 40 + whole[240:]):
         path.write_bytes(damaged)
-        assert np.array_equal(transfer.features(made, x), first)
+        assert np.array_equal(transfer.maps(made, x), first)
         assert path.read_bytes() != damaged
-    assert [one.name for one in transfer.folder().iterdir()] == [path.name]
+    assert [one.name for one in kept.folder().iterdir()] == [path.name]
 
 
 def test_old_features_make_room(made, monkeypatch):
     x, _ = two_kinds()
     most = 300_000  # two of them
-    monkeypatch.setattr(transfer, "MOST_KEPT", most)
+    monkeypatch.setattr(kept, "MOST_KEPT", most)
     for row in range(3):
         transfer.features(made, np.roll(x, row, axis=0))
-    total = sum(one.stat().st_size for one in transfer.folder().iterdir())
+    total = sum(one.stat().st_size for one in kept.folder().iterdir())
     assert most / 2 < total <= most
 
 
@@ -99,13 +110,6 @@ def test_without_a_place_features_are_still_computed(made, tmp_path, monkeypatch
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "file"))
     x, _ = two_kinds()
     assert transfer.features(made, x).shape == (24, 1280)
-
-
-def test_mirrored_images_are_learned_from(made):
-    x, y = two_kinds()
-    done = transfer.train_head(made, (x, y), epochs=1, flip=True, batch_size=48)
-    assert done.params["steps"] == 1
-    assert len(list(transfer.folder().glob("*.npz"))) == 2
 
 
 def test_patience_ends_training_and_keeps_the_best(made):
@@ -121,21 +125,48 @@ def test_patience_ends_training_and_keeps_the_best(made):
     )
 
 
-@pytest.mark.slow
-def test_fine_tuning_changes_all_but_the_statistics():
-    made = transfer.start(2, SIZE, weights=None)
+def learned(made: transfer.Start, **how: Any) -> set[str]:
+    """Return the names of the layers that fine-tuning changes."""
     x, y = two_kinds(8)
     before = {one.path: one.numpy() for one in made.model.weights}
-    transfer.fine_tune(made, (x, y), epochs=1, batch_size=8)
-    changed = {
-        one.path
-        for one in made.model.weights
+    transfer.fine_tune(made, (x, y), (x, y), epochs=1, batch_size=8, **how)
+    assert made.model.evaluate(x, y, verbose=0)[0] > 0
+    return {
+        layer.name
+        for layer in made.model.layers
+        for one in layer.weights
         if not np.array_equal(before[one.path], one.numpy())
     }
+
+
+def test_fine_tuning_changes_the_last_blocks(made):
+    changed = learned(made)
+    wanted = {
+        layer.name
+        for layer in made.upper.layers
+        if layer.weights and not isinstance(layer, layers.BatchNormalization)
+    }
+    assert changed == wanted
+    assert {"block11_dwconv", "top_conv", "head"} < changed
+    assert "block10_dwconv" not in changed
+
+
+@pytest.mark.slow
+def test_fine_tuning_without_maps_in_memory_changes_the_same(made, monkeypatch):
+    monkeypatch.setattr(transfer, "MOST_MAPS", 1000)
+    monkeypatch.setattr(transfer, "maps", None)
+    changed = learned(made)
+    assert "block11_dwconv" in changed
+    assert "block10_dwconv" not in changed
+
+
+@pytest.mark.slow
+def test_fine_tuning_of_the_whole_changes_all_but_the_statistics():
+    made = transfer.start(2, SIZE, weights=None)
+    changed = learned(made, whole=True)
     for layer in made.model.layers:
         is_norm = isinstance(layer, layers.BatchNormalization)
-        for one in layer.weights:
-            assert (one.path in changed) != is_norm, one.path
+        assert (layer.name in changed) == bool(layer.weights and not is_norm)
 
 
 @pytest.mark.slow

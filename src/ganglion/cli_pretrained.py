@@ -12,11 +12,11 @@ EPOCHS = 100  # of the head, at most; each takes milliseconds
 
 
 def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
-    """Train a head, then the whole network if asked; return whether it came to its end.
+    """Train a head, then the last blocks; return whether it came to its end.
 
     Args:
         chosen: What `ganglion train --images` was asked for.
-        fine_tune: Epochs of the whole network, after the head's.
+        fine_tune: Epochs of the last blocks, after the head's.
         more: Callbacks that print a line an epoch.
     """
     if chosen.resume is not None:
@@ -26,7 +26,6 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
         )
     held = _load(chosen)
     from ganglion import image_recipes, image_training
-    from ganglion.applications import transfer
 
     _say(image_recipes.told_of_skipped(held))
     start = _start(held)
@@ -37,42 +36,62 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
         f"{held.counts()}; {rows}×{columns}\n"
         f"EfficientNet-Lite0 of ImageNet, {start.model.count_params():,} parameters"
     )
-    train, validation = _arrays(held.train), _arrays(held.validation)
-    trained = False
     try:
-        begun = time.perf_counter()
-        _features(transfer, start, held, chosen)
-        told = f"Features {_since(begun)} s"
-        begun = time.perf_counter()
-        done = transfer.train_head(
-            start,
-            train,
-            validation,
-            epochs=chosen.epochs or EPOCHS,
-            batch_size=chosen.batch_size or transfer.BATCH,
-            patience=transfer.PATIENCE,
-            more_callbacks=more,
-        )
-        trained = True
-        _say(f"{told}, {len(done.epoch)} epochs of the head {_since(begun)} s.")
-        if fine_tune:
-            begun = time.perf_counter()
-            transfer.fine_tune(
-                start,
-                train,
-                validation,
-                epochs=fine_tune,
-                batch_size=chosen.batch_size or transfer.BATCH,
-                patience=transfer.PATIENCE,
-                more_callbacks=more,
-                verbose=1 if chosen.log == "keras" else 0,
-            )
-            _say(f"Fine-tuned for {_since(begun)} s.")
+        _train_head(start, held, chosen, more)
     except KeyboardInterrupt:
-        _stopped(chosen, start.model, trained)
+        _say("\nStopped; nothing was saved. What was computed of the images is kept.")
         return False
-    _conclude(chosen, start, held, bool(fine_tune))
+    try:
+        if fine_tune:
+            _fine_tune(start, held, chosen, fine_tune, more)
+    except KeyboardInterrupt:
+        if chosen.save is not None:
+            start.model.save(chosen.save)
+        where = f"Saved {chosen.save} as it is now" if chosen.save else "Nothing saved"
+        _say(f"\nStopped in fine-tuning. {where}.")
+        return False
+    _conclude(start, held, chosen)
     return True
+
+
+def _train_head(start: Any, held: Any, chosen: Any, more: list[Any]) -> None:
+    from ganglion.applications import transfer
+
+    begun = time.perf_counter()
+    verbose = 1 if chosen.log == "keras" and sys.stderr.isatty() else 0
+    for part in (held.train, held.validation, held.test):
+        if part is not None:  # computed now, or found from the last time
+            transfer.features(start, part.x, verbose=verbose)
+    told = f"Features {_since(begun)} s"
+    begun = time.perf_counter()
+    done = transfer.train_head(
+        start,
+        _arrays(held.train),
+        _arrays(held.validation),
+        epochs=chosen.epochs or EPOCHS,
+        batch_size=chosen.batch_size or transfer.BATCH,
+        patience=transfer.PATIENCE,
+        callbacks=more,
+    )
+    _say(f"{told}, {len(done.epoch)} epochs of the head {_since(begun)} s.")
+
+
+def _fine_tune(
+    start: Any, held: Any, chosen: Any, epochs: int, more: list[Any]
+) -> None:
+    from ganglion.applications import transfer
+
+    begun = time.perf_counter()
+    transfer.fine_tune(
+        start,
+        _arrays(held.train),
+        _arrays(held.validation),
+        epochs=epochs,
+        batch_size=chosen.batch_size or transfer.BATCH,
+        callbacks=more,
+        verbose=1 if chosen.log == "keras" else 0,
+    )
+    _say(f"{epochs} epochs of the last blocks {_since(begun)} s.")
 
 
 def _load(chosen: Any) -> Any:
@@ -108,14 +127,6 @@ def _start(held: Any) -> Any:
         raise RuntimeError(str(error)) from None
 
 
-def _features(transfer: Any, start: Any, held: Any, chosen: Any) -> None:
-    """Compute the features of all images, or find those of the last time."""
-    verbose = 1 if chosen.log == "keras" and sys.stderr.isatty() else 0
-    for part in (held.train, held.validation, held.test):
-        if part is not None:
-            transfer.features(start, part.x, verbose=verbose)
-
-
 def _arrays(part: Any) -> Any:
     return None if part is None else (part.x, part.y)
 
@@ -124,29 +135,16 @@ def _since(begun: float) -> str:
     return f"{time.perf_counter() - begun:.1f}"
 
 
-def _stopped(chosen: Any, model: Any, trained: bool) -> None:
-    if chosen.save is not None and trained:
-        model.save(chosen.save)
-        _say(f"\nStopped in fine-tuning. Saved {chosen.save} as it is now.")
-        return
-    _say("\nStopped; nothing was saved. What was computed of the features is kept.")
-
-
-def _conclude(chosen: Any, start: Any, held: Any, fine_tuned: bool) -> None:
+def _conclude(start: Any, held: Any, chosen: Any) -> None:
     from ganglion.applications import transfer
 
     told = []
     for name, part in (("Validation", held.validation), ("Test", held.test)):
-        if part is None:
-            continue
-        if fine_tuned:
-            given = {"batch_size": min(transfer.BATCH, len(part))}
-            found = start.model.evaluate(part.x, part.y, verbose=0, **given)
-        else:  # the features are there already
+        if part is not None:  # what the frozen part computed of them is there already
             x = transfer.features(start, part.x)
-            found = start.head.evaluate(x, part.y, verbose=0)
-        told.append(f"{name} accuracy {found[1]:.4f} ({len(part)} images)")
-    _say(f"{', '.join(told)}.")
+            _, accuracy = start.head.evaluate(x, part.y, verbose=0)
+            told.append(f"{name} accuracy {accuracy:.4f} ({len(part)} images)")
+    _say(f"{'; '.join(told)}.")
     if chosen.save is None:
         _say("The model was not saved; give --save FILE to keep it.")
         return

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 VERSION = "0.1.0"
@@ -72,6 +73,16 @@ def set_image_data_format(data_format: str) -> None:
             f"Image data format {data_format!r} is not supported: transpose the "
             "images to (rows, columns, channels) and use 'channels_last'."
         )
+
+
+def home() -> Path:
+    """Return the folder of all that is kept: GANGLION_HOME, else the user's cache."""
+    chosen = os.environ.get("GANGLION_HOME")
+    if not chosen:
+        import platformdirs
+
+        chosen = platformdirs.user_cache_dir("ganglion")
+    return Path(chosen).expanduser()
 
 
 def backend() -> str:

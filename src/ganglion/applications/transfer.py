@@ -1,48 +1,56 @@
-"""A pretrained start: ImageNet's features, and a head that learns your classes.
+"""A pretrained start: ImageNet's features, and what learns your classes from them.
 
-Frozen, the network never changes, so its features of each image are computed once, kept
-on disk, and only the head is trained on them: seconds in place of minutes. Fine-tuning
-goes on from there and changes the whole network.
+Most of the network stays frozen, so what it computes of each image is computed once and
+kept on disk. A head learns on top of its features in seconds; fine-tuning then changes
+the last blocks as well, which makes it as accurate as training all of them.
 
     >>> from ganglion.applications import transfer
     >>> start = transfer.start(classes=6, size=128)  # doctest: +SKIP
     >>> transfer.train_head(start, (x, y), test)  # doctest: +SKIP
+    >>> transfer.fine_tune(start, (x, y), test)  # doctest: +SKIP
     >>> start.model.save("mine.keras")  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
-import hashlib
+import math
 import os
-import tempfile
-import zipfile
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ganglion import callbacks, layers, optimizers
+from ganglion import layers
+from ganglion.applications import kept
 from ganglion.applications.efficientnet_lite import SIZE, EfficientNetLite0
+from ganglion.callbacks import EarlyStopping, History
 from ganglion.models import Model
+from ganglion.optimizers import Adam
+from ganglion.optimizers.schedules import CosineDecay
 
 BATCH = 32
-EPOCHS = 60  # of a head: each takes milliseconds
+HEAD_EPOCHS = 60  # each takes milliseconds
+FINE_EPOCHS = 5
 PATIENCE = 15
 HEAD_RATE, FINE_RATE = 1e-3, 1e-4
-MOST_KEPT = 2 << 30  # bytes of features on disk
-VERSION = 1  # of the features; another network is another number
+# What lies before it stays as ImageNet made it: edges and textures are the same
+# everywhere, and the last five blocks hold most of the weights at a third of the work.
+CUT = "block10_add"
+MOST_MAPS = 1 << 30  # bytes to hold of what the frozen part computes
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Start:
-    """A pretrained network with a new head; the three share their layers."""
+    """A pretrained network with a new head; its parts share their layers."""
 
     model: Model  # pixels from 0 to 255 to classes
     body: Model  # pixels to features
+    lower: Model  # pixels to maps, the first part of the body
+    middle: Model  # maps to features, the rest of it
+    upper: Model  # maps to classes
     head: Model  # features to classes
 
 
@@ -81,106 +89,39 @@ def start(
     drop = layers.Dropout(dropout, name="head_dropout")
     dense = layers.Dense(classes, activation="softmax", name="head")
     model = Model(network.input, dense(drop(pooled)), name=name)
-    body = Model(network.input, pooled, name=f"{name}_body")
+    cut = network.get_layer(CUT).output
     alone = layers.Input((pooled.shape[-1],))
-    return Start(model, body, Model(alone, dense(drop(alone)), name=f"{name}_head"))
+    return Start(
+        model,
+        body=Model(network.input, pooled, name=f"{name}_body"),
+        lower=Model(network.input, cut, name=f"{name}_lower"),
+        middle=Model(cut, pooled, name=f"{name}_middle"),
+        upper=Model(cut, model.output, name=f"{name}_upper"),
+        head=Model(alone, dense(drop(alone)), name=f"{name}_head"),
+    )
 
 
-# ---- features --------------------------------------------------------------------
-
-
-def features(
-    start: Start,
-    pixels: np.ndarray,
-    *,
-    batch_size: int = BATCH,
-    keep: bool = True,
-    verbose: Any = 0,
-) -> np.ndarray:
-    """Return the body's features of images, from disk if they were computed before.
+def maps(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
+    """Return what the frozen part sees in images, from disk if it is known already.
 
     Args:
         start: What `start` returned.
         pixels: The images, (images, rows, columns, 3), from 0 to 255.
-        batch_size: Images at a time.
-        keep: Whether to look for them on disk, and to keep them there.
         verbose: Whether to show progress, as in `predict`.
     """
-    path = folder() / f"{_key(start.body, pixels)}.npz" if keep else None
-    if path is not None:
-        found = _read(path, (len(pixels), start.body.output_shape[-1]))
-        if found is not None:
-            return found
-    size = min(batch_size, len(pixels))
-    made = np.asarray(start.body.predict(pixels, batch_size=size, verbose=verbose))
-    if path is not None:
-        _write(path, made)
-    return made
+    return kept.outputs(start.lower, pixels, BATCH, verbose)
 
 
-def folder() -> Path:
-    """Return the folder of kept features: in GANGLION_HOME, else the user's cache."""
-    home = os.environ.get("GANGLION_HOME")
-    if not home:
-        import platformdirs
-
-        home = platformdirs.user_cache_dir("ganglion")
-    return Path(home).expanduser() / "features"
+def features(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
+    """Return the features that the head learns from; arguments are those of `maps`."""
+    network, inputs = start.body, pixels
+    if _maps_fit(start, len(pixels)):  # they will serve fine-tuning, too
+        network, inputs = start.middle, maps(start, pixels, verbose)
+    return kept.outputs(network, inputs, BATCH, verbose)
 
 
-def _key(body: Model, pixels: np.ndarray) -> str:
-    """Return a name that other pixels, sizes or weights would change."""
-    total = hashlib.blake2b(f"{VERSION} {pixels.shape} {pixels.dtype}".encode())
-    for weight in body.weights:
-        total.update(np.ascontiguousarray(weight.array).data)
-    for row in pixels:  # one by one: they may lie on disk
-        total.update(np.ascontiguousarray(row).data)
-    return total.hexdigest()[:40]
-
-
-def _read(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """Return kept features, None where there are none or the file is damaged."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as held:
-            found = held["features"]  # a zip checks its sums
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-    if found.shape != shape or found.dtype != np.float32:
-        return None
-    with suppress(OSError):
-        os.utime(path)
-    return found
-
-
-def _write(path: Path, made: np.ndarray) -> None:
-    """Keep features; without a place for them they are computed again next time."""
-    beside = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _make_room(path.parent, made.nbytes)
-        handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, features=made)
-        os.replace(beside, path)
-    except OSError:
-        pass
-    finally:
-        if beside is not None:
-            Path(beside).unlink(missing_ok=True)
-
-
-def _make_room(place: Path, size: int) -> None:
-    entries = []
-    for one in place.glob("*.npz"):
-        with suppress(OSError):
-            found = one.stat()
-            entries.append((found.st_mtime, found.st_size, one))
-    held = sum(entry[1] for entry in entries) + size
-    for _, length, one in sorted(entries):
-        if held <= MOST_KEPT:
-            return
-        one.unlink(missing_ok=True)
-        held -= length
+def _maps_fit(start: Start, images: int) -> bool:
+    return 4 * images * math.prod(start.lower.output_shape[1:]) <= MOST_MAPS
 
 
 # ---- training --------------------------------------------------------------------
@@ -191,15 +132,13 @@ def train_head(
     train: Arrays,
     validation: Arrays | None = None,
     *,
-    epochs: int = EPOCHS,
+    epochs: int = HEAD_EPOCHS,
     batch_size: int = BATCH,
     learning_rate: float = HEAD_RATE,
     patience: int | None = None,
-    keep: bool = True,
-    flip: bool = False,
-    more_callbacks: Any = (),
+    callbacks: Sequence[Any] = (),
     verbose: Any = 0,
-) -> callbacks.History:
+) -> History:
     """Train the head on frozen features; `start.model` is then ready to predict.
 
     Args:
@@ -211,19 +150,16 @@ def train_head(
         learning_rate: Of Adam.
         patience: Epochs without a better validation loss before it stops; all epochs
             are run if None.
-        keep: Whether to keep features on disk.
-        flip: Whether to learn from mirrored images, too: twice the features to compute.
-        more_callbacks: For `fit`.
+        callbacks: For `fit`.
         verbose: Whether to show progress.
     """
-    how: dict[str, Any] = {"keep": keep, "verbose": verbose}
-    x, y = features(start, train[0], **how), train[1]
-    if flip:
-        mirrored = features(start, train[0][:, :, ::-1], **how)
-        x, y = np.concatenate([x, mirrored]), np.concatenate([y, y])
+    x, y = features(start, train[0], verbose), train[1]
     held = None
     if validation is not None:
-        held = (features(start, validation[0], **how), validation[1])
+        held = (features(start, validation[0], verbose), validation[1])
+    stop: list[Any] = []
+    if patience is not None and held is not None:
+        stop = [EarlyStopping(patience=patience, restore_best_weights=True)]
     compile_for_training(start.head, learning_rate)
     done = start.head.fit(
         x,
@@ -231,7 +167,7 @@ def train_head(
         batch_size=min(batch_size, len(x)),
         epochs=epochs,
         validation_data=held,
-        callbacks=_callbacks(patience, held, more_callbacks),
+        callbacks=[*callbacks, *stop],
         verbose=verbose,
     )
     compile_for_training(start.model, learning_rate)  # so that it evaluates, too
@@ -243,43 +179,58 @@ def fine_tune(
     train: Arrays,
     validation: Arrays | None = None,
     *,
-    epochs: int = 5,
+    epochs: int = FINE_EPOCHS,
     batch_size: int = BATCH,
     learning_rate: float = FINE_RATE,
-    patience: int | None = None,
-    more_callbacks: Any = (),
+    whole: bool = False,
+    callbacks: Sequence[Any] = (),
     verbose: Any = 0,
-) -> callbacks.History:
-    """Train the whole network, best after `train_head`; arguments are the same.
+) -> History:
+    """Train the last blocks, best after `train_head`; arguments are the same.
 
     Batch normalisation keeps what it learned from ImageNet's millions: a few hundred
     images would only blur its averages.
+
+    Args:
+        start: What `start` returned.
+        train: Images and class numbers.
+        validation: The same, to watch progress on.
+        epochs: Epochs; the learning rate falls to 0 over them.
+        batch_size: Images a step.
+        learning_rate: Of Adam, in the beginning.
+        whole: Whether all blocks learn: several times the work.
+        callbacks: For `fit`.
+        verbose: Whether to show progress.
     """
-    for layer in start.model.layers:
-        layer.trainable = not isinstance(layer, layers.BatchNormalization)
-    compile_for_training(start.model, learning_rate)
-    return start.model.fit(
+    network, held = start.model, validation
+    learning = network.layers if whole else start.upper.layers
+    for layer in network.layers:
+        is_norm = isinstance(layer, layers.BatchNormalization)
+        layer.trainable = layer in learning and not is_norm
+    parts = [one for one in (train, validation) if one is not None]
+    if not whole and _maps_fit(start, sum(len(x) for x, _ in parts)):
+        network = start.upper
+        train, *rest = ((maps(start, x, verbose), y) for x, y in parts)
+        held = rest[0] if rest else None
+    size = min(batch_size, len(train[0]))
+    steps = epochs * -(-len(train[0]) // size)
+    compile_for_training(network, CosineDecay(learning_rate, steps))
+    done = network.fit(
         *train,
-        batch_size=min(batch_size, len(train[0])),
+        batch_size=size,
         epochs=epochs,
-        validation_data=validation,
-        callbacks=_callbacks(patience, validation, more_callbacks),
+        validation_data=held,
+        callbacks=list(callbacks),
         verbose=verbose,
     )
+    compile_for_training(start.model, learning_rate)  # so that it evaluates, too
+    return done
 
 
-def compile_for_training(model: Model, learning_rate: float) -> None:
+def compile_for_training(model: Model, learning_rate: Any) -> None:
     """Compile a model for class numbers, with Adam."""
     model.compile(
-        optimizer=optimizers.Adam(learning_rate),
+        optimizer=Adam(learning_rate),
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )
-
-
-def _callbacks(patience: int | None, held: Any, more: Any) -> list[Any]:
-    chosen = list(more)
-    if patience is not None and held is not None:
-        stop = callbacks.EarlyStopping(patience=patience, restore_best_weights=True)
-        chosen.append(stop)
-    return chosen

@@ -12,6 +12,8 @@ from typing import IO
 
 import numpy as np
 
+from ganglion import config
+
 from . import decode
 from .arrays import Arrays
 from .errors import DamageError, one_line
@@ -25,12 +27,7 @@ def folder() -> Path:
     >>> folder().name
     'datasets'
     """
-    home = os.environ.get("GANGLION_HOME")
-    if not home:
-        import platformdirs
-
-        home = platformdirs.user_cache_dir("ganglion")
-    return Path(home).expanduser() / "datasets"
+    return config.home() / "datasets"
 
 
 def read(path: Path, sha256: str) -> Arrays | None:

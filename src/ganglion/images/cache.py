@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import config
 from ganglion.images.decoding import Form
 
 VERSION = 1
@@ -42,12 +43,7 @@ class Decoded:
 
 def folder() -> Path:
     """Return the folder of entries: in GANGLION_HOME, else the user's cache."""
-    home = os.environ.get("GANGLION_HOME")
-    if not home:
-        import platformdirs
-
-        home = platformdirs.user_cache_dir("ganglion")
-    return Path(home).expanduser() / "images"
+    return config.home() / "images"
 
 
 def key_of(files: Sequence[Path], form: Form) -> str:

@@ -71,7 +71,9 @@ def _watch(begun: float) -> Any:
             names = ("loss", "accuracy", "val_loss", "val_accuracy")
             now = time.perf_counter()
             times = (self._tested - self._since, now - self._tested)
-            self.epochs.append((epoch + 1, *(float(logs[name]) for name in names), *times))
+            self.epochs.append(
+                (epoch + 1, *(float(logs[name]) for name in names), *times)
+            )
             self._since = now
 
     return Watch()

@@ -1,0 +1,106 @@
+"""What a frozen network computes of images: once, then it is kept on disk.
+
+Outputs are found again by the pixels and the weights they were computed from; those
+that were used longest ago make room for others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion import config
+from ganglion.models import Model
+
+MOST_KEPT = 2 << 30  # bytes on disk
+VERSION = 2  # of the files; another way to compute is another number
+
+
+def outputs(
+    network: Model, inputs: np.ndarray, batch_size: int, verbose: Any = 0
+) -> np.ndarray:
+    """Return what a network makes of some inputs, from disk if that is known already.
+
+    Args:
+        network: A network with one output.
+        inputs: A row an image.
+        batch_size: Images at a time.
+        verbose: Whether to show progress, as in `predict`.
+    """
+    path = folder() / f"{_key(network, inputs)}.npz"
+    found = _read(path, (len(inputs), *network.output_shape[1:]))
+    if found is not None:
+        return found
+    size = min(batch_size, len(inputs))
+    made = np.asarray(network.predict(inputs, batch_size=size, verbose=verbose))
+    if made.nbytes <= MOST_KEPT // 2:
+        _write(path, made)
+    return made
+
+
+def folder() -> Path:
+    """Return the folder of kept outputs: in GANGLION_HOME, else the user's cache."""
+    return config.home() / "features"
+
+
+def _key(network: Model, inputs: np.ndarray) -> str:
+    """Return a name that other inputs, sizes or weights would change."""
+    shapes = f"{VERSION} {inputs.shape} {inputs.dtype} {network.output_shape}"
+    total = hashlib.blake2b(shapes.encode())
+    for weight in network.weights:
+        total.update(np.ascontiguousarray(weight.array).data)
+    for row in inputs:  # one by one: they may lie on disk
+        total.update(np.ascontiguousarray(row).data)
+    return total.hexdigest()[:40]
+
+
+def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return kept outputs, None where there are none or the file is damaged."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as held:
+            found = held["outputs"]  # a zip checks its sums
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    if found.shape != shape or found.dtype != np.float32:
+        return None
+    with suppress(OSError):
+        os.utime(path)
+    return found
+
+
+def _write(path: Path, made: np.ndarray) -> None:
+    """Keep outputs; without a place for them they are computed again next time."""
+    beside = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(path.parent, made.nbytes)
+        handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, outputs=made)
+        os.replace(beside, path)
+    except OSError:
+        pass
+    finally:
+        if beside is not None:
+            Path(beside).unlink(missing_ok=True)
+
+
+def _make_room(place: Path, size: int) -> None:
+    entries = []
+    for one in place.glob("*.npz"):
+        with suppress(OSError):
+            found = one.stat()
+            entries.append((found.st_mtime, found.st_size, one))
+    held = sum(entry[1] for entry in entries) + size
+    for _, length, one in sorted(entries):
+        if held <= MOST_KEPT:
+            return
+        one.unlink(missing_ok=True)
+        held -= length

@@ -18,7 +18,8 @@ from ganglion.race.connection import address_of, connected
 from ganglion.race.exact import Taken
 from ganglion.race.figures import OURS, settings_text
 from ganglion.race.lockstep import Found
-from ganglion.race.node import failed, packed, run_of
+from ganglion.race.node import packed, run_of
+from ganglion.race.once import begun
 from ganglion.race.order import Start
 from ganglion.race.results import Race, write_whole
 from ganglion.race.runner import Racing
@@ -145,7 +146,8 @@ class RayRacing(Racing):
             if "run" in told:
                 run = run_of(told["run"])
             else:
-                run = failed(name, job.settings, job.number, _lost(told))
+                lost = {"status": "failed", "reason": _lost(told)}
+                run = begun(name, job.settings, job.number, **lost)
             run = replace(run, where=told.get("where", ""))
             self._add(run)
             self._watch.finished(run)

@@ -75,6 +75,11 @@ class Group:
         """The runs that did not."""
         return [one for one in self.runs if not one.done]
 
+    @property
+    def first_losses(self) -> tuple[float, ...]:
+        """The losses of the first steps of the first run."""
+        return self.runs[0].first_losses
+
     def spread(self, of: Callable[[Run], float]) -> Spread | None:
         """Return the spread of a figure of the finished runs, None without any."""
         return Spread.of(map(of, self.done)) if self.done else None
@@ -232,6 +237,20 @@ def label(race: Race) -> str:
     where = str(race.machine.get("gpu" if race.device == "cuda" else "cpu") or "")
     parts = (f"Ganglion {version}" if version else "", where, race.started[:10])
     return ", ".join(part for part in parts if part) or "unnamed race"
+
+
+def with_first_losses(race: Race) -> list[Group]:
+    """Return the groups whose first steps are known."""
+    return [group for group in groups(race) if group.first_losses]
+
+
+def loss_text(losses: tuple[float, ...], step: int) -> str:
+    """Return the loss of a step (from 1), or the sign for nothing.
+
+    >>> loss_text((2.5,), 1), loss_text((2.5,), 2)
+    ('2.50000', '–')
+    """
+    return f"{losses[step - 1]:.5f}" if step <= len(losses) else NOTHING
 
 
 def disagreement(race: Race) -> float | None:

@@ -144,21 +144,15 @@ def _problems(race: Race) -> list[str]:
 
 def _first_steps(race: Race) -> list[str]:
     """Return the losses of the first steps, which all engines must share."""
-    firsts = [
-        (group.label, run.first_losses)
-        for group in figures.groups(race)
-        for run in group.runs[:1]
-        if run.first_losses
-    ]
-    if not firsts:
+    groups = figures.with_first_losses(race)
+    if not groups:
         return []
-    count = max(len(losses) for _, losses in firsts)
+    count = max(len(one.first_losses) for one in groups)
     rows = [
-        [str(step + 1)]
-        + [f"{one[step]:.5f}" if step < len(one) else NOTHING for _, one in firsts]
-        for step in range(count)
+        [str(step), *(figures.loss_text(one.first_losses, step) for one in groups)]
+        for step in range(1, count + 1)
     ]
-    head = ["step", *(_safe(name) for name, _ in firsts)]
+    head = ["step", *(_safe(one.label) for one in groups)]
     told = "All engines start from the same weights and see the same batches."
     far = figures.disagreement(race)
     if far is not None:

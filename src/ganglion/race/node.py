@@ -21,7 +21,7 @@ import numpy as np
 from ganglion import machine
 from ganglion.race import exact, facts, lockstep, session
 from ganglion.race.lockstep import Found
-from ganglion.race.once import now, run_once
+from ganglion.race.once import begun, run_once
 from ganglion.race.order import Start
 from ganglion.race.results import Epoch, Run
 from ganglion.race.session import Job, Place
@@ -104,22 +104,10 @@ def _refusal(
 ) -> dict[str, Any]:
     if work["do"] == "run":
         number = work["more"]["number"]
-        return {"run": asdict(failed(engine.name, settings, number, why))}
+        run = begun(engine.name, settings, number, status="failed", reason=why)
+        return {"run": asdict(run)}
     found = Found(engine.name, unavailable=why)
     return {"found": asdict(found), "taken": ((), why), "problem": why}
-
-
-def failed(engine: str, settings: Settings, number: int, reason: str) -> Run:
-    """Return the record of a run that could not be done."""
-    return Run(
-        engine,
-        number,
-        settings.seed_of(number),
-        "failed",
-        reason=reason,
-        started=now(),
-        settings=settings.point,
-    )
 
 
 def _examine(job: Job, watch: Watch) -> dict[str, Any]:

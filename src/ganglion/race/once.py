@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from ganglion.race import lockstep, session
 from ganglion.race.results import Epoch, Run
 from ganglion.race.session import Job, Session
+from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
 from ganglion.rivals import Unavailable
 from ganglion.rivals.process import EngineError
@@ -18,11 +20,16 @@ class Refused(EngineError):  # noqa: N818 (it did not fail: it computes somethin
     """An engine that computes something else than the others."""
 
 
+def begun(engine: str, settings: Settings, number: int, **more: Any) -> Run:
+    """Return the record of a run that begins now, or that cannot."""
+    given = {"status": "done", "started": now(), "settings": settings.point} | more
+    return Run(engine, number, settings.seed_of(number), **given)
+
+
 def run_once(job: Job, watch: Watch) -> Run:
     """Run one engine once, in a process of its own; a failure is a result, too."""
     settings, name = job.settings, job.engine.name
-    run = Run(name, job.number, settings.seed_of(job.number), "done", form=job.form)
-    part = _Part(replace(run, started=now(), settings=settings.point))
+    part = _Part(begun(name, settings, job.number, form=job.form))
     try:
         with session.opened(job, f"run-{job.number}") as asked:
             _get_ready(job, asked, part, watch)

@@ -137,13 +137,8 @@ def _part(value: Spread | None, name: str, decimals: int) -> str:
 
 def first_steps(race: Race) -> Html | None:
     """Return the losses of the first steps of each engine's first run."""
-    firsts = [
-        (group, run.first_losses)
-        for group in figures.groups(race)
-        for run in group.runs[:1]
-        if run.first_losses
-    ]
-    if not firsts:
+    groups = figures.with_first_losses(race)
+    if not groups:
         return None
     told = "All engines start from the same weights and see the same batches. "
     far = figures.disagreement(race)
@@ -151,15 +146,12 @@ def first_steps(race: Race) -> Html | None:
         told += f"In all runs, their losses are at most {far:.1e} apart, relatively."
     texts = [told, *figures.exact_texts(race)]
     head = [heading("step")] + [
-        heading(joined([swatch(group.engine), group.label])) for group, _ in firsts
+        heading(joined([swatch(one.engine), one.label])) for one in groups
     ]
     rows = []
-    for step in range(max(len(losses) for _, losses in firsts)):
-        cells = [
-            number(f"{losses[step]:.5f}" if step < len(losses) else NOTHING)
-            for _, losses in firsts
-        ]
-        label = element("th", str(step + 1), scope="row", class_="n")
+    for step in range(1, max(len(one.first_losses) for one in groups) + 1):
+        cells = [number(figures.loss_text(one.first_losses, step)) for one in groups]
+        label = element("th", str(step), scope="row", class_="n")
         rows.append(element("tr", label, *cells))
     made = table("Losses of the first steps, run 1", head, rows)
     return joined([*(element("p", one) for one in texts), made])

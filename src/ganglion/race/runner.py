@@ -14,7 +14,7 @@ from typing import Any
 from ganglion.race import exact, facts, lockstep, session, sweep
 from ganglion.race.figures import OURS, settings_text
 from ganglion.race.lockstep import Found
-from ganglion.race.once import now, run_once
+from ganglion.race.once import begun, now, run_once
 from ganglion.race.order import Start, lay_out_data, lay_out_start
 from ganglion.race.results import Race, Run, Skipped, save
 from ganglion.race.session import Job, Place
@@ -267,18 +267,16 @@ class Racing:
                 self._watch.says(found.engine, f"left out: {found.unavailable}")
                 self._keep(replace(self.race, skipped=(*self.race.skipped, skipped)))
             return
-        run = Run(
+        run = begun(
             found.engine,
+            settings,
             1,
-            settings.seed_of(1),
-            "failed",
+            status="failed",
             reason=found.problem,
             log_end=found.log_end,
             form=found.form,
             first_losses=found.losses,
             parameters=found.parameters,
-            started=now(),
-            settings=settings.point,
         )
         self._watch.finished(run)
         self._add(run)

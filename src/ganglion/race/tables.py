@@ -144,35 +144,25 @@ def first_steps(race: Race) -> Any:
     """Return the losses of the first steps side by side, None if there are none."""
     from rich.table import Table
 
-    firsts = {
-        group.label: run.first_losses
-        for group in figures.groups(race)
-        for run in group.runs[:1]
-        if run.first_losses
-    }
-    if not firsts:
+    groups = figures.with_first_losses(race)
+    if not groups:
         return None
-    settings = {group.label: group.settings for group in figures.groups(race)}
     far = figures.disagreement(race)
     told = f"; at most {far:.1e} apart, relatively, in any step" if far else ""
     table = Table("loss of step", title=f"lockstep{told}", title_justify="left")
-    most = max(map(len, firsts.values()))
+    most = max(len(one.first_losses) for one in groups)
     shown = [step for step in SHOWN_STEPS if step <= most]
-    for step in shown:
-        table.add_column(str(step), justify="right")
-    table.add_column("in step", justify="right")
     exactly = _in_step_exactly(race)
-    if exactly:
-        table.add_column("in float64", justify="right")
-    for name, losses in firsts.items():
-        alike = [firsts[one] for one in firsts if settings[one] == settings[name]]
+    more = ["in step", "in float64"] if exactly else ["in step"]
+    for name in (*map(str, shown), *more):
+        table.add_column(name, justify="right")
+    for group in groups:
+        losses = group.first_losses
+        alike = [one.first_losses for one in groups if one.settings == group.settings]
         count = in_step(alike)[alike.index(losses)]
-        cells = [
-            f"{losses[step - 1]:.5f}" if step <= len(losses) else NOTHING
-            for step in shown
-        ]
-        cells.append(f"{count} of {len(losses)}")
-        table.add_row(name, *cells, *([exactly.get(name, NOTHING)] if exactly else []))
+        cells = [figures.loss_text(losses, step) for step in shown]
+        cells += [f"{count} of {len(losses)}", exactly.get(group.label, NOTHING)]
+        table.add_row(group.label, *cells[: len(shown) + len(more)])
     return table
 
 
@@ -180,18 +170,13 @@ def _in_step_exactly(race: Race) -> dict[str, str]:
     """Return for how many of the steps in float64 each group keeps in step."""
     found = {}
     for one in race.exact_steps:
-        counts = in_step(list(one.losses.values()))
-        told = {
-            name: f"{count} of {len(losses)}"
-            for (name, losses), count in zip(one.losses.items(), counts, strict=True)
-        }
+        counts = dict(zip(one.losses, in_step(list(one.losses.values())), strict=True))
         for group in figures.groups(race):
-            here, there = (
-                [settings.get(key) for key in DECISIVE]
-                for settings in (group.runs[0].settings, one.settings)
-            )
-            if here == there and group.engine in told:
-                found[group.label] = told[group.engine]
+            point = group.runs[0].settings
+            same = all(point.get(key) == one.settings.get(key) for key in DECISIVE)
+            if same and group.engine in counts:
+                steps = len(one.losses[group.engine])
+                found[group.label] = f"{counts[group.engine]} of {steps}"
     return found
 
 

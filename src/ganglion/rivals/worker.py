@@ -92,18 +92,16 @@ class Handler:
         folder: str,
         batch_size: int,
         threads: int,
-        device: str = "cpu",
-        precision: str = "float32",
         start: str | None = None,
-        order_seed: int = 0,
         optimizer: dict[str, float] | None = None,
         augment: bool = False,
         dtype: str = "float32",
+        **more: Any,
     ) -> dict[str, Any]:
         """Build the engine's model; for a race (`start` is given), warm it up, too.
 
         Without `start`, the images stay as they are, unless `augment` asks the engine
-        to change them itself.
+        to change them itself. `more` is what a task has as it is given.
         """
         from ganglion import recipes
         from ganglion.rivals import Task, Unavailable
@@ -117,23 +115,20 @@ class Handler:
             chosen = recipes.plain(chosen)
         given, there = Path(folder), Path(start or folder)
         names = ["x", "y"] if start is None else ["x", "y", "x_test", "y_test"]
-        arrays = {name: read(given / f"{name}.npy", dtype) for name in names}
+        more |= {name: read(given / f"{name}.npy", dtype) for name in names}
         if start is not None:
             self._orders = read(there / "orders.npy")
             if chosen.augment:
                 self._take_up(chosen, given, there, batch_size, dtype)
-                arrays["states"] = read(there / "augment.npy")
+                more["states"] = read(there / "augment.npy")
         task = Task(
             rounded(recipes.tuned(chosen, optimizer or {})),
             read_weights(there, dtype),
             batch_size=batch_size,
             threads=threads,
-            device=device,
-            precision=precision,
-            order_seed=order_seed,
             augments=augment,
             dtype=dtype,
-            **arrays,
+            **more,
         )
         self._batches = max(1, task.batches)
         try:

@@ -415,7 +415,7 @@ def test_the_command_draws_files_and_skips_what_is_none(tmp_path):
         ([], "image files, or a data set"),
         (["--data", "imagenet"], "Unknown data set"),
         (["--data", "glyphs", "--class", "zebra"], "Unknown class 'zebra'"),
-        (["none.png"], "no file none.png"),
+        (["none.png"], "none.png: No such file"),
     ],
 )
 def test_the_command_names_mistakes_and_writes_nothing(tmp_path, given, match):

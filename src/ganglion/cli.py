@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import cli_cam, cli_images, cli_race, cli_report, cli_train
+from ganglion import cli_cam, cli_predict, cli_race, cli_report, cli_train
 from ganglion import recipes as recipe_book
 from ganglion.rivals import RIVALS
 
@@ -270,7 +270,7 @@ def info() -> None:
 cli_cam.register(app)
 cli_race.register(app)
 cli_report.register(app)
-cli_images.register(app)
+cli_predict.register(app)
 
 if __name__ == "__main__":
     main()

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ganglion.cli_images import files_of, say
+
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 EPILOG = (
     "Examples:  ganglion cam cam.keras --data cifar10 --out maps  |  "
@@ -78,7 +80,7 @@ def cam(
             watch=_Bar(),
         )
     except KeyboardInterrupt:
-        _say("\nStopped; nothing was written.")
+        say("\nStopped; nothing was written.")
         raise typer.Exit(INTERRUPTED) from None
     _conclude(found, chosen, classes, out)
 
@@ -97,10 +99,6 @@ class _Bar:
                 total, verbose=1 if sys.stderr.isatty() else 0, unit_name="picture"
             )
         self._bar.update(done)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _input_shape(net: Any) -> tuple[int, ...]:
@@ -138,34 +136,16 @@ def _of_files(net: Any, given: list[Path] | None, limit: int | None) -> Any:
     from ganglion.explain.gallery import Pictures
     from ganglion.images.cache import LARGE
 
-    files = _files(given or [])[:limit]
+    files = files_of(given or [])[:limit]
     form = _form(net)
     # Many large ones stay on disk, in the cache; a few are not worth keeping.
     is_large = len(files) * math.prod(form.shape) > LARGE
     held = images.read_files(files, form, keep=is_large)
     for number, why in held.problems.items():
-        _say(f"Skipped {files[number]}: {why}")
+        say(f"Skipped {files[number]}: {why}")
     if not len(held.kept):
         raise ValueError("None of the files is an image that can be read.")
     return Pictures(held.pixels, [files[number].stem for number in held.kept])
-
-
-def _files(given: list[Path]) -> list[Path]:
-    from ganglion.images.finding import ENDINGS
-
-    found: list[Path] = []
-    for one in given:
-        if not one.exists():
-            raise FileNotFoundError(f"There is no file {one}.")
-        inside = sorted(one.rglob("*")) if one.is_dir() else [one]
-        found += [
-            path
-            for path in inside
-            if path == one or (path.suffix.lower() in ENDINGS and path.is_file())
-        ]
-    if not found:
-        raise ValueError(f"There are no images in {', '.join(map(str, given))}.")
-    return found
 
 
 def _form(net: Any) -> Any:
@@ -222,7 +202,7 @@ def _conclude(found: Any, chosen: Any, classes: list[str], out: Path) -> None:
             right = int((chosen.labels[predicted == number] == number).sum())
             line += f", {right / count:>6.1%} rightly"
         print(line)
-    _say(
+    say(
         f"{len(predicted)} pictures by {found.method} of the layer {found.layer!r}, in "
         f"{out}: a folder and a sheet for each class, and index.csv."
     )

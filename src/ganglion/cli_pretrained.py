@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from ganglion.cli_images import load_folder, parse_size, say
+
 EPOCHS = 100  # of the head, at most; each takes milliseconds
 
 
@@ -24,14 +26,17 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
             "--pretrained starts anew, which takes seconds: its features are kept. "
             "Leave --resume away."
         )
-    held = _load(chosen)
+    if chosen.color not in (None, "rgb"):
+        raise typer.BadParameter("--pretrained sees colours: leave --color away.")
     from ganglion import image_recipes, image_training
+    from ganglion.applications.efficientnet_lite import SIZE
 
-    _say(image_recipes.told_of_skipped(held))
+    held = load_folder(chosen, size=parse_size(chosen.size) or SIZE, color="rgb")
+    say(image_recipes.told_of_skipped(held))
     start = _start(held)
     image_training.remember(start.model, held, test=chosen.test)
     rows, columns = held.form.size
-    _say(
+    say(
         f"{held.folder}: {len(held.classes)} classes ({', '.join(held.classes)}); "
         f"{held.counts()}; {rows}×{columns}\n"
         f"EfficientNet-Lite0 of ImageNet, {start.model.count_params():,} parameters"
@@ -39,7 +44,7 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
     try:
         _train_head(start, held, chosen, more)
     except KeyboardInterrupt:
-        _say("\nStopped; nothing was saved. What was computed of the images is kept.")
+        say("\nStopped; nothing was saved. What was computed of the images is kept.")
         return False
     try:
         if fine_tune:
@@ -48,7 +53,7 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
         if chosen.save is not None:
             start.model.save(chosen.save)
         where = f"Saved {chosen.save} as it is now" if chosen.save else "Nothing saved"
-        _say(f"\nStopped in fine-tuning. {where}.")
+        say(f"\nStopped in fine-tuning. {where}.")
         return False
     _conclude(start, held, chosen)
     return True
@@ -73,7 +78,7 @@ def _train_head(start: Any, held: Any, chosen: Any, more: list[Any]) -> None:
         patience=transfer.PATIENCE,
         callbacks=more,
     )
-    _say(f"{told}, {len(done.epoch)} epochs of the head {_since(begun)} s.")
+    say(f"{told}, {len(done.epoch)} epochs of the head {_since(begun)} s.")
 
 
 def _fine_tune(
@@ -91,31 +96,7 @@ def _fine_tune(
         callbacks=more,
         verbose=1 if chosen.log == "keras" else 0,
     )
-    _say(f"{epochs} epochs of the last blocks {_since(begun)} s.")
-
-
-def _load(chosen: Any) -> Any:
-    from ganglion import images
-    from ganglion.applications.efficientnet_lite import SIZE
-    from ganglion.cli_images import decoding, parse_size
-    from ganglion.image_training import VALIDATION as SHARE
-    from ganglion.images.finding import VALIDATION, find
-
-    if chosen.color not in (None, "rgb"):
-        raise typer.BadParameter("--pretrained sees colours: leave --color away.")
-    share = chosen.validation
-    if share is None:
-        share = 0 if VALIDATION in find(chosen.folder).parts else SHARE
-    with decoding() as watch:
-        return images.load(
-            chosen.folder,
-            size=parse_size(chosen.size) or SIZE,
-            test=chosen.test,
-            validation=share,
-            color="rgb",
-            fit=chosen.fit,
-            watch=watch,
-        )
+    say(f"{epochs} epochs of the last blocks {_since(begun)} s.")
 
 
 def _start(held: Any) -> Any:
@@ -144,14 +125,9 @@ def _conclude(start: Any, held: Any, chosen: Any) -> None:
             x = transfer.features(start, part.x)
             _, accuracy = start.head.evaluate(x, part.y, verbose=0)
             told.append(f"{name} accuracy {accuracy:.4f} ({len(part)} images)")
-    _say(f"{'; '.join(told)}.")
+    say(f"{'; '.join(told)}.")
     if chosen.save is None:
-        _say("The model was not saved; give --save FILE to keep it.")
+        say("The model was not saved; give --save FILE to keep it.")
         return
     start.model.save(chosen.save)
-    _say(f"Saved {chosen.save}. Ask it with: ganglion predict {chosen.save} IMAGE …")
-
-
-def _say(text: str) -> None:
-    if text:
-        print(text, file=sys.stderr, flush=True)
+    say(f"Saved {chosen.save}. Ask it with: ganglion predict {chosen.save} IMAGE …")

@@ -100,8 +100,8 @@ def race(
         bool,
         typer.Option(
             "--pretrained",
-            help="With --images: our frozen features of EfficientNet-Lite0 against "
-            "PyTorch fine-tuning the same weights.",
+            help="With --images or image-folder: EfficientNet-Lite0 of ImageNet, most "
+            "of it frozen, against PyTorch fine-tuning the same weights.",
         ),
     ] = False,
     on: Annotated[
@@ -118,10 +118,14 @@ def race(
     page with curves are kept in a folder; Ctrl-C loses nothing.
     """
     if pretrained:
-        if any((recipe, resume, sweep, on, device)):
+        from ganglion import image_recipes
+
+        is_folder = recipe is None or (recipe == image_recipes.NAME and not images)
+        if not is_folder or any((resume, sweep, on, device)):
             raise typer.BadParameter(
-                "--pretrained goes with --images, --test, --size, --fit, --engines, "
-                "--runs, --epochs, --batch-size, --threads, --seed, --limit, --out."
+                "--pretrained goes with image-folder or --images, and with --test, "
+                "--size, --fit, --engines, --runs, --epochs, --batch-size, --threads, "
+                "--seed, --limit, --out."
             )
         given: dict[str, Any] = {
             "runs": runs,

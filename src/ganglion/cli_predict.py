@@ -1,0 +1,167 @@
+"""`ganglion predict` and `ganglion evaluate`: what a model says about images."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ganglion.cli_images import decoding, files_of, say
+
+FORMATS = ("table", "csv", "json")
+SHOWN = 3  # classes a row of the table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command(
+        epilog="Examples:  ganglion predict pets.keras cat.jpg  |  "
+        "ganglion predict pets.keras holiday/ --format csv > found.csv"
+    )(predict)
+    app.command(
+        epilog="Examples:  ganglion evaluate pets.keras --images photos  |  "
+        "ganglion evaluate pets.keras --images photos --all --out confusion.png"
+    )(evaluate)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file (.keras).")],
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMAGE…", help="Image files, or folders.")
+    ],
+    format: Annotated[  # noqa: A002 (the option's name)
+        str, typer.Option(help="table, csv or json.")
+    ] = "table",
+) -> None:
+    """Print the class of images, and how sure the model is."""
+    from ganglion import image_training, saving
+
+    _check_format(format)
+    asked = image_training.Classifier.of(saving.load_model(model), str(model))
+    files = files_of(images)
+    with decoding() as watch:
+        decoded = asked.read(files, keep=False, watch=watch)
+    for number, why in decoded.problems.items():
+        say(f"{files[number]}: {why}")
+    kept = [files[number] for number in decoded.kept]
+    if kept:
+        _print(format, kept, asked.classes, asked.probabilities(decoded.pixels))
+    elif format == "json":
+        print("[]")
+    if decoded.problems:
+        count, total = len(decoded.problems), len(files)
+        say(f"{count} of {total} files could not be read.")
+        raise typer.Exit(1)
+
+
+def _print(form: str, files: list[Path], classes: tuple[str, ...], made: Any) -> None:
+    best = made.argmax(axis=1)
+    if form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(["file", "class", "probability", *classes])
+        for path, number, row in zip(files, best, made, strict=True):
+            each = [f"{one:.6f}" for one in row]
+            writer.writerow([path, classes[number], each[number], *each])
+    elif form == "json":
+        rows = [
+            {
+                "file": str(path),
+                "class": classes[number],
+                "probability": float(row[number]),
+                "probabilities": dict(zip(classes, map(float, row), strict=True)),
+            }
+            for path, number, row in zip(files, best, made, strict=True)
+        ]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+    else:
+        _print_table(files, classes, made)
+
+
+def _print_table(files: list[Path], classes: tuple[str, ...], made: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("image", "class")
+    table.add_column("probability", justify="right")
+    table.add_column("then")
+    for path, row in zip(files, made, strict=True):
+        order = row.argsort()[::-1]
+        then = ", ".join(f"{classes[i]} {row[i]:.3f}" for i in order[1:SHOWN])
+        first = order[0]
+        cells = (str(path), classes[first], f"{row[first]:.3f}", then)
+        table.add_row(*map(Text, cells))
+    _console().print(table)
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model file (.keras).")],
+    images: Annotated[
+        Path, typer.Option(help="A folder with a folder a class, or train/ and test/.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Draw the confusion matrix as a PNG file, too.")
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="All images, also those it was trained on; by default those held out, "
+            "if it was trained on this folder, or test/.",
+        ),
+    ] = False,
+    format: Annotated[  # noqa: A002 (the option's name)
+        str, typer.Option(help="table or json.")
+    ] = "table",
+) -> None:
+    """Test a model on a folder: accuracy, precision and recall, confusion."""
+    from ganglion import image_recipes, image_training, saving
+    from ganglion.images import scores
+
+    _check_format(format, ("table", "json"))
+    if out is not None and out.suffix.lower() != ".png":
+        raise typer.BadParameter(f"--out {out}: the name must end in .png.")
+    asked = image_training.Classifier.of(saving.load_model(model), str(model))
+    with decoding() as watch:
+        part, which, skipped = asked.images_to_test(images, everything, watch)
+    say(image_recipes.told_of(images, skipped))
+    said = asked.probabilities(part.x).argmax(axis=1)
+    found = scores.Scores.of(part.y, said, asked.classes)
+    if format == "json":
+        data = found.as_data() | {"tested": which, "unreadable": len(skipped)}
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        _show(found, which)
+    if out is not None:
+        scores.write_picture(found, out)
+        say(f"Drew {out}.")
+
+
+def _show(found: Any, which: str) -> None:
+    from ganglion.images import scores
+
+    console = _console()
+    console.print(
+        f"accuracy {found.accuracy:.4f} on {found.count:,} images ({which})",
+        markup=False,
+        highlight=False,
+    )
+    console.print(scores.class_table(found))
+    if len(found.classes) <= scores.MOST_DRAWN:
+        console.print(scores.confusion_table(found))
+    else:
+        say("Too many classes to draw here: --out FILE.png draws the confusion.")
+
+
+def _check_format(given: str, known: tuple[str, ...] = FORMATS) -> None:
+    if given not in known:
+        raise typer.BadParameter(f"--format {given}: choose {', '.join(known)}.")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 144)

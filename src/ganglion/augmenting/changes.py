@@ -118,22 +118,21 @@ def brightened(x: Any, factor: Any) -> Any:
     return ops.where(beyond, bright / 255.0 * spread + low, bright)
 
 
-def standardized(
-    x: Any,
-    rescale: float | None,
-    center: bool,
-    deviate: bool,
-    mean: Any = None,
-    deviation: Any = None,
-    whitening: Any = None,
+def standardized_alone(
+    x: Any, rescale: float | None, center: bool, deviate: bool
 ) -> Any:
-    """Scale and centre each image, and all by the statistics of the data."""
+    """Scale and centre each image by its own statistics."""
     if rescale:
         x = x * float(rescale)
     if center:
         x = x - ops.mean(x, axis=WHOLE, keepdims=True)
     if deviate:
         x = x / (ops.std(x, axis=WHOLE, keepdims=True) + 1e-6)
+    return x
+
+
+def standardized_by_data(x: Any, mean: Any, deviation: Any, whitening: Any) -> Any:
+    """Centre, scale and whiten images by the statistics of the data; None for none."""
     if mean is not None:
         x = x - np.asarray(mean, x.dtype)
     if deviation is not None:
@@ -142,3 +141,10 @@ def standardized(
         flat = ops.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
         x = ops.reshape(ops.matmul(flat, np.asarray(whitening, x.dtype)), x.shape)
     return x
+
+
+def whitening_of(x: np.ndarray, epsilon: float) -> np.ndarray:
+    """Return the matrix that makes the pixels of centred images independent (ZCA)."""
+    flat = x.reshape(len(x), -1)
+    u, s, _ = np.linalg.svd(flat.T, full_matrices=False)
+    return (u * (math.sqrt(len(x)) / (s + epsilon))).dot(u.T)

@@ -6,7 +6,6 @@ it computes the same in NumPy.
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -263,7 +262,7 @@ class ImageDataGenerator:
     def augmented(self, x: Any, seed: Any) -> Any:
         """Change a batch at random and standardise it: the whole of a step's part."""
         changed = self.changed(x, self.drawn(x.shape[0], tuple(x.shape[1:]), seed))
-        return self._standardized(changed)
+        return self._standardized_by_data(self._standardized_alone(changed))
 
     def apply_transform(self, x: Any, transform_parameters: dict[str, Any]) -> Any:
         """Change one image by given parameters."""
@@ -290,13 +289,14 @@ class ImageDataGenerator:
         """Change one image at random."""
         return self.apply_transform(x, self.get_random_transform(x.shape, seed))
 
-    def _standardized(self, x: Any) -> Any:
+    def _standardized_alone(self, x: Any) -> Any:
+        how = (self.samplewise_center, self.samplewise_std_normalization)
+        return changes.standardized_alone(x, self.rescale, *how)
+
+    def _standardized_by_data(self, x: Any) -> Any:
         self._warn_unless_fitted()
-        return changes.standardized(
+        return changes.standardized_by_data(
             x,
-            self.rescale,
-            self.samplewise_center,
-            self.samplewise_std_normalization,
             self.mean if self.featurewise_center else None,
             self.std if self.featurewise_std_normalization else None,
             self.zca_whitening_matrix if self.zca_whitening else None,
@@ -309,25 +309,9 @@ class ImageDataGenerator:
             made = np.asarray(self.preprocessing_function(made))
         # Keras takes one mean over all that it is given, an image or a batch.
         whole = made.reshape(1, -1, *made.shape[-2:]) if made.ndim == 4 else made[None]
-        parts = (self.mean, self.std, self.zca_whitening_matrix)
-        self._warn_unless_fitted()
-        made = np.asarray(
-            changes.standardized(
-                whole.astype(self.dtype),
-                self.rescale,
-                self.samplewise_center,
-                self.samplewise_std_normalization,
-            )
-        ).reshape(made.shape)
-        wanted = (
-            self.featurewise_center,
-            self.featurewise_std_normalization,
-            self.zca_whitening,
-        )
-        known = [p if w else None for p, w in zip(parts, wanted, strict=True)]
-        batch = made if made.ndim == 4 else made[None]
-        made = changes.standardized(batch, None, False, False, *known)
-        made = np.asarray(made).reshape(np.shape(x))
+        alone = np.asarray(self._standardized_alone(whole.astype(self.dtype)))
+        batch = alone.reshape(made.shape if made.ndim == 4 else (1, *made.shape))
+        made = np.asarray(self._standardized_by_data(batch)).reshape(np.shape(x))
         if isinstance(x, np.ndarray) and x.dtype == made.dtype:
             x[...] = made
             return x
@@ -372,7 +356,4 @@ class ImageDataGenerator:
             self.std = x.std(axis=(0, 1, 2)).reshape(1, 1, -1)
             x /= self.std + 1e-6
         if self.zca_whitening:
-            flat = x.reshape(len(x), -1)
-            u, s, _ = np.linalg.svd(flat.T, full_matrices=False)
-            scaled = u * (math.sqrt(len(x)) / (s + self.zca_epsilon))
-            self.zca_whitening_matrix = scaled.dot(u.T)
+            self.zca_whitening_matrix = changes.whitening_of(x, self.zca_epsilon)

@@ -3,13 +3,15 @@
 import cuda_host
 import numpy as np
 import pytest
-from cpu_checks import op_program, ran, same
+from cpu_checks import op_program, pure, ran, same
 from cuda_cases import convolution, loops, product, random_graphs, training_step
 from cuda_checks import LOSES, check, compiled, emulated
 from layer_cases import CASES
 
 from ganglion import config
 from ganglion.backends import cuda_loop, cuda_reduce, cuda_rows
+from ganglion.ir import arrays
+from ganglion.ir.graph import Graph, Input
 from ganglion.ir.primitives import OPS
 
 pytestmark = pytest.mark.skipif(
@@ -115,3 +117,15 @@ def test_old_gpus_multiply_exactly():
     assert executable.emission.functions
     assert "tensor" not in "".join(executable.emission.functions.values())
     check(program, data, state, tolerance=2e-4, memory=emulated(75), precise="tf32")
+
+
+@pytest.mark.parametrize("shape", [(8, 9), (33, 40), (3, 31, 70), (64, 8)])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_copies_that_turn_an_array(shape, dtype):
+    x = Input("x", shape, dtype)
+    *rest, y, z = range(len(shape))
+    turned = arrays.transpose(x, axes=(*rest, z, y))
+    program = pure(Graph.of("turn", [x], {"y": turned}))
+    assert "square[" in "".join(compiled(program).emission.functions.values())
+    values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    check(program, {"x": values}, {}, tolerance=0.0)

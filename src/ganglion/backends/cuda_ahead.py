@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ganglion.backends.cuda_same import renamed
 from ganglion.backends.cuda_simplify import Uses
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, is_map
+from ganglion.backends.cuda_work import Root, is_copy, is_map
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, View, row_major
 
 NEXT = "next"  # kind of a buffer: the other one of the two
@@ -71,11 +71,6 @@ class Piece:
         if isinstance(self.kernel, Loop) and is_copy(self.kernel):
             return Piece(self.number, _along_source(self.kernel))
         return self
-
-
-def is_copy(kernel: Loop) -> bool:
-    """Tell whether all that a loop does is to copy, in another order perhaps."""
-    return is_map(kernel) and not kernel.more and isinstance(kernel.expr, Load)
 
 
 def _along_source(kernel: Loop) -> Loop:

@@ -42,6 +42,7 @@ from ganglion.backends.cuda_schedule import (
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
 from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR
+from ganglion.backends.cuda_turn import emit_turned, turned_axes
 from ganglion.backends.cuda_windows import parts_for
 from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
@@ -282,6 +283,8 @@ def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
     if isinstance(kernel, Loop):
         if kernel.adds:
             return emit_adds(kernel)
+        if turned := turned_axes(work):
+            return emit_turned(work, turned)
         return emit_reduction(work) if kernel.reduced else emit_map(work)
     if isinstance(kernel, Scan):
         return emit_scan(kernel)

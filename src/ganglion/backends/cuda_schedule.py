@@ -89,9 +89,9 @@ class _Memory:
 
     def needs(self, kernel: Kernel) -> list[Work]:
         """Return the work that must be done before a kernel."""
-        found: dict[int, Work] = {}
-        reads = {root(b) for b in kernel.reads()}
-        writes = {root(b) for b in kernel.writes()}
+        found: dict[int, Work] = {}  # in an order that is the same in every process
+        reads = dict.fromkeys(root(b) for b in kernel.reads())
+        writes = dict.fromkeys(root(b) for b in kernel.writes())
         for one in reads | writes:
             found |= {id(w): w for w in self._writers[one]}
         for one in writes:

@@ -95,6 +95,11 @@ def is_map(kernel: Kernel) -> bool:
     return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
 
 
+def is_copy(kernel: Loop) -> bool:
+    """Tell whether all that a loop does is to copy, in another order perhaps."""
+    return is_map(kernel) and not kernel.more and isinstance(kernel.expr, Load)
+
+
 def is_host(kernel: Kernel) -> bool:
     """Tell whether a kernel computes each element of a whole array once."""
     if isinstance(kernel, Loop):

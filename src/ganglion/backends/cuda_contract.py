@@ -45,7 +45,7 @@ from ganglion.backends.cuda_windows import (
     window_cut_of,
     window_of,
 )
-from ganglion.backends.cuda_work import Work, lanes_allowed
+from ganglion.backends.cuda_work import Root, Work, lanes_allowed
 from ganglion.plan.kernel import Axis, Contract, View
 
 
@@ -63,7 +63,7 @@ def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted
     window = window_of(shape.product, shape.bf16)
     taps = taps_of(shape.product, shape.bf16)
     if window is not None:
-        patch = window_cut_of(shape.product, window, shape.bf16, room, cost)
+        patch = window_cut_of(shape.product, window, shape.bf16, room, alone, cost)
         if patch is not None:
             blocks = window_blocks(shape.product, window, patch, room, alone)
             return _emit_windows(shape, window, patch, blocks)
@@ -81,10 +81,15 @@ class _Shape:
         self.work, self.product, self.bf16 = work, product, bf16
         self.body = Body(is_wide(work.buffers(), product.m * product.n))
         self.lanes = _out_lanes(work, product)
+        # Operands that can be fetched before the launch before has come to its end.
+        self.early: set[Root] = set()
 
     def emitted(self, function: str, cut: Cut, step: int, **more: int) -> None:
         """Append the struct and the call; `more` are numbers of its own."""
         tensor = function != "contract_plainly"
+        if function in ("contract_on_tensor_cores", "contract_windows"):
+            self.early = {root(b) for b in self.product.kernel.reads()}
+            self.early &= self.work.settled
         lines = _shape_struct(self, cut, step, tensor, more)
         self.body.before += lines
         turns = more.get("TURNS", _turns(cut.tile, self.lanes))
@@ -115,7 +120,8 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
     tile, product = cut.tile, shape.product
     made = shape.body.emitted(product.tiles(tile) * cut.splits, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
-    return replace(made, work=steps * tile.rows * tile.columns * step / 500)
+    weight = steps * tile.rows * tile.columns * step / 500
+    return replace(made, work=weight, waits=bool(shape.early))
 
 
 def _emit_windows(
@@ -133,7 +139,8 @@ def _emit_windows(
     made = shape.body.emitted(blocks, window_bytes(product, window, patch))
     across = -(-product.n // tile.columns)
     turns = -(-patch.tiles(window) * across // blocks)
-    return replace(made, work=turns * product.k * tile.rows * tile.columns / 500)
+    weight = turns * product.k * tile.rows * tile.columns / 500
+    return replace(made, work=weight, waits=bool(shape.early))
 
 
 def _emit_taps(shape: _Shape, taps: Taps, cut: TapsCut) -> Emitted:
@@ -250,6 +257,8 @@ def _shape_struct(
     flags = {
         "LEFT_ROWS": product.along_rows,
         "LEFT_AGAIN": product.again > 1.5,
+        "EARLY_LEFT": root(product.kernel.left.buffer) in shape.early,
+        "EARLY_RIGHT": root(product.kernel.right.buffer) in shape.early,
         "LEFT_EVEN": _is_even(product.inner, "left", step),
         "RIGHT_EVEN": _is_even(product.inner, "right", step),
         "PARTED": product.parts > 1,

@@ -213,9 +213,13 @@ def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> fl
     lanes = tile.rows * left / _speed(product.lanes("left") * left)
     lanes += tile.columns * right / _speed(product.lanes("right") * right)
     near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
-    worked = (near + lanes) / 128 * step / CLOCK
     shared = shared_bytes(product, tile, cut.stages, bf16)
     together = min(each, max(room * 2 // (shared + 1024), 1))
+    # While the only block of a processor waits, nobody works.
+    slowly = 1.7 if together == 1 else 1.2
+    if product.again > 1.5:  # windows: places of elements take some arithmetic
+        slowly *= 1.2
+    worked = (near + lanes) / 128 * step / CLOCK * slowly
     waits = max(steps / (cut.stages - 1), 1)
     waited = -(-each // together) * (waits * LATENCY + steps * 80)
     size = tile.rows * tile.columns * 4

@@ -13,6 +13,7 @@ from ganglion.backends.cuda_text import (
     Emitted,
     affine,
     c_type,
+    computed,
     is_wide,
     number,
 )
@@ -235,7 +236,8 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
     outer = shape if kernel.covers else (shape[0], shape[-1])
     count = math.prod(outer)
     body = Body(is_wide([*kernel.reads(), *kernel.writes()], count))
-    kind = c_type(kernel.dx.buffer.dtype)
+    dtype = computed(kernel.dx.buffer.dtype)
+    kind = c_type(dtype)
     with body.block(_each(body, count)):
         places = body.places("i", outer)
         depth = 0
@@ -254,7 +256,7 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
             to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
             wins = body.let("bool", f"waiting && {element} == {best}")
             sign = "=" if kernel.covers else "+="
-            zero = number(0, kernel.dx.buffer.dtype)
+            zero = number(0, dtype)
             body.do(f"{body.element(to, places)} {sign} {wins} ? slope : {zero};")
             body.do(f"waiting = waiting && !{wins};")
         for _ in range(depth):

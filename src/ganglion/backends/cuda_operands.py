@@ -2,7 +2,8 @@
 
 Weights stay exact, and products read copies of them that are rounded once and not in
 every tile. In `bf16`, the copies and all other temporary arrays that products read are
-kept in two bytes; loops load and store them as float32.
+kept in two bytes, and so are large arrays between layers; loops load and store them as
+float32. What weights are updated with stays float32.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ganglion.backends.cuda_cut import Product, on_tensor_cores
 from ganglion.backends.cuda_same import rewritten
 from ganglion.backends.cuda_simplify import Simplified
 from ganglion.backends.cuda_text import BF16, root
-from ganglion.backends.cuda_work import Root, tables_of
+from ganglion.backends.cuda_work import Root, is_map, tables_of
 from ganglion.plan.kernel import (
     Buffer,
     Contract,
@@ -29,6 +30,7 @@ from ganglion.plan.kernel import (
 )
 
 F32 = np.dtype("float32")
+LARGE = 1 << 14  # elements of an array whose bytes count
 
 
 def kept_operands(simple: Simplified, bf16: bool) -> Simplified:
@@ -37,7 +39,8 @@ def kept_operands(simple: Simplified, bf16: bool) -> Simplified:
     if not bf16:
         return Simplified(simple.once, (*copies, *every))
     kernels = (*simple.once, *copies, *every)
-    found = {root(b) for b in _operands(kernels) if b.kind == "arena"}
+    operands = {root(b) for b in _operands(kernels) if b.kind == "arena"}
+    found = operands | (_large(kernels) - _updates(kernels) if operands else set())
     found -= {one for kernel in kernels for one in _as_they_are(kernel)}
     found -= {one for kernel in kernels for one in _unaligned(kernel)}
     once = tuple(_halved(one, found) for one in simple.once)
@@ -48,6 +51,26 @@ def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
     for kernel in kernels:
         if isinstance(kernel, Contract) and on_tensor_cores(kernel, "bf16"):
             yield from (one for one in kernel.reads() if one.dtype == F32)
+
+
+def _large(kernels: Sequence[Kernel]) -> set[Root]:
+    """Return the temporary arrays that are worth keeping in half the bytes."""
+    return {
+        root(b)
+        for kernel in kernels
+        for b in (*kernel.reads(), *kernel.writes())
+        if b.kind == "arena" and b.dtype == F32 and b.size >= LARGE
+    }
+
+
+def _updates(kernels: Sequence[Kernel]) -> set[Root]:
+    """Return what state is computed from, element by element: gradients of weights."""
+    found: set[Root] = set()
+    for kernel in reversed(kernels):
+        written = {(root(b), b.kind) for b in kernel.writes()}
+        if is_map(kernel) and any(k == "state" or r in found for r, k in written):
+            found |= {root(b) for b in kernel.reads()}
+    return found
 
 
 def _halved(kernel: Kernel, found: set[Root]) -> Kernel:
@@ -65,7 +88,8 @@ def _as_they_are(kernel: Kernel) -> Iterator[Root]:
         if kernel.adds:
             yield from map(root, kernel.writes())
     elif isinstance(kernel, PoolBack):
-        yield from map(root, kernel.writes())
+        if not kernel.covers:
+            yield from map(root, kernel.writes())
     elif not isinstance(kernel, Contract) or not on_tensor_cores(kernel, "bf16"):
         yield from map(root, (*kernel.reads(), *kernel.writes()))
 

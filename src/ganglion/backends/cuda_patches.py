@@ -5,11 +5,12 @@ from __future__ import annotations
 PATCHES = """\
 // A patch of some rows of some images, of all their channels or of BM of them: what
 // lies side by side in a row of an image is one line of memory.
-template <class S, int CHANNELS, int LINE, int HEIGHT>
+template <class S, int CHANNELS, int LINE, int HEIGHT, int WIDTH>
 DEVICE void copy_patch(typename S::Left* to, const typename S::Left* left, int image0,
                        int y0, int channel0) {
   constexpr int V = 16 / (int)sizeof(typename S::Left), parts = CHANNELS / V;
-  constexpr unsigned ROW = (S::ACROSS_X + S::KX - 1) * parts;
+  constexpr int REAL = S::ACROSS_X + S::KX - 1;
+  constexpr unsigned ROW = WIDTH * parts;
   constexpr int COUNT = S::TILE_IMAGES * HEIGHT * (int)ROW;
 #pragma unroll 4
   for (int e = THREAD; e < COUNT; e += THREADS) {
@@ -22,7 +23,8 @@ DEVICE void copy_patch(typename S::Left* to, const typename S::Left* left, int i
         to + (unsigned)e / parts * LINE + part * V,
         left + (typename S::Offset)image * S::IMAGE_STEP + y * S::Y_STEP +
             (int)pixel * S::CHANNELS + channel,
-        image < S::IMAGES && y < S::Y + S::KY - 1 && channel < S::CHANNELS);
+        image < S::IMAGES && y < S::Y + S::KY - 1 && channel < S::CHANNELS &&
+            (WIDTH == REAL || (int)pixel < REAL));
   }
 }
 """
@@ -44,7 +46,7 @@ template <class S> struct Patch {
   DEVICE void copy(Left* to, const Left* left, int tile) {
     const int image0 = tile / S::TILES_Y * S::TILE_IMAGES;
     const int y0 = tile % S::TILES_Y * S::TILE_Y;
-    copy_patch<S, S::CHANNELS, LINE, HEIGHT>(to, left, image0, y0, 0);
+    copy_patch<S, S::CHANNELS, LINE, HEIGHT, WIDTH>(to, left, image0, y0, 0);
   }
   // Where the window of a tile's row begins.
   DEVICE int window(int row) {
@@ -101,6 +103,8 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
   const int warp = THREAD / 32, lane = THREAD % 32, group = warp / (S::WM * S::WN);
   const int m_of_warp = warp % S::WM * (S::BM / S::WM);
   const int n_of_warp = warp / S::WM % S::WN * (S::BN / S::WN);
+  // Where 8 warps do not share a tile evenly, some only copy.
+  const bool works = 8 % (S::WM * S::WN) == 0 || group < S::WK;
   int rows[DOWN];
 #pragma unroll
   for (int i = 0; i < DOWN; i++)
@@ -116,11 +120,20 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
       Patch<S>::copy((Left*)(patches + turn % S::PATCHES * Patch<S>::BYTES), left,
                      tile);
   };
-  fetch_patch(block / across, 0);
-  if constexpr (STAY) {
+  constexpr int FIRST = STAY ? steps : S::STAGES - 1;  // steps that are fetched at once
+  if (!S::EARLY_LEFT && S::EARLY_RIGHT) {
+    // What has long been ready comes while the launch before this one ends.
 #pragma unroll 1
-    for (int step = 0; step < steps; step++) fetch(step);
+    for (int step = 0; step < FIRST; step++) fetch(step);
+    start_after_others();
   }
+  fetch_patch(block / across, 0);
+  if (S::EARLY_LEFT && !S::EARLY_RIGHT) start_after_others();
+  if (S::EARLY_LEFT || !S::EARLY_RIGHT) {
+#pragma unroll 1
+    for (int step = 0; step < FIRST; step++) fetch(step);
+  }
+  if (S::EARLY_LEFT && S::EARLY_RIGHT) start_after_others();
 #pragma unroll 1
   for (int tile = block / across, turn = 0; tile < S::TILES; tile += stride, turn++) {
     auto* mine = patches + turn % S::PATCHES * Patch<S>::BYTES;
@@ -136,12 +149,13 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
       BARRIER;
 #pragma unroll 1
       for (int step = 0; step < steps; step++)
-        multiply_windows<S>(c, patch, rows, stages + step * STAGE, n_of_warp,
-                            step * S::BK, group);
+        if (works)
+          multiply_windows<S>(c, patch, rows, stages + step * STAGE, n_of_warp,
+                              step * S::BK, group);
     } else {
 #pragma unroll 1
-      for (int ahead = 0; ahead < S::STAGES - 1; ahead++) {
-        fetch(ahead);
+      for (int ahead = 0; ahead < FIRST; ahead++) {
+        if (turn > 0) fetch(ahead);
         commit_copies();
       }
 #pragma unroll 1
@@ -150,13 +164,14 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
         BARRIER;
         fetch(step + S::STAGES - 1);
         commit_copies();
-        multiply_windows<S>(c, patch, rows, stages + step % S::STAGES * STAGE,
-                            n_of_warp, step * S::BK, group);
+        if (works)
+          multiply_windows<S>(c, patch, rows, stages + step % S::STAGES * STAGE,
+                              n_of_warp, step * S::BK, group);
       }
     }
     BARRIER;
     float* sums = (float*)mine;
-    lay_down<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
+    if (works) lay_down<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
     finish_tile<S>(sums, 0, 0, 0, tile, n0, parts, counters, store);
     BARRIER;
     if (S::PATCHES == 1) fetch_patch(tile + stride, turn + 1);
@@ -167,106 +182,153 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
 TAPS = """\
 // The gradient of a convolution's weights: a warp holds 16 channels x 16 columns of all
 // places of the window that its block has, and runs through pixels. A patch of the
-// images serves all of these places, read shifted.
+// images serves all of these places, read shifted. Pixels are taken in strips of 8
+// beside each other, from top to bottom: most of what a strip needs of the image is
+// still there from the pixels above.
 template <class S> struct Points {
   typedef typename S::Left Left;
   typedef typename S::Right Right;
-  static constexpr int KS = S::BF16 ? 16 : 8, WIDTH = S::ACROSS_X + S::KX - 1;
+  static constexpr int BESIDE = (S::ACROSS_X + 7) / 8, TOGETHER = S::BF16 ? 2 : 1;
+  static constexpr int STRIPS = S::TILE_IMAGES * BESIDE;
+  static constexpr int STEPS = (STRIPS + TOGETHER - 1) / TOGETHER;
+  static constexpr int WIDTH = BESIDE * 8 + S::KX - 1;
   static constexpr int HEIGHT = S::TILE_Y + S::TAP_ROWS - 1;
   static constexpr int PIXELS = S::TILE_IMAGES * HEIGHT * WIDTH;
-  static constexpr int COUNT = S::TILE_IMAGES * S::TILE_Y * S::ACROSS_X;
-  static constexpr int STEPS = (COUNT + KS - 1) / KS;
-  static constexpr int LINE = S::BM + 8, RIGHT_LINE = S::BN + 8;
+  static constexpr int COUNT = STEPS * TOGETHER * S::TILE_Y * 8;
+  // Lines apart such that what a warp reads at once lies in different banks.
+  static constexpr int PAD = S::BF16 ? 8 : 4;
+  static constexpr int LINE = S::BM + PAD, RIGHT_LINE = S::BN + PAD;
   static constexpr int PATCH = PIXELS * LINE * (int)sizeof(Left);
-  static constexpr int BYTES =
-      PATCH + STEPS * KS * RIGHT_LINE * (int)sizeof(Right);
+  static constexpr int BYTES = PATCH + COUNT * RIGHT_LINE * (int)sizeof(Right);
   DEVICE void copy(unsigned char* to, const Left* left, const Right* right, int tile,
                    int channel0, int tap_y, int n0) {
     constexpr int W = 16 / (int)sizeof(Right), wide = S::BN / W;
     const int image0 = tile / S::TILES_Y * S::TILE_IMAGES;
     const int y0 = tile % S::TILES_Y * S::TILE_Y;
 #pragma unroll 4
-    for (int e = THREAD; e < STEPS * KS * wide; e += THREADS) {
+    for (int e = THREAD; e < COUNT * wide; e += THREADS) {
       const unsigned point = (unsigned)e / wide, part = (unsigned)e % wide;
-      const int x = point % S::ACROSS_X;
-      const int y = y0 + (int)(point / S::ACROSS_X % S::TILE_Y);
-      const int image = image0 + (int)(point / (S::ACROSS_X * S::TILE_Y));
-      const int n = n0 + (int)part * W;
+      const unsigned strip = point / (S::TILE_Y * 8);
+      const int x = strip % BESIDE * 8 + point % 8;
+      const int y = y0 + (int)(point / 8 % S::TILE_Y);
+      const int image = image0 + (int)(strip / BESIDE), n = n0 + (int)part * W;
       copy_async<16, true>(
           (Right*)(to + PATCH) + point * RIGHT_LINE + part * W,
           right + (typename S::Offset)image * S::RIGHT_IMAGE + y * S::RIGHT_Y +
               x * S::RIGHT_X + n,
-          point < COUNT && image < S::IMAGES && y < S::Y && n < S::N);
+          (STRIPS % TOGETHER == 0 || strip < STRIPS) && image < S::IMAGES && y < S::Y &&
+              (S::ACROSS_X % 8 == 0 || x < S::ACROSS_X) && n < S::N);
     }
-    copy_patch<S, S::BM, LINE, HEIGHT>((Left*)to, left, image0, y0 + tap_y, channel0);
+    copy_patch<S, S::BM, LINE, HEIGHT, WIDTH>((Left*)to, left, image0, y0 + tap_y,
+                                              channel0);
   }
-  // Where the window of a point begins; what lies beyond is multiplied by zero.
-  DEVICE int window(int point) {
-    if (COUNT % KS != 0 && point >= COUNT) return 0;
-    const int x = point % S::ACROSS_X, y = point / S::ACROSS_X % S::TILE_Y;
-    const int image = point / (S::ACROSS_X * S::TILE_Y);
-    return ((image * HEIGHT + y) * WIDTH + x) * LINE;
+  // Where the first window of a strip begins; one that is not there is multiplied by
+  // zero.
+  DEVICE int window(int strip) {
+    if (STRIPS % TOGETHER != 0 && strip >= STRIPS) return 0;
+    return (strip / BESIDE * HEIGHT * WIDTH + strip % BESIDE * 8) * LINE;
   }
 };
 
-// Sixteen channels of one step's pixels, all of them shifted alike.
+template <bool ROUND>
+DEVICE void load_pair(unsigned (&pair)[2], const float* from) {
+  float side[2];
+  load_lanes(side, from);
+  pair[0] = operand<ROUND>(side[0]);
+  pair[1] = operand<ROUND>(side[1]);
+}
+
+// What a thread holds of one row of the image, for all places of the window in it.
+template <class S, bool BF16> struct ImageRow;
+template <class S> struct ImageRow<S, true> {
+  unsigned words[S::KX][4];
+  METHOD void load(const bf16* at) {
+#pragma unroll
+    for (int x = 0; x < S::KX; x++) load_turned(words[x], at + x * Points<S>::LINE);
+  }
+  METHOD void take(unsigned (&a)[4], int x) const {
+#pragma unroll
+    for (int h = 0; h < 4; h++) a[h] = words[x][h];
+  }
+};
+// In tf32 a lane has two pixels beside each other, so that they serve several places.
+template <class S> struct ImageRow<S, false> {
+  unsigned words[S::KX + 1][2];
+  METHOD void load(const float* at) {
+#pragma unroll
+    for (int x = 0; x <= S::KX; x++)
+      load_pair<S::ROUND_LEFT>(words[x], at + x * Points<S>::LINE);
+  }
+  METHOD void take(unsigned (&a)[4], int x) const {
+#pragma unroll
+    for (int h = 0; h < 4; h++) a[h] = words[x + h / 2][h % 2];
+  }
+};
+
+// Sixteen columns of the right operand at 8 pixels of a strip, or of two strips.
 template <class S>
-DEVICE void load_points(unsigned (&a)[4], const typename S::Left* near,
-                        const typename S::Left* next) {
+DEVICE void load_points(unsigned (&b)[2][2], const typename S::Right* at) {
   if constexpr (S::BF16) {
-    load_turned(a, near);
+    unsigned words[4];
+    load_turned(words, at);
+#pragma unroll
+    for (int h = 0; h < 4; h++) b[h / 2][h % 2] = words[h];
   } else {
-    float first[2], second[2];
-    load_lanes(first, near);
-    load_lanes(second, next);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      a[h] = operand<S::ROUND_LEFT>(first[h]);
-      a[2 + h] = operand<S::ROUND_LEFT>(second[h]);
+      unsigned pair[2];
+      load_pair<S::ROUND_RIGHT>(pair, at + h * Points<S>::RIGHT_LINE);
+      b[0][h] = pair[0];
+      b[1][h] = pair[1];
     }
   }
 }
 
-// The products of one patch: pixels are shared by groups of warps.
+// The products of one strip of pixels, or of two.
 template <class S>
-DEVICE void multiply_taps(float (&c)[S::TAP_ROWS * S::KX][2][4],
-                          const unsigned char* at, int m, int n, int group) {
+DEVICE void multiply_strip(float (&c)[S::TAP_ROWS * S::KX][2][4],
+                           const unsigned char* shared, int m, int n, int step) {
   typedef Points<S> P;
-  const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
-  const auto* left = (const typename S::Left*)at;
-  const auto* right = (const typename S::Right*)(at + P::PATCH);
-#pragma unroll 1
-  for (int step = group; step < P::STEPS; step += S::WK) {
-    const int first = step * P::KS;
-    unsigned b[2][2];
-    const typename S::Left *near, *next = left;
-    if constexpr (S::BF16) {
-      unsigned words[4];
-      load_turned(words,
-                  right + (first + lane % 16) * P::RIGHT_LINE + n + lane / 16 * 8);
-#pragma unroll
-      for (int h = 0; h < 4; h++) b[h / 2][h % 2] = words[h];
-      near = left + P::window(first + lane / 16 * 8 + lane % 8) + m + lane / 8 % 2 * 8;
-    } else {
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        float side[2];
-        load_lanes(side, right + (first + h * 4 + t) * P::RIGHT_LINE + n + 2 * g);
-        b[0][h] = operand<S::ROUND_RIGHT>(side[0]);
-        b[1][h] = operand<S::ROUND_RIGHT>(side[1]);
-      }
-      near = left + P::window(first + t) + m + 2 * g;
-      next = left + P::window(first + t + 4) + m + 2 * g;
-    }
-#pragma unroll
-    for (int tap = 0; tap < S::TAP_ROWS * S::KX; tap++) {
-      const int moved = (tap / S::KX * P::WIDTH + tap % S::KX) * P::LINE;
-      unsigned a[4];
-      load_points<S>(a, near + moved, next + moved);
-      multiply<S>(c[tap][0], a, b[0]);
-      multiply<S>(c[tap][1], a, b[1]);
-    }
+  constexpr int ROWS = S::TAP_ROWS, POINTS = S::TILE_Y * 8;
+  const int lane = THREAD % 32;
+  const auto* left = (const typename S::Left*)shared;
+  const auto* right = (const typename S::Right*)(shared + P::PATCH);
+  if constexpr (S::BF16) {
+    left += P::window(step * 2 + lane / 16) + lane % 8 * P::LINE + m + lane / 8 % 2 * 8;
+    right += ((step * 2 + lane / 8 % 2) * POINTS + lane % 8) * P::RIGHT_LINE + n +
+             lane / 16 * 8;
+  } else {
+    left += P::window(step) + lane % 4 * 2 * P::LINE + m + lane / 4 * 2;
+    right += (step * POINTS + lane % 4 * 2) * P::RIGHT_LINE + n + lane / 4 * 2;
   }
+  constexpr bool KEEP = !S::BF16;  // matrices of bf16 would take too many registers
+  ImageRow<S, S::BF16> rows[ROWS];
+#pragma unroll
+  for (int row = 0; row < ROWS - 1; row++)
+    if (KEEP) rows[row].load(left + row * P::WIDTH * P::LINE);
+#pragma unroll 1
+  for (int y0 = 0; y0 < S::TILE_Y; y0 += ROWS)
+#pragma unroll
+    for (int turn = 0; turn < ROWS; turn++) {
+      const int y = y0 + turn;
+      if (S::TILE_Y % ROWS != 0 && y >= S::TILE_Y) break;
+      if (KEEP)
+        rows[(turn + ROWS - 1) % ROWS].load(left + (y + ROWS - 1) * P::WIDTH * P::LINE);
+      unsigned b[2][2];
+      load_points<S>(b, right + y * 8 * P::RIGHT_LINE);
+#pragma unroll
+      for (int row = 0; row < ROWS; row++) {
+        if (!KEEP)
+          rows[(turn + row) % ROWS].load(left + (y + row) * P::WIDTH * P::LINE);
+#pragma unroll
+        for (int x = 0; x < S::KX; x++) {
+          unsigned a[4];
+          rows[(turn + row) % ROWS].take(a, x);
+          multiply<S>(c[row * S::KX + x][0], a, b[0]);
+          multiply<S>(c[row * S::KX + x][1], a, b[1]);
+        }
+      }
+    }
 }
 
 template <class S, class Store>
@@ -305,8 +367,10 @@ DEVICE void contract_taps(int block, int blocks, const typename S::Left* left,
       BARRIER;
       fetch(tile + S::STAGES - 1);
     }
-    multiply_taps<S>(c, shared_bytes + (tile - begin) % S::STAGES * P::BYTES, m, n,
-                     group);
+    const auto* at = shared_bytes + (tile - begin) % S::STAGES * P::BYTES;
+#pragma unroll 1
+    for (int step = group; step < P::STEPS; step += S::WK)
+      multiply_strip<S>(c, at, m, n, step);
   }
   await_copies<0>();
   // The groups' sums are added up in order.

@@ -418,17 +418,33 @@ DEVICE void contract_on_tensor_cores(int block, int blocks,
     RightCopies<S> rights;
     lefts.begin(left + S::left_batch(p.b), p.m0);
     rights.begin(right + S::right_batch(p.b), p.n0);
-    auto fetch = [&](int step) {
+    auto fetch_sides = [&](int step, bool of_left, bool of_right) {
       if (step < p.end) {
         auto* to = shared_bytes + (step - p.begin) % S::STAGES * Stage<S>::BYTES;
-        lefts.copy((Left*)to, step * S::BK);
-        rights.copy((Right*)(to + Stage<S>::LEFT), step * S::BK);
+        if (of_left) lefts.copy((Left*)to, step * S::BK);
+        if (of_right) rights.copy((Right*)(to + Stage<S>::LEFT), step * S::BK);
       }
+    };
+    auto fetch = [&](int step) {
+      fetch_sides(step, true, true);
       commit_copies();
     };
     float c[DOWN][RIGHT][4] = {};
+    bool of_left = true, of_right = true;
+    if ((S::EARLY_LEFT || S::EARLY_RIGHT) && number == block) {
+      // What has long been ready comes while the launch before this one ends.
+      of_left = !S::EARLY_LEFT, of_right = !S::EARLY_RIGHT;
 #pragma unroll 1
-    for (int ahead = 0; ahead < S::STAGES - 1; ahead++) fetch(p.begin + ahead);
+      for (int ahead = 0; ahead < S::STAGES - 1; ahead++)
+        fetch_sides(p.begin + ahead, S::EARLY_LEFT, S::EARLY_RIGHT);
+      commit_copies();
+      start_after_others();
+    }
+#pragma unroll 1
+    for (int ahead = 0; ahead < S::STAGES - 1; ahead++) {
+      fetch_sides(p.begin + ahead, of_left, of_right);
+      commit_copies();
+    }
 #pragma unroll 1
     for (int step = p.begin; step < p.end; step++) {
       await_copies<S::STAGES - 2>();

@@ -33,6 +33,7 @@ WINDOW_TILES = (
     Tile(64, 64, 2, 2),
     Tile(128, 32, 4, 1),
     Tile(128, 32, 2, 1),
+    Tile(144, 32, 3, 1),
     Tile(96, 32, 2, 1),
     Tile(64, 32, 2, 1),
     Tile(64, 32, 1, 1),
@@ -120,11 +121,12 @@ class WindowCut:
 
 
 def window_cut_of(
-    product: Product, window: Window, bf16: bool, room: int, usual: float
+    product: Product, window: Window, bf16: bool, room: int, alone: bool, usual: float
 ) -> WindowCut | None:
     """Return the cheapest way to cut a convolution by patches, None if none pays.
 
-    `usual` is what the product costs as any other.
+    `alone` tells that no other product shares the GPU with it, and `usual` what it
+    costs as any other.
     """
     found = [
         one
@@ -133,14 +135,14 @@ def window_cut_of(
     ]
     if not found:
         return None
-    costs = [_window_cost(product, window, one, bf16, room) for one in found]
+    costs = [_window_cost(product, window, one, bf16, room, alone) for one in found]
     best = min(range(len(found)), key=costs.__getitem__)
     return found[best] if costs[best] < usual else None
 
 
 def _window_cuts(product: Product, window: Window, bf16: bool) -> Iterator[WindowCut]:
     for tile in WINDOW_TILES:
-        if tile.columns > max(product.n, 16):
+        if tile.columns > max(product.n, 32) or tile.columns < min(product.n, 17):
             continue
         base = tile.step(bf16)
         all_steps = -(-product.k // base)
@@ -149,8 +151,9 @@ def _window_cuts(product: Product, window: Window, bf16: bool) -> Iterator[Windo
             for patches in (1, 2):
                 yield WindowCut(tile, images, tile_y, base, all_steps, patches)
             for step in (base, 2 * base):
+                whole = step == base or window.channels % step == 0
                 for stages in (2, 3, 4):
-                    if stages * step < product.k:
+                    if whole and stages * step < product.k:
                         yield WindowCut(tile, images, tile_y, step, stages, 1)
 
 
@@ -181,30 +184,50 @@ def window_blocks(
 
 
 def _window_cost(
-    product: Product, window: Window, cut: WindowCut, bf16: bool, room: int
+    product: Product,
+    window: Window,
+    cut: WindowCut,
+    bf16: bool,
+    room: int,
+    alone: bool,
 ) -> float:
     tile = cut.tile
-    left, right = product.width("left"), product.width("right")
-    blocks = window_blocks(product, window, cut, room, True)
+    right = product.width("right")
+    blocks = window_blocks(product, window, cut, room, alone)
     across = -(-product.n // tile.columns)
     turns = -(-cut.tiles(window) * across // blocks)
     each = turns * -(-blocks // PROCESSORS)  # tiles of a processor
-    near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
-    multiplied = tile.rows * tile.columns / (1500 if bf16 else 750)
-    worked = product.k * max(near / NEAR, multiplied) / CLOCK
+    whole = window.channels % cut.step == 0
+    worked = product.k * _window_cycles(product, tile, bf16, whole) / CLOCK
     copied = _patch_bytes(product, window, cut) / BANDWIDTH
     weights = product.k * tile.columns * right / BANDWIDTH
     shared = window_bytes(product, window, cut)
-    together = min(each, max(room * 2 // (shared + 1024), 1), 2)
+    together = min(max(room * 2 // (shared + 1024), 1), 2)
+    if alone:  # else other products work while this one waits
+        together = min(together, each)
     if not cut.stays(product):
-        copied += weights
-        worked += product.k / cut.step * 80 / together
+        worked = max(worked, weights) + product.k / cut.step * 100 / together
         weights = 0
     size = tile.rows * tile.columns * 4
     ends = 200 + tile.groups * size / 48 / CLOCK + size / BANDWIDTH
     waited = LATENCY / (together * cut.patches)
     hidden = max(worked, copied) if together * cut.patches > 1 else worked + copied
     return 1000 + LATENCY + weights + each * (hidden + ends + waited)
+
+
+def _window_cycles(product: Product, tile: Tile, bf16: bool, whole: bool) -> float:
+    """Return the cycles that a tile takes for each inner place.
+
+    Where steps are `whole` parts of a pixel's channels, there is less to reckon.
+    """
+    left, right = product.width("left"), product.width("right")
+    near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    multiplied = tile.rows * tile.columns / (1500 if bf16 else 750)
+    down = tile.rows // tile.warps_down // 16
+    beside = tile.columns // tile.warps_across // 8
+    instructions = down + beside / 2 + down * beside + (6 if whole else 16)
+    issued = 8 / tile.groups / (16 if bf16 else 8) * instructions / 1.7
+    return max(near / NEAR, multiplied, issued)
 
 
 # ---- gradients of weights ------------------------------------------------------------
@@ -341,33 +364,42 @@ def taps_bytes(product: Product, window: Window, cut: TapsCut, bf16: bool) -> in
 
 
 def _points_bytes(product: Product, window: Window, cut: TapsCut, bf16: bool) -> int:
+    beside = -(-window.x // 8)
     height = cut.tile_y + cut.tap_rows - 1
-    pixels = cut.tile_images * height * (window.x + window.window[1] - 1)
-    multiple = 16 if bf16 else 8
-    points = -(-cut.tile_images * cut.tile_y * window.x // multiple) * multiple
-    left = pixels * (16 * cut.warps_down + 8) * product.width("left")
-    return left + points * (16 * cut.warps_across + 8) * product.width("right")
+    pixels = cut.tile_images * height * (beside * 8 + window.window[1] - 1)
+    points = _strips(window, cut, bf16) * cut.tile_y * 8
+    pad = 8 if bf16 else 4
+    left = pixels * (16 * cut.warps_down + pad) * product.width("left")
+    return left + points * (16 * cut.warps_across + pad) * product.width("right")
+
+
+def _strips(window: Window, cut: TapsCut, bf16: bool) -> int:
+    """Return how many strips of 8 pixels a tile has, with those that fill it up."""
+    strips = cut.tile_images * -(-window.x // 8)
+    return -(-strips // 2) * 2 if bf16 else strips
 
 
 def _taps_cost(
     product: Product, window: Window, cut: TapsCut, bf16: bool, room: int
 ) -> float:
-    taps = cut.tap_rows * window.window[1]
-    points = cut.tile_images * cut.tile_y * window.x
-    steps = -(-points // (16 if bf16 else 8))
+    taps, across = cut.tap_rows * window.window[1], window.window[1]
+    steps = _strips(window, cut, bf16) // (2 if bf16 else 1)
     turns = -(-steps // cut.groups)
     warps = cut.warps_down * cut.warps_across * cut.groups
-    worked = turns * warps * (max(taps + 1, taps * 0.6) * 512 / NEAR) + turns * 60
-    worked /= CLOCK
+    row = across if bf16 else (across + 1) / 2  # 512 bytes each
+    loaded = (row * (cut.tile_y + cut.tap_rows - 1) + cut.tile_y) * 512 / NEAR
+    multiplied = cut.tile_y * taps * 2 * (1.4 if bf16 else 1.6)
+    worked = turns * (warps * max(loaded, multiplied) + cut.tile_y * 60) / CLOCK
     copied = _points_bytes(product, window, cut, bf16) / BANDWIDTH
     blocks = cut.results(product, window) * cut.parts
     each = -(-blocks // PROCESSORS)
     mine = -(-cut.tiles(window) // cut.parts)
     shared = taps_bytes(product, window, cut, bf16)
-    together = min(each, max(room * 2 // (shared + 1024), 1), 2)
+    together = min(max(room * 2 // (shared + 1024), 1), 2)
     alone = together == 1 and cut.stages == 1
     hidden = worked + copied if alone else max(worked, copied)
-    waited = LATENCY / 2 * mine if cut.stages == 1 else LATENCY
+    hidden += 100 / together
+    waited = LATENCY * (mine if cut.stages == 1 else 1)
     ends = 300 + 400 * (cut.groups - 1)
     added = 2 * cut.parts * product.m * product.n * 4 / BANDWIDTH / PROCESSORS
     return 1500 + each * (mine * hidden + ends) + -(-each // together) * waited + added

@@ -1,0 +1,89 @@
+"""Products by patches, and operands in two bytes, on a CPU that plays a GPU."""
+
+import cuda_host
+import pytest
+from cpu_checks import training_step
+from cuda_cases import convolution
+from cuda_checks import check, compiled
+from layer_cases import CASES, Case
+
+from ganglion import config
+from ganglion.backends import cuda_emit, cuda_operands, cuda_run, cuda_windows
+from ganglion.backends.cuda_text import BF16
+
+pytestmark = pytest.mark.skipif(
+    cuda_host.reason() is not None, reason=str(cuda_host.reason())
+)
+# Sums of products in a step lose as much as their largest terms.
+LOST = {"tf32": 3e-2, "bf16": 1e-1}
+CONVOLUTIONS = {
+    "same": ((5, 7, 9, 32), {"filters": 32, "kernel_size": 3, "padding": "same"}),
+    "valid": ((4, 9, 9, 16), {"filters": 32, "kernel_size": 3}),
+    "large window": ((3, 12, 12, 24), {"filters": 48, "kernel_size": 5}),
+    "odd window": ((6, 8, 8, 24), {"filters": 40, "kernel_size": (3, 2)}),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    config.set_backend("numpy")
+
+
+@pytest.fixture
+def patches_are_cheap(monkeypatch):
+    """Let every convolution that can go by patches do so."""
+    for name in ("_window_cost", "_taps_cost"):
+        real = getattr(cuda_windows, name)
+        monkeypatch.setattr(
+            cuda_windows, name, lambda *given, real=real: 1e-6 * real(*given)
+        )
+
+
+def text_of(program, precise):
+    return "".join(compiled(program, None, precise).emission.functions.values())
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_by_patches(name, patches_are_cheap):
+    shape, arguments = CONVOLUTIONS[name]
+    program, data, state = training_step(Case("Conv2D", (shape,), arguments), "float32")
+    text = text_of(program, "tf32")
+    assert "contract_windows<" in text
+    assert "contract_taps<" in text
+    check(program, data, state, steps=2, tolerance=LOST["tf32"], precise="tf32")
+
+
+@pytest.mark.parametrize("rows", [3, 17])
+def test_convolutions_by_patches_of_bf16(rows, patches_are_cheap):
+    program, data, state = convolution(rows, 32)
+    text = text_of(program, "bf16")
+    assert "typedef bf16 Left" in text
+    assert "contract_windows<" in text
+    assert "contract_taps<" in text
+    check(program, data, state, steps=2, tolerance=LOST["bf16"], precise="bf16")
+
+
+@pytest.mark.parametrize(
+    "layer", ["Dense", "Conv2D", "MaxPooling2D", "BatchNormalization", "Embedding"]
+)
+@pytest.mark.filterwarnings("ignore:The loss does not depend on")
+def test_layers_between_which_arrays_are_bf16(layer, monkeypatch):
+    monkeypatch.setattr(cuda_operands, "LARGE", 1)
+    case = next(one for one in CASES if one.layer == layer)
+    program, data, state = training_step(case, "float32")
+    assert "bf16*" in text_of(program, "bf16")
+    check(program, data, state, steps=2, tolerance=LOST["bf16"], precise="bf16")
+
+
+def test_what_weights_are_updated_with_stays_float32(monkeypatch):
+    monkeypatch.setattr(cuda_operands, "LARGE", 1)
+    case = next(one for one in CASES if one.layer == "Dense")
+    program, _, _ = training_step(case, "float32")
+    target = cuda_emit.Target(90, "bf16")
+    kernels = cuda_emit.prepared(cuda_run.plan_of(program).kernels, target).every
+    assert any(b.dtype == BF16 for one in kernels for b in one.writes())
+    updates = [k for k in kernels if any(b.kind == "state" for b in k.writes())]
+    used = [b for one in updates for b in one.reads() if b.kind == "arena"]
+    assert used
+    assert all(b.dtype != BF16 for b in used)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from ganglion.images import (
     read_files,
     stratified,
 )
+from ganglion.images.batches import batch_for
 from ganglion.images.cache import Decoded
 from ganglion.images.decoding import MODES
 from ganglion.images.finding import TEST, WHOLE
@@ -29,7 +29,6 @@ from ganglion.images.loading import fingerprint, held_out
 EPOCHS = 100  # at most: early stopping ends it
 PATIENCE, SLOWER_AFTER, SLOWER = 15, 6, 0.3
 VALIDATION = 0.15
-TEST_BATCH = 256
 Skipped = tuple[Path, str]  # a file that cannot be read, and why
 
 
@@ -113,7 +112,9 @@ def fit(
         epochs=epochs,
         initial_epoch=first,
         validation_data=validation,
-        validation_batch_size=TEST_BATCH,
+        validation_batch_size=batch_for(
+            held.form.size, len(held.validation or held.train)
+        ),
         callbacks=[*more, *stopping, keeper],
         verbose=verbose,
     )
@@ -124,7 +125,7 @@ def fit(
 
 def evaluated(model: Any, images: Images) -> dict[str, float]:
     """Return loss and accuracy on some images."""
-    size = min(TEST_BATCH, len(images))
+    size = batch_for(images.x.shape[1:3], len(images))
     found = model.evaluate(
         images.x, images.y, batch_size=size, verbose=0, return_dict=True
     )
@@ -165,9 +166,8 @@ class Classifier:
         """Return the probability of every class for some images."""
         shape = self.model.input_shape
         x = x.reshape(len(x), *shape[1:])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a batch larger than the data
-            made = self.model.predict(x, batch_size=min(TEST_BATCH, len(x)), verbose=0)
+        size = batch_for(self.form.size, len(x))
+        made = self.model.predict(x, batch_size=size, verbose=0)
         if made.shape[1] == 1:  # one output of yes or no
             return np.concatenate([1 - made, made], axis=1)
         if np.allclose(made.sum(axis=1), 1, atol=1e-3) and made.min() >= 0:

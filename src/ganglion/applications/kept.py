@@ -17,28 +17,26 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
+from ganglion.images.batches import batch_for
 from ganglion.models import Model
 
 MOST_KEPT = 2 << 30  # bytes on disk
 VERSION = 2  # of the files; another way to compute is another number
 
 
-def outputs(
-    network: Model, inputs: np.ndarray, batch_size: int, verbose: Any = 0
-) -> np.ndarray:
+def outputs(network: Model, inputs: np.ndarray, verbose: Any = 0) -> np.ndarray:
     """Return what a network makes of some inputs, from disk if that is known already.
 
     Args:
         network: A network with one output.
-        inputs: A row an image.
-        batch_size: Images at a time.
+        inputs: Images, or what another network made of them.
         verbose: Whether to show progress, as in `predict`.
     """
     path = folder() / f"{_key(network, inputs)}.npz"
     found = _read(path, (len(inputs), *network.output_shape[1:]))
     if found is not None:
         return found
-    size = min(batch_size, len(inputs))
+    size = batch_for(inputs.shape[1:3], len(inputs))
     made = np.asarray(network.predict(inputs, batch_size=size, verbose=verbose))
     if made.nbytes <= MOST_KEPT // 2:
         _write(path, made)

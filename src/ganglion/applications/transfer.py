@@ -109,7 +109,7 @@ def maps(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
         pixels: The images, (images, rows, columns, 3), from 0 to 255.
         verbose: Whether to show progress, as in `predict`.
     """
-    return kept.outputs(start.lower, pixels, BATCH, verbose)
+    return kept.outputs(start.lower, pixels, verbose)
 
 
 def features(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
@@ -117,7 +117,7 @@ def features(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
     network, inputs = start.body, pixels
     if _maps_fit(start, len(pixels)):  # they will serve fine-tuning, too
         network, inputs = start.middle, maps(start, pixels, verbose)
-    return kept.outputs(network, inputs, BATCH, verbose)
+    return kept.outputs(network, inputs, verbose)
 
 
 def _maps_fit(start: Start, images: int) -> bool:

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from ganglion.datasets.png import decode
-from ganglion.explain.maps import ActivationMaps, batch_for, class_activation_map
+from ganglion.explain.maps import ActivationMaps, class_activation_map
 from ganglion.explain.pictures import contact_sheet, overlay
 from ganglion.explain.png import png_bytes
+from ganglion.images.batches import batch_for
 
 LEAST_SIDE = 96  # pixels; smaller pictures are enlarged
 ON_A_SHEET = 48
@@ -106,7 +107,7 @@ def _each_batch(
 ) -> Iterator[tuple[slice, ActivationMaps]]:
     """Compute the maps of some images after the other, at the size of the features."""
     total = len(pixels)
-    size = min(batch_for(pixels.shape[1:3]), total)
+    size = batch_for(pixels.shape[1:3], total)
     for at in range(0, total, size):
         # The last batch is filled up: another size would be compiled anew.
         x = pixels[np.minimum(np.arange(at, at + size), total - 1)]

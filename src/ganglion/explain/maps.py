@@ -12,11 +12,9 @@ from ganglion.explain.network import Inside, network_of
 from ganglion.explain.structure import CAM, structure_of
 from ganglion.explain.structure import scores_before_activation as plain_scores
 from ganglion.functional import Network
+from ganglion.images.batches import batch_for
 from ganglion.ir.gradient import gradients
 from ganglion.models import Model
-
-BATCH = 250  # images at a time, fewer of large ones:
-BATCH_PIXELS = 400_000
 
 
 class ActivationMaps(NamedTuple):
@@ -75,7 +73,7 @@ def class_activation_map(
     explainer = _explainer(model, method, layer)
     x = _images(explainer.inside.network, images)
     wanted = _wanted(class_index, len(x), explainer.classes)
-    rows = min(batch_size or batch_for(x.shape[1:3]), len(x))
+    rows = min(batch_size, len(x)) if batch_size else batch_for(x.shape[1:3], len(x))
     maps, classes, scores = explainer.predict(
         [x, wanted], batch_size=rows, verbose=verbose
     )
@@ -89,15 +87,6 @@ def class_activation_map(
     return ActivationMaps(
         maps, classes, scores, explainer.structure.method, explainer.structure.layer
     )
-
-
-def batch_for(size: tuple[int, ...]) -> int:
-    """Return how many images of some rows and columns to take at a time.
-
-    >>> batch_for((32, 32)), batch_for((224, 224))
-    (250, 7)
-    """
-    return max(1, min(BATCH, BATCH_PIXELS // (size[0] * size[1])))
 
 
 class Explainer(Model):

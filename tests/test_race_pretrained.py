@@ -16,6 +16,7 @@ from ganglion.applications import efficientnet_lite
 from ganglion.cli import app
 from ganglion.images import Form
 from ganglion.race import pretrained, pretrained_engines
+from ganglion.race.pretrained import Choices
 from ganglion.race.results import load
 
 
@@ -44,7 +45,7 @@ def test_our_run_is_measured_and_kept(tmp_path):
         pytest.skip(str(error))
     told: list[str] = []
     race = pretrained.run(
-        held(), tmp_path / "race", engines=("ganglion",), epochs=2, say=told.append
+        held(), tmp_path / "race", Choices(("ganglion",), epochs=2), told.append
     )
     assert load(tmp_path / "race") == race
     (made,) = race.finished
@@ -59,7 +60,7 @@ def test_our_run_is_measured_and_kept(tmp_path):
 def test_an_engine_that_fails_is_told_of(tmp_path, monkeypatch):
     broken = held()
     broken.train.x = broken.train.x[..., :2]  # two colours are none
-    race = pretrained.run(broken, tmp_path, engines=("ganglion",), say=lambda _: None)
+    race = pretrained.run(broken, tmp_path, Choices(("ganglion",)), lambda _: None)
     (made,) = race.finished
     assert (made.status, made.reason) == ("failed", "exit code 1")
     assert "Error" in made.log_end
@@ -68,14 +69,14 @@ def test_an_engine_that_fails_is_told_of(tmp_path, monkeypatch):
 
 def test_what_is_not_installed_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    race = pretrained.run(held(), tmp_path, engines=("torch",), say=lambda _: None)
+    race = pretrained.run(held(), tmp_path, Choices(("torch",)), lambda _: None)
     assert not race.finished
     assert "pip install torch efficientnet-lite-pytorch" in race.skipped[0].reason
 
 
-def test_what_cannot_race_is_refused(tmp_path):
+def test_what_cannot_race_is_refused():
     with pytest.raises(ValueError, match="choose ganglion or torch"):
-        pretrained.run(held(), tmp_path, engines=("jax",))
+        Choices(engines=("jax",))
     made = CliRunner().invoke(app, ["race", "mnist-mlp", "--pretrained"])
     assert made.exit_code == 2
     assert "--pretrained goes with" in made.output

@@ -257,9 +257,9 @@ def _race_pretrained(
     chosen.setdefault("threads", config.threads())
     if engines is not None:
         chosen["engines"] = settings.named(engines)
-    command = " ".join(["ganglion", *sys.argv[1:]])
+    chosen["command"] = " ".join(["ganglion", *sys.argv[1:]])
     try:
-        race = pretrained.run(held, folder, command=command, say=_say, **chosen)
+        race = pretrained.run(held, folder, pretrained.Choices(**chosen), _say)
     except KeyboardInterrupt:
         _say("Stopped. What was measured is kept in " + str(folder))
         raise typer.Exit(INTERRUPTED) from None

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,65 +33,72 @@ _TORCH = ("torch", "efficientnet_lite_pytorch")
 Say = Callable[[str], None]
 
 
-def run(
-    held: Any,
-    folder: Path,
-    *,
-    engines: tuple[str, ...] = tuple(ENGINES),
-    runs: int = 1,
-    epochs: int = EPOCHS,
-    batch_size: int = BATCH,
-    threads: int = 1,
-    seed: int = 0,
-    command: str = "",
-    limit: float | None = None,
-    say: Say = print,
-) -> Race:
+@dataclass(frozen=True)
+class Choices:
+    """What a race on a pretrained start is asked for."""
+
+    engines: tuple[str, ...] = tuple(ENGINES)
+    runs: int = 1
+    epochs: int = EPOCHS
+    batch_size: int = BATCH
+    threads: int = 1
+    seed: int = 0  # of the first run; the others count up from it
+    limit: float = LIMIT
+    command: str = ""  # that repeats it
+
+    def __post_init__(self) -> None:
+        for name in self.engines:
+            if name not in ENGINES:
+                raise ValueError(
+                    f"{name!r} cannot start from ImageNet here: choose "
+                    f"{' or '.join(ENGINES)}."
+                )
+
+
+def run(held: Any, folder: Path, chosen: Choices, say: Say = print) -> Race:
     """Race on an `ImageFolder`; results are kept in the folder after every run."""
-    for name in engines:
-        if name not in ENGINES:
-            raise ValueError(
-                f"{name!r} cannot start from ImageNet here: choose "
-                f"{' or '.join(ENGINES)}."
-            )
-    rows, columns = held.form.size
-    race = Race(
-        recipe=RECIPE,
-        title=f"{held.folder.name}: {len(held.classes)} classes, {rows}×{columns}, "
-        f"{held.counts()}, from EfficientNet-Lite0 of ImageNet",
-        epochs=epochs,
-        batch_size=batch_size,
-        runs=runs,
-        threads=threads,
-        device="cpu",
-        seed=seed,
-        engines=engines,
-        machine=facts.about_machine(""),
-        versions=facts.versions([engine_named(name) for name in engines]),
-        commit=facts.commit(),
-        command=command,
-        skipped=tuple(filter(None, map(_skipped, engines))),
-        started=now(),
-        images={"folder": str(held.folder), "fingerprint": held.fingerprint},
-    )
+    race = _new(held, chosen)
     missing = {one.engine for one in race.skipped}
+    present = [name for name in chosen.engines if name not in missing]
     with tempfile.TemporaryDirectory(prefix="ganglion-pretrained-") as data:
         _lay_out(held, Path(data))
-        for number in range(1, runs + 1):
-            for name in engines:
-                if name in missing:
-                    continue
-                say(f"{name}, run {number} of {runs} …")
+        for number in range(1, chosen.runs + 1):
+            for name in present:
+                say(f"{name}, run {number} of {chosen.runs} …")
                 task = {"engine": name, "data": data, "classes": len(held.classes),
-                        "epochs": epochs, "batch_size": batch_size,
-                        "threads": threads, "seed": seed + number - 1}  # fmt: skip
-                made = _once(task, number, folder, limit or LIMIT)
+                        "epochs": chosen.epochs, "batch_size": chosen.batch_size,
+                        "threads": chosen.threads,
+                        "seed": chosen.seed + number - 1}  # fmt: skip
+                made = _once(task, number, folder, chosen.limit)
                 race = replace(race, finished=(*race.finished, made))
                 save(race, folder)
                 say(f"  {_told(made)}")
     race = replace(race, complete=True)
     save(race, folder)
     return race
+
+
+def _new(held: Any, chosen: Choices) -> Race:
+    rows, columns = held.form.size
+    return Race(
+        recipe=RECIPE,
+        title=f"{held.folder.name}: {len(held.classes)} classes, {rows}×{columns}, "
+        f"{held.counts()}, from EfficientNet-Lite0 of ImageNet",
+        epochs=chosen.epochs,
+        batch_size=chosen.batch_size,
+        runs=chosen.runs,
+        threads=chosen.threads,
+        device="cpu",
+        seed=chosen.seed,
+        engines=chosen.engines,
+        machine=facts.about_machine(""),
+        versions=facts.versions([engine_named(name) for name in chosen.engines]),
+        commit=facts.commit(),
+        command=chosen.command,
+        skipped=tuple(filter(None, map(_skipped, chosen.engines))),
+        started=now(),
+        images={"folder": str(held.folder), "fingerprint": held.fingerprint},
+    )
 
 
 def _skipped(name: str) -> Skipped | None:

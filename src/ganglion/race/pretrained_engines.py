@@ -83,7 +83,7 @@ def fine_tuned(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, A
     """Train all weights in PyTorch, as its guides do it.
 
     Batch normalisation keeps ImageNet's averages, and the rates fall along a cosine, as
-    in ours: without either, it ends at a lower accuracy.
+    in ours: with averages of its batches it ends at a far lower accuracy.
     """
     begun = time.perf_counter()
     import torch
@@ -99,15 +99,7 @@ def fine_tuned(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, A
     model.load_state_dict(torch.load(weights_file(), weights_only=True))
     model._fc = torch.nn.Linear(model._fc.in_features, task["classes"])
     model = model.to(memory_format=torch.channels_last)
-    body = [one for name, one in model.named_parameters() if "_fc" not in name]
-    groups = [
-        {"params": body, "lr": BODY_RATE},
-        {"params": model._fc.parameters(), "lr": HEAD_RATE},
-    ]
-    optimizer = torch.optim.Adam(groups)
-    steps = task["epochs"] * -(-len(data["x"]) // task["batch_size"])
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    learning = (optimizer, schedule)
+    learning = _optimizer(torch, model, task, len(data["x"]))
     prepared = time.perf_counter()
     epochs = []
     for number in range(task["epochs"]):
@@ -126,6 +118,18 @@ def fine_tuned(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, A
         "parameters": sum(one.numel() for one in model.parameters()),
         "epochs": epochs,
     }
+
+
+def _optimizer(torch: Any, model: Any, task: dict[str, Any], images: int) -> Any:
+    """Return Adam, and the schedule along which its rates fall to zero."""
+    body = [one for name, one in model.named_parameters() if "_fc" not in name]
+    groups = [
+        {"params": body, "lr": BODY_RATE},
+        {"params": model._fc.parameters(), "lr": HEAD_RATE},
+    ]
+    optimizer = torch.optim.Adam(groups)
+    steps = task["epochs"] * -(-images // task["batch_size"])
+    return optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
 
 def _pass(

@@ -184,6 +184,8 @@ class Scheduler:
             large = isinstance(work.kernel, Loop) and _places(work.kernel) >= LARGE
             waits = large or (haste is Haste.ASIDE and not small)
             launch = self._quiet(last + 1) if waits else last + 1
+            if launch == len(self.launches) and haste is Haste.ASIDE:
+                launch = last + 1  # rather in bad company than last and alone
             lane = self._new_lane(work, small, launch)
             lane.haste = haste
         self._lane_of[id(work)] = lane
@@ -194,7 +196,7 @@ class Scheduler:
         return (
             isinstance(kernel, Loop)
             and not all(is_flat(view, kernel.outer) for _, view in kernel.stored)
-            and self._quiet(last + 1) < len(self.launches)
+            and last + 1 < len(self.launches)
         )
 
     def _goes_on(self, kernel: Kernel, lanes: list[Lane]) -> bool:

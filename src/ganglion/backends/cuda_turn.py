@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ganglion.backends.cuda_loop import MOST_BLOCKS
 from ganglion.backends.cuda_text import (
     THREADS,
     Body,
@@ -25,6 +24,7 @@ from ganglion.plan.kernel import Load, Loop
 
 SIDE = 32  # of a square
 FEWEST = 8  # elements of a side that are worth a square
+TURNS, BLOCKS = 4, 64  # a block takes some squares, if there are enough for all
 
 
 class Axis(NamedTuple):
@@ -93,4 +93,4 @@ def emit_turned(work: Work, axes: tuple[Axis, Axis, list[Axis]]) -> Emitted:
             body.do(f"  {body.pointer(target.buffer)}[{place}] = {value};")
         body.do("BARRIER;")
     size = SIDE * (SIDE + 1) * dtype.itemsize
-    return body.emitted(min(count, MOST_BLOCKS), size)
+    return body.emitted(min(count, max(count // TURNS, BLOCKS)), size)

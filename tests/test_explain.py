@@ -334,6 +334,24 @@ def test_a_gallery_holds_a_picture_an_image_and_a_sheet_a_class(tmp_path):
     assert min(drawn.shape[:2]) >= gallery.LEAST_SIDE
 
 
+def test_a_gallery_made_by_batches_is_the_same(tmp_path, monkeypatch):
+    model = channel_model()
+    names = [str(row) for row in range(9)]
+    held = gallery.Pictures(pictures(9), names, np.arange(9) % 4)
+    gallery.write_gallery(model, held, tmp_path / "whole", "abcd")
+    monkeypatch.setattr(gallery, "batch_for", lambda size, images: 4)
+    told: list[tuple[int, int]] = []
+    gallery.write_gallery(
+        model, held, tmp_path / "parts", "abcd", watch=lambda *one: told.append(one)
+    )
+    assert told == [(4, 9), (8, 9), (9, 9)]
+    whole = files_below(tmp_path / "whole")
+    assert whole == files_below(tmp_path / "parts")
+    for name in (*whole, gallery.INDEX):
+        one, other = (tmp_path / place / name for place in ("whole", "parts"))
+        assert one.read_bytes() == other.read_bytes(), name
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 def test_nothing_is_left_of_a_gallery_that_was_not_finished(tmp_path, error):
     def stop(done: int, total: int) -> None:

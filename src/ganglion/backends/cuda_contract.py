@@ -65,7 +65,7 @@ def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted
     if window is not None:
         patch = window_cut_of(shape.product, window, shape.bf16, room, alone, cost)
         if patch is not None:
-            blocks = window_blocks(shape.product, window, patch, room, alone)
+            blocks = window_blocks(shape.product, window, patch, alone)
             return _emit_windows(shape, window, patch, blocks)
     if taps is not None:
         found = taps_cut_of(shape.product, taps, shape.bf16, room, shape.product.parts)
@@ -259,6 +259,7 @@ def _shape_struct(
         "LEFT_AGAIN": product.again > 1.5,
         "EARLY_LEFT": root(product.kernel.left.buffer) in shape.early,
         "EARLY_RIGHT": root(product.kernel.right.buffer) in shape.early,
+        "LEFT_SAME": _rows_alike(product, tile, step),
         "LEFT_EVEN": _is_even(product.inner, "left", step),
         "RIGHT_EVEN": _is_even(product.inner, "right", step),
         "PARTED": product.parts > 1,
@@ -276,6 +277,17 @@ def _shape_struct(
         lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
     lines += _ROW_OF_WINDOWS if "PATCHES" in more else _ROW_OF_TILES
     return [*lines, "};"]
+
+
+def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
+    """Tell whether the rows that a thread copies lie alike in every tile."""
+    apart = THREADS * product.lanes("left") // step
+    return (
+        product.along_rows
+        and 0 < apart <= tile.rows
+        and tile.rows % apart == 0
+        and all(_is_even(product.rows, "left", n) for n in (apart, tile.rows))
+    )
 
 
 def _is_even(axes: list[Axis], side: str, step: int) -> bool:

@@ -19,6 +19,7 @@ CHANNELS = 32  # of an image that are taken together where windows overlap
 # Bytes a nanosecond that a processor gets from far, cycles a nanosecond, and how long
 # the first byte takes.
 BANDWIDTH, CLOCK, LATENCY = 36.0, 1.75, 900.0
+SHARED = 228 * 1024  # bytes of shared memory of a processor
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def cut_of(product: Product, bf16: bool, room: int) -> tuple[Cut, float]:
     """
     parts = product.parts
     found = _cuts(product, bf16, room, [parts] if parts > 1 else None)
-    costs = [_cost(product, one, bf16, room, parts > 1) for one in found]
+    costs = [_cost(product, one, bf16, parts > 1) for one in found]
     best = min(range(len(found)), key=costs.__getitem__)
     return found[best], costs[best]
 
@@ -174,8 +175,8 @@ def on_tensor_cores(kernel: Contract, precision: str) -> bool:
 def parts_of(product: Product, bf16: bool, room: int) -> tuple[int, float]:
     """Return into how many parts to cut the sums of a product, and its cost then."""
     found = _cuts(product, bf16, room)
-    costs = [_cost(product, one, bf16, room, one.splits > 1) for one in found]
-    whole = min(_cost(product, one, bf16, room, False) for one in found)
+    costs = [_cost(product, one, bf16, one.splits > 1) for one in found]
+    whole = min(_cost(product, one, bf16, False) for one in found)
     best = min(range(len(found)), key=costs.__getitem__)
     return (found[best].splits, costs[best]) if costs[best] < whole else (1, whole)
 
@@ -202,7 +203,7 @@ def _splits(tiles: int, steps: int) -> list[int]:
     return sorted(n for n in found if 1 <= n <= min(steps, 128))
 
 
-def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> float:
+def _cost(product: Product, cut: Cut, bf16: bool, parted: bool) -> float:
     """Return about how many nanoseconds a product takes."""
     tile, step = cut.tile, cut.tile.step(bf16)
     each = -(-product.tiles(tile) * cut.splits // PROCESSORS)  # blocks of a processor
@@ -214,7 +215,9 @@ def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> fl
     lanes += tile.columns * right / _speed(product.lanes("right") * right)
     near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
     shared = shared_bytes(product, tile, cut.stages, bf16)
-    together = min(each, max(room * 2 // (shared + 1024), 1))
+    together = side_by_side(shared)
+    if not parted:  # else other products work while this one waits
+        together = min(together, each)
     # While the only block of a processor waits, nobody works.
     slowly = 1.7 if together == 1 else 1.2
     if product.again > 1.5:  # windows: places of elements take some arithmetic
@@ -230,6 +233,15 @@ def _cost(product: Product, cut: Cut, bf16: bool, room: int, parted: bool) -> fl
     elif cut.splits > 1:
         ends += 2500 + cut.splits * size / BANDWIDTH
     return max(each * steps * max(copied, worked), waited) + ends
+
+
+def side_by_side(shared: int) -> int:
+    """Return how many blocks with so much shared memory run on a processor, 2 at most.
+
+    >>> side_by_side(100 * 1024), side_by_side(120 * 1024)
+    (2, 1)
+    """
+    return min(max(SHARED // (shared + 1024), 1), 2)
 
 
 def _speed(copied: int) -> float:

@@ -166,13 +166,15 @@ template <class S> struct LeftCopies {
   bool exists[S::LEFT_ROWS ? COUNT : 1];
   METHOD void begin(const Left* from, int m0) {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
+    const Offset first = S::LEFT_SAME ? S::left_row(m0) + S::left_row(line) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int m = m0 + (S::LEFT_ROWS ? line + i * STEP : at);
       const int k = S::LEFT_ROWS ? at : line + i * STEP;
       const bool inside = ALL_M || (m < S::M && (!S::LEFT_ROWS || m - m0 < DOWN));
       exists[S::LEFT_ROWS ? i : 0] = inside;
-      places[i] = from + (inside ? S::left_row(m) : 0);
+      const Offset row = S::LEFT_SAME ? first + S::left_row(i * STEP) : S::left_row(m);
+      places[i] = from + (inside ? row : 0);
       if (S::LEFT_EVEN) places[i] += S::left_inner(k);
     }
   }

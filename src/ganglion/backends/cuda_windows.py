@@ -19,6 +19,7 @@ from ganglion.backends.cuda_cut import (
     on_tensor_cores,
     parts_of,
     plain_splits,
+    side_by_side,
 )
 from ganglion.plan.kernel import Axis, Contract
 
@@ -135,7 +136,7 @@ def window_cut_of(
     ]
     if not found:
         return None
-    costs = [_window_cost(product, window, one, bf16, room, alone) for one in found]
+    costs = [_window_cost(product, window, one, bf16, alone) for one in found]
     best = min(range(len(found)), key=costs.__getitem__)
     return found[best] if costs[best] < usual else None
 
@@ -171,29 +172,22 @@ def _patch_bytes(product: Product, window: Window, cut: WindowCut) -> int:
     return pixels * (window.channels * product.width("left") + 16)
 
 
-def window_blocks(
-    product: Product, window: Window, cut: WindowCut, room: int, alone: bool
-) -> int:
+def window_blocks(product: Product, window: Window, cut: WindowCut, alone: bool) -> int:
     """Return how many blocks share the tiles: as many as run at once."""
     across = -(-product.n // cut.tile.columns)
-    together = max(room * 2 // (window_bytes(product, window, cut) + 1024), 1)
-    slots = PROCESSORS * min(together, 2 if alone else 1)
+    together = side_by_side(window_bytes(product, window, cut))
+    slots = PROCESSORS * (together if alone else 1)
     if not cut.stays(product):
         slots = max(slots, cut.tiles(window) * across)
     return across * min(cut.tiles(window), max(slots // across, 1))
 
 
 def _window_cost(
-    product: Product,
-    window: Window,
-    cut: WindowCut,
-    bf16: bool,
-    room: int,
-    alone: bool,
+    product: Product, window: Window, cut: WindowCut, bf16: bool, alone: bool
 ) -> float:
     tile = cut.tile
     right = product.width("right")
-    blocks = window_blocks(product, window, cut, room, alone)
+    blocks = window_blocks(product, window, cut, alone)
     across = -(-product.n // tile.columns)
     turns = -(-cut.tiles(window) * across // blocks)
     each = turns * -(-blocks // PROCESSORS)  # tiles of a processor
@@ -202,16 +196,17 @@ def _window_cost(
     copied = _patch_bytes(product, window, cut) / BANDWIDTH
     weights = product.k * tile.columns * right / BANDWIDTH
     shared = window_bytes(product, window, cut)
-    together = min(max(room * 2 // (shared + 1024), 1), 2)
+    together = side_by_side(shared)
     if alone:  # else other products work while this one waits
         together = min(together, each)
+    ahead = min(cut.patches, turns)
     if not cut.stays(product):
         worked = max(worked, weights) + product.k / cut.step * 100 / together
         weights = 0
     size = tile.rows * tile.columns * 4
     ends = 200 + tile.groups * size / 48 / CLOCK + size / BANDWIDTH
-    waited = LATENCY / (together * cut.patches)
-    hidden = max(worked, copied) if together * cut.patches > 1 else worked + copied
+    waited = LATENCY / (together * ahead)
+    hidden = max(worked, copied) if together * ahead > 1 else worked + copied
     return 1000 + LATENCY + weights + each * (hidden + ends + waited)
 
 
@@ -316,7 +311,7 @@ def taps_cut_of(
     ]
     if not found:
         return None
-    costs = [_taps_cost(product, taps.window, one, bf16, room) for one in found]
+    costs = [_taps_cost(product, taps.window, one, bf16) for one in found]
     best = min(range(len(found)), key=costs.__getitem__)
     return found[best], costs[best]
 
@@ -379,9 +374,7 @@ def _strips(window: Window, cut: TapsCut, bf16: bool) -> int:
     return -(-strips // 2) * 2 if bf16 else strips
 
 
-def _taps_cost(
-    product: Product, window: Window, cut: TapsCut, bf16: bool, room: int
-) -> float:
+def _taps_cost(product: Product, window: Window, cut: TapsCut, bf16: bool) -> float:
     taps, across = cut.tap_rows * window.window[1], window.window[1]
     steps = _strips(window, cut, bf16) // (2 if bf16 else 1)
     turns = -(-steps // cut.groups)
@@ -395,10 +388,10 @@ def _taps_cost(
     each = -(-blocks // PROCESSORS)
     mine = -(-cut.tiles(window) // cut.parts)
     shared = taps_bytes(product, window, cut, bf16)
-    together = min(max(room * 2 // (shared + 1024), 1), 2)
+    together = side_by_side(shared)
     alone = together == 1 and cut.stages == 1
     hidden = worked + copied if alone else max(worked, copied)
-    hidden += 100 / together
+    hidden += 400 / together
     waited = LATENCY * (mine if cut.stages == 1 else 1)
     ends = 300 + 400 * (cut.groups - 1)
     added = 2 * cut.parts * product.m * product.n * 4 / BANDWIDTH / PROCESSORS

@@ -46,7 +46,7 @@ def half_frozen(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, 
         callbacks=[watch],
     )
     return {
-        "form": "the head, then the last blocks; the rest frozen",
+        "form": "head, then last blocks",
         "import_seconds": imported - begun,
         "prepare_seconds": prepared - imported,
         "parameters": start.model.count_params(),
@@ -112,7 +112,7 @@ def fine_tuned(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, A
         times = (half - began, time.perf_counter() - half)
         epochs.append((number + 1, *train, *test, *times))
     return {
-        "form": "fine-tuning of all weights, eager, channels last",
+        "form": "all weights, eager",
         "import_seconds": imported - begun,
         "prepare_seconds": prepared - imported,
         "parameters": sum(one.numel() for one in model.parameters()),

@@ -57,13 +57,13 @@ def test_features_are_computed_once(made, monkeypatch):
     first = transfer.features(made, x)
     np.testing.assert_allclose(made.body.predict(x, verbose=0), first, atol=1e-5)
     runs: list[str] = []
-    predict = type(made.body).predict
+    predict = type(made.body).predict_on_batch
 
     def counted(model: Any, *given: Any, **more: Any) -> Any:
         runs.append(model.name.removeprefix("pretrained_"))
         return predict(model, *given, **more)
 
-    monkeypatch.setattr(type(made.body), "predict", counted)
+    monkeypatch.setattr(type(made.body), "predict_on_batch", counted)
     assert np.array_equal(transfer.features(made, x), first)
     assert not runs
     weight = made.body.get_layer("top_bn").gamma

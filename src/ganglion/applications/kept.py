@@ -19,8 +19,10 @@ import numpy as np
 from ganglion import config
 from ganglion.images.batches import batch_for
 from ganglion.models import Model
+from ganglion.utils import Progbar
 
 MOST_KEPT = 2 << 30  # bytes on disk
+MOST_AT_ONCE = 32  # images
 VERSION = 2  # of the files; another way to compute is another number
 
 
@@ -36,11 +38,22 @@ def outputs(network: Model, inputs: np.ndarray, verbose: Any = 0) -> np.ndarray:
     found = _read(path, (len(inputs), *network.output_shape[1:]))
     if found is not None:
         return found
-    size = batch_for(inputs.shape[1:3], len(inputs))
-    made = np.asarray(network.predict(inputs, batch_size=size, verbose=verbose))
+    made = _computed(network, inputs, verbose)
     if made.nbytes <= MOST_KEPT // 2:
         _write(path, made)
     return made
+
+
+def _computed(network: Model, inputs: np.ndarray, verbose: Any) -> np.ndarray:
+    """Compute outputs in batches of one size, the last filled up: compiled once."""
+    total, size = len(inputs), batch_for(inputs.shape[1:3], MOST_AT_ONCE)
+    bar = Progbar(total, verbose=verbose, unit_name="image")
+    made = []
+    for at in range(0, total, size):
+        x = inputs[np.minimum(np.arange(at, at + size), total - 1)]
+        made.append(network.predict_on_batch(x)[: total - at])
+        bar.update(min(at + size, total))
+    return np.concatenate(made)
 
 
 def folder() -> Path:

@@ -37,8 +37,25 @@ def as_array(x: Any, what: str) -> np.ndarray:
         array = _narrowed(array, what)
     if not array.flags.c_contiguous:  # every chunk of steps would copy it
         array = np.ascontiguousarray(array)
-    # An object of its own: a GPU takes up what was changed in place since the last one.
-    return array.view()
+    return seen_anew(array)
+
+
+def seen_anew(array: np.ndarray) -> np.ndarray:
+    """Return an array as an object of its own, of which a GPU makes a new copy.
+
+    So what was changed in place is taken up. What nobody can change stays as it is.
+
+    >>> fixed = np.zeros(3)
+    >>> fixed.setflags(write=False)
+    >>> seen_anew(fixed) is fixed, seen_anew(np.zeros(3)).base is None
+    (True, False)
+    """
+    one: Any = array
+    while isinstance(one, np.ndarray):
+        if one.flags.writeable:
+            return array.view()
+        one = one.base
+    return array
 
 
 def _narrowed(array: np.ndarray, what: str) -> np.ndarray:
@@ -109,7 +126,7 @@ class Table:
 
     def renew(self) -> None:
         """Let every backend look anew at what the arrays hold."""
-        self.columns = [(name, array.view()) for name, array in self.columns]
+        self.columns = [(name, seen_anew(array)) for name, array in self.columns]
 
     def split(self, share: float) -> tuple[Table, Table]:
         """Cut off the last rows for validation, before any shuffling."""

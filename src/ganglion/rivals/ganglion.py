@@ -32,6 +32,9 @@ class GanglionTrainer:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        for array in (task.x, task.y, task.x_test, task.y_test):
+            if array is not None:  # so it stays on a GPU, as that of the rivals does
+                array.setflags(write=False)
         self._model = recipes.build(task.recipe)
         self._model.set_weights(task.weights)
         self._optimizer: list[np.ndarray] | None = None

@@ -12,7 +12,7 @@ pytest.importorskip("PIL", reason="Pillow is not installed")
 import image_files
 from PIL import Image
 
-from ganglion import config, images
+from ganglion import config, image_recipes, images, recipes
 from ganglion.images import ImagesError, cache, find, loading, making, stratified
 
 
@@ -387,6 +387,19 @@ def test_the_made_folder_holds_photographs_of_cifar10(tmp_path, cifar):
     (place / "ship" / "0001.png").unlink()
     making.cifar_folder(place, ("bird", "ship"), each=5)
     assert (place / "ship" / "0001.png").exists()
+
+
+def test_published_figures_are_said_to_be_of_other_images(photos):
+    made = image_recipes.of_folder(photos)
+    figures = [(one.accuracy, one.time) for one in made.published]
+    assert figures == [
+        (0.9518, "7 min 16 s"),
+        (0.9857, "27 min 10 s"),
+        (0.9818, "12 min 2 s"),
+    ]
+    assert all("author's own images" in one.system for one in made.published)
+    assert made.published == recipes.FOLDER.published
+    assert recipes.FOLDER.name not in recipes.published()
 
 
 def test_a_stop_while_making_leaves_nothing(tmp_path, cifar, monkeypatch):

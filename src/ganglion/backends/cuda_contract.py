@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 from ganglion.backends.cuda_cut import (
+    PAD,
     PLAIN,
     PLAIN_STEP,
     Cut,
@@ -234,7 +235,7 @@ def _shape_struct(
         "SPLITS": cut.splits,
         "LANES": shape.lanes,
         "TURNS": _turns(tile, shape.lanes),
-        "SUMS": tile.columns + product.pad,
+        "SUMS": tile.columns + (PAD if tensor else 4),
         "LEFT_LANES": product.lanes("left"),
         "RIGHT_LANES": product.lanes("right"),
     }

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ganglion.backends.cuda_text import BF16, THREADS, computed
+from ganglion.backends.cuda_text import THREADS, computed
 from ganglion.backends.cuda_work import Parted, sizes
 from ganglion.plan.kernel import Axis, Contract
 
@@ -19,6 +19,7 @@ CHANNELS = 32  # of an image that are taken together where windows overlap
 # Bytes a nanosecond that a processor gets from far, cycles a nanosecond, and how long
 # the first byte takes.
 BANDWIDTH, CLOCK, LATENCY = 36.0, 1.75, 900.0
+PAD = 8  # floats between rows of sums in shared memory, against bank conflicts
 SHARED = 228 * 1024  # bytes of shared memory of a processor
 
 
@@ -114,11 +115,6 @@ class Product:
         """Return the bytes of an operand's element."""
         view = self.kernel.left if side == "left" else self.kernel.right
         return view.buffer.dtype.itemsize
-
-    @property
-    def pad(self) -> int:
-        """Floats between rows of sums in shared memory, against bank conflicts."""
-        return 8 if self.kernel.right.buffer.dtype == BF16 else 4
 
     def lanes(self, side: str) -> int:
         """Return how many neighbours of an operand can be copied at once."""
@@ -258,7 +254,7 @@ def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
     else:
         left = step * (tile.rows + 8) * width
     right = step * (tile.columns + 8) * product.width("right")
-    sums = tile.groups * tile.rows * (tile.columns + product.pad)
+    sums = tile.groups * tile.rows * (tile.columns + PAD)
     return max(stages * (left + right), 4 * sums)
 
 

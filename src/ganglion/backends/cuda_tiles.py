@@ -229,16 +229,16 @@ template <class S> struct RightCopies {
   }
 };
 
-// How rows and columns are given to the tiles of 16 x 8 that a warp multiplies: as they
-// lie where matrices are loaded as such; else such that what a thread needs of several
-// tiles lies side by side.
+// How rows and columns are given to the tiles of 16 x 8 that a warp multiplies: such
+// that registers are loaded in the order in which tensor cores want them, or that what
+// a thread rounds of several tiles lies side by side.
 template <class S> struct Warp {
   static constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
   static constexpr bool LEFT_HALF = sizeof(typename S::Left) == 2;
   static constexpr bool RIGHT_HALF = sizeof(typename S::Right) == 2;
   static constexpr bool IN_ORDER = S::LEFT_ROWS || LEFT_HALF;
-  static constexpr int P = DOWN < 2 ? 1 : 2;
-  static constexpr int Q = RIGHT_HALF ? 1 : RIGHT < 4 ? RIGHT : 4;
+  static constexpr int P = !S::BF16 || DOWN < 2 ? 1 : 2;
+  static constexpr int Q = !S::BF16 || RIGHT_HALF ? 1 : RIGHT < 4 ? RIGHT : 4;
   static_assert((IN_ORDER || DOWN % P == 0) && RIGHT % Q == 0, "whole groups");
   static_assert(!RIGHT_HALF || RIGHT % 2 == 0, "columns are loaded 16 at a time");
   DEVICE int row(int i, int half, int g) {
@@ -380,7 +380,7 @@ DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int 
   for (int i = 0; i < DOWN; i++)
 #pragma unroll
     for (int half = 0; half < 2; half++)
-      if constexpr (W::RIGHT_HALF) {
+      if constexpr (W::Q == 1) {
 #pragma unroll
         for (int j = 0; j < RIGHT; j++) {
           const float side[2] = {c[i][j][half * 2], c[i][j][half * 2 + 1]};

@@ -12,6 +12,7 @@ from ganglion.backends.cuda_cut import (
     LARGE,
     LATENCY,
     LONG,
+    PAD,
     PROCESSORS,
     Product,
     Tile,
@@ -162,7 +163,7 @@ def window_bytes(product: Product, window: Window, cut: WindowCut) -> int:
     """Return the shared memory that patches and the weights beside them need."""
     tile = cut.tile
     weights = cut.stages * cut.step * (tile.columns + 8) * product.width("right")
-    sums = 4 * tile.groups * tile.rows * (tile.columns + product.pad)
+    sums = 4 * tile.groups * tile.rows * (tile.columns + PAD)
     return cut.patches * max(_patch_bytes(product, window, cut), sums) + weights
 
 

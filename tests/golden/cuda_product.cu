@@ -1,6 +1,5 @@
 extern "C" __global__ void count_step(int* step) {
-  wait_for_others();
-  let_others_start();
+  start_after_others();
   if (THREAD == 0) *step += 1;
 }
 
@@ -14,34 +13,41 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
     if (i < 768) {
       const int i1 = (i / 16);
       const int i2 = (i % 16);
-#pragma unroll 4
-      for (int r = g; r < 20; r += 4) {
-        const float v3 = p0[i2 + r * 16];
-        const float v4 = p1[i1 * 20 + r];
-        const float v5 = v4 * v3;
-        total0[0] += v5;
+      for (int r0 = g; r0 < 20; r0 += 16) {
+        float run3[1] = {};
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+          const int r = r0 + u * 4;
+          if (r < 20) {
+            const float v4 = p0[i2 + r * 16];
+            const float v5 = p1[i1 * 20 + r];
+            const float v6 = v5 * v4;
+            run3[0] += v6;
+          }
+        }
+#pragma unroll
+        for (int lane = 0; lane < 1; lane++) total0[lane] += run3[lane];
       }
     }
 #pragma unroll
-    for (int half = 2; half > 0; half /= 2) {
+    for (int away = 2; away >= 1; away /= 2) {
 #pragma unroll
-      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], half); total0[lane] += other; }
+      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], away); total0[lane] += other; }
     }
     if (g == 0 && i < 768) {
-      const int i6 = (i / 16);
-      const int i7 = (i % 16);
-      float out8[1];
+      const int i7 = (i / 16);
+      const int i8 = (i % 16);
+      float out9[1];
 #pragma unroll
-      for (int lane = 0; lane < 1; lane++) out8[lane] = (float)(total0[lane]);
-      p2[i6 * 16 + i7] = out8[0];
+      for (int lane = 0; lane < 1; lane++) out9[lane] = (float)(total0[lane]);
+      p2[i7 * 16 + i8] = out9[0];
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, float* a2) {
-  wait_for_others();
-  let_others_start();
   {
+    start_after_others();
     KERNEL_body0(BLOCK, 12, a0, a1, a2);
   }
 }
@@ -66,37 +72,45 @@ DEVICE void KERNEL_body1(int block, int blocks, float* RESTRICT p0, float* RESTR
     if (i < 768) {
       const int i1 = (i / 16);
       const int i2 = (i % 16);
-#pragma unroll 4
-      for (int r = g; r < 20; r += 4) {
-        const float v3 = p0[i2 + r * 16];
-        const float v4 = p1[i1 * 20 + r];
-        const float v5 = v4 * v3;
-        total0[0] += v5;
+      for (int r0 = g; r0 < 20; r0 += 16) {
+        float run3[1] = {};
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+          const int r = r0 + u * 4;
+          if (r < 20) {
+            const float v4 = p0[i2 + r * 16];
+            const float v5 = p1[i1 * 20 + r];
+            const float v6 = v5 * v4;
+            run3[0] += v6;
+          }
+        }
+#pragma unroll
+        for (int lane = 0; lane < 1; lane++) total0[lane] += run3[lane];
       }
     }
 #pragma unroll
-    for (int half = 2; half > 0; half /= 2) {
+    for (int away = 2; away >= 1; away /= 2) {
 #pragma unroll
-      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], half); total0[lane] += other; }
+      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], away); total0[lane] += other; }
     }
     if (g == 0 && i < 768) {
-      const int i6 = (i / 16);
-      const int i7 = (i % 16);
-      float out8[1];
+      const int i7 = (i / 16);
+      const int i8 = (i % 16);
+      float out9[1];
 #pragma unroll
-      for (int lane = 0; lane < 1; lane++) out8[lane] = (float)(total0[lane]);
-      p2[i6 * 16 + i7] = out8[0];
+      for (int lane = 0; lane < 1; lane++) out9[lane] = (float)(total0[lane]);
+      p2[i7 * 16 + i8] = out9[0];
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2, float* a3, float* a4, float* a5) {
-  wait_for_others();
-  let_others_start();
   if (BLOCK < 3) {
+    start_after_others();
     KERNEL_body0(BLOCK, 3, a0, a1, a2);
   } else
   {
+    start_after_others();
     KERNEL_body1(BLOCK - 3, 12, a3, a4, a5);
   }
 }
@@ -112,9 +126,8 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
 }
 
 extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2) {
-  wait_for_others();
-  let_others_start();
   {
+    start_after_others();
     KERNEL_body0(BLOCK, 3, a0, a1, a2);
   }
 }

@@ -1,6 +1,5 @@
 extern "C" __global__ void count_step(int* step) {
-  wait_for_others();
-  let_others_start();
+  start_after_others();
   if (THREAD == 0) *step += 1;
 }
 
@@ -19,9 +18,8 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
 }
 
 extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, float* a2, int* a3) {
-  wait_for_others();
-  let_others_start();
   {
+    start_after_others();
     KERNEL_body0(BLOCK, 3, a0, a1, a2, a3);
   }
 }

@@ -1,6 +1,5 @@
 extern "C" __global__ void count_step(int* step) {
-  wait_for_others();
-  let_others_start();
+  start_after_others();
   if (THREAD == 0) *step += 1;
 }
 
@@ -12,37 +11,51 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
 #pragma unroll
     for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
     if (i < 24) {
-#pragma unroll 4
-      for (int r = g; r < 40; r += 16) {
-        const float v1 = p0[i + r * 24];
-        total0[0] += v1;
+      for (int r0 = g; r0 < 40; r0 += 64) {
+        float run1[1] = {};
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+          const int r = r0 + u * 16;
+          if (r < 40) {
+            const float v2 = p0[i + r * 24];
+            run1[0] += v2;
+          }
+        }
+#pragma unroll
+        for (int lane = 0; lane < 1; lane++) total0[lane] += run1[lane];
       }
     }
-    double* lane0 = (double*)(shared_bytes + 0);
 #pragma unroll
-    for (int lane = 0; lane < 1; lane++) lane0[lane * THREADS + g * 16 + x] = total0[lane];
+    for (int away = 16; away >= 16; away /= 2) {
+#pragma unroll
+      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], away); total0[lane] += other; }
+    }
+    double* group0 = (double*)(shared_bytes + 0);
+    if (g % 2 == 0) {
+#pragma unroll
+      for (int lane = 0; lane < 1; lane++) group0[g / 2 * 16 + x + lane * 16] = total0[lane];
+    }
     BARRIER;
+    if (g == 0) {
 #pragma unroll
-    for (int half = 8; half > 0; half /= 2) {
-      if (g < half) {
+      for (int other = 1; other < 8; other++) {
 #pragma unroll
-        for (int lane = 0; lane < 1; lane++) { total0[lane] += lane0[lane * THREADS + (g + half) * 16 + x]; lane0[lane * THREADS + g * 16 + x] = total0[lane]; }
+        for (int lane = 0; lane < 1; lane++) total0[lane] += group0[(other * 1 + lane) * 16 + x];
       }
-      BARRIER;
     }
+    BARRIER;
     if (g == 0 && i < 24) {
-      float out2[1];
+      float out3[1];
 #pragma unroll
-      for (int lane = 0; lane < 1; lane++) out2[lane] = (float)(total0[lane]);
-      p1[i] = out2[0];
+      for (int lane = 0; lane < 1; lane++) out3[lane] = (float)(total0[lane]);
+      p1[i] = out3[0];
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1) {
-  wait_for_others();
-  let_others_start();
   {
+    start_after_others();
     KERNEL_body0(BLOCK, 2, a0, a1);
   }
 }
@@ -64,40 +77,55 @@ DEVICE void KERNEL_body1(int block, int blocks, float* RESTRICT p0, float* RESTR
 #pragma unroll
     for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
     if (i < 24) {
-#pragma unroll 4
-      for (int r = g; r < 40; r += 16) {
-        const float v1 = p0[i + r * 24];
-        total0[0] += v1;
+      for (int r0 = g; r0 < 40; r0 += 64) {
+        float run1[1] = {};
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+          const int r = r0 + u * 16;
+          if (r < 40) {
+            const float v2 = p0[i + r * 24];
+            run1[0] += v2;
+          }
+        }
+#pragma unroll
+        for (int lane = 0; lane < 1; lane++) total0[lane] += run1[lane];
       }
     }
-    double* lane0 = (double*)(shared_bytes + 0);
 #pragma unroll
-    for (int lane = 0; lane < 1; lane++) lane0[lane * THREADS + g * 16 + x] = total0[lane];
+    for (int away = 16; away >= 16; away /= 2) {
+#pragma unroll
+      for (int lane = 0; lane < 1; lane++) { const double other = from_lane_above(total0[lane], away); total0[lane] += other; }
+    }
+    double* group0 = (double*)(shared_bytes + 0);
+    if (g % 2 == 0) {
+#pragma unroll
+      for (int lane = 0; lane < 1; lane++) group0[g / 2 * 16 + x + lane * 16] = total0[lane];
+    }
     BARRIER;
+    if (g == 0) {
 #pragma unroll
-    for (int half = 8; half > 0; half /= 2) {
-      if (g < half) {
+      for (int other = 1; other < 8; other++) {
 #pragma unroll
-        for (int lane = 0; lane < 1; lane++) { total0[lane] += lane0[lane * THREADS + (g + half) * 16 + x]; lane0[lane * THREADS + g * 16 + x] = total0[lane]; }
+        for (int lane = 0; lane < 1; lane++) total0[lane] += group0[(other * 1 + lane) * 16 + x];
       }
-      BARRIER;
     }
+    BARRIER;
     if (g == 0 && i < 24) {
-      float out2[1];
+      float out3[1];
 #pragma unroll
-      for (int lane = 0; lane < 1; lane++) out2[lane] = (float)(total0[lane]);
-      p1[i] = out2[0];
+      for (int lane = 0; lane < 1; lane++) out3[lane] = (float)(total0[lane]);
+      p1[i] = out3[0];
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2, float* a3, float* a4) {
-  wait_for_others();
-  let_others_start();
   if (BLOCK < 1) {
+    start_after_others();
     KERNEL_body0(BLOCK, 1, a0, a1, a2);
   } else
   {
+    start_after_others();
     KERNEL_body1(BLOCK - 1, 2, a3, a4);
   }
 }
@@ -112,9 +140,8 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
 }
 
 extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2) {
-  wait_for_others();
-  let_others_start();
   {
+    start_after_others();
     KERNEL_body0(BLOCK, 1, a0, a1, a2);
   }
 }

@@ -35,10 +35,7 @@ class Contents:
 
 def folder() -> Path:
     """Return where compiled programs are kept."""
-    from platformdirs import user_cache_dir
-
-    home = os.environ.get("GANGLION_HOME") or user_cache_dir("ganglion")
-    return Path(home) / "kernels"
+    return config.home() / "kernels"
 
 
 @cache

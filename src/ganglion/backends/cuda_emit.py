@@ -23,7 +23,8 @@ from ganglion.backends.cuda_moves import (
     emit_scatter,
 )
 from ganglion.backends.cuda_operands import kept_operands
-from ganglion.backends.cuda_patches import PATCHES, TAPS, WINDOWS
+from ganglion.backends.cuda_patches import PATCHES, WINDOWS
+from ganglion.backends.cuda_plain import CONTRACTION
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
@@ -40,8 +41,9 @@ from ganglion.backends.cuda_schedule import (
     written_last,
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
+from ganglion.backends.cuda_taps import TAPS
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
-from ganglion.backends.cuda_tiles import CONTRACTION, TENSOR
+from ganglion.backends.cuda_tiles import TENSOR
 from ganglion.backends.cuda_turn import emit_turned, turned_axes
 from ganglion.backends.cuda_windows import parts_for
 from ganglion.backends.cuda_work import Root, Work, is_host

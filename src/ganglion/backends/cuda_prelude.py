@@ -2,7 +2,7 @@
 
 `COMMON` is plain C++ with threads and barriers; `MACHINE` are the instructions that
 only a GPU has. Tests put their own `MACHINE` under the same text and run it on a CPU.
-What multiplies is in `cuda_tiles`.
+What multiplies is in `cuda_plain`, `cuda_tiles`, `cuda_patches` and `cuda_taps`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ganglion.backends.cuda_cut import (
     BANDWIDTH,
@@ -307,7 +307,7 @@ def taps_cut_of(
     """Return the cheapest way to cut a weights' gradient, and its cost."""
     found = [
         one
-        for one in _taps_cuts(product, taps.window, bf16, parts)
+        for one in _taps_cuts(product, taps.window, parts)
         if taps_bytes(product, taps.window, one, bf16) <= room
     ]
     if not found:
@@ -317,9 +317,7 @@ def taps_cut_of(
     return found[best], costs[best]
 
 
-def _taps_cuts(
-    product: Product, window: Window, bf16: bool, parts: int
-) -> Iterator[TapsCut]:
+def _taps_cuts(product: Product, window: Window, parts: int) -> Iterator[TapsCut]:
     down, across = window.window
     tap_rows = max(
         n for n in range(1, down + 1) if down % n == 0 and n * across <= MOST_TAPS
@@ -340,15 +338,7 @@ def _taps_cuts(
                 wanted = {n * PROCESSORS // results for n in (1, 2)}
                 for n in {parts} if parts else wanted:
                     if 1 <= n <= tiles:
-                        yield TapsCut(
-                            warps_down,
-                            warps_across,
-                            tap_rows,
-                            images,
-                            tile_y,
-                            stages,
-                            n,
-                        )
+                        yield replace(one, parts=n)
 
 
 def taps_bytes(product: Product, window: Window, cut: TapsCut, bf16: bool) -> int:

@@ -3,13 +3,16 @@
 import cuda_host
 import numpy as np
 import pytest
+from cpu_checks import pure
 from cuda_checks import check
 from test_plan import step_of
 
 from ganglion.backends import cuda_run
-from ganglion.backends.cuda_ahead import look_ahead
-from ganglion.backends.cuda_emit import Target, steps_of
+from ganglion.backends.cuda_ahead import NEXT, look_ahead
+from ganglion.backends.cuda_emit import Target, schedule_of, steps_of
 from ganglion.backends.cuda_simplify import simplify
+from ganglion.ir import structured
+from ganglion.ir.graph import Graph, Input
 from ganglion.plan.kernel import Buffer, Contract, Load, Loop, View
 
 emulation = pytest.mark.skipif(
@@ -29,6 +32,11 @@ def loop(name, *pairs):
     ]
     (expr, target), *more = copies
     return Loop(name, (4,), expr, target, more=tuple(more))
+
+
+def written(launch):
+    works = [work for lane in launch.lanes for work in lane.works]
+    return {one for work in works for one in work.writes()}
 
 
 def names(kernels):
@@ -97,6 +105,29 @@ def test_counters_that_others_read_as_they_become_are_not_ahead():
         loop("train", (buffer("batch"), buffer("loss", "state"))),
     ]
     assert names(look_ahead(kernels, set()).early) == ["gather"]
+
+
+def test_operands_are_fetched_early_only_if_they_have_long_been_there():
+    program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
+    made = schedule_of(cuda_run.plan_of(program), Target())
+    early, before = 0, written(made.first[-1])
+    for kind, name in written(made.every[-1]):  # of the step before
+        before.add(("arena" if kind == NEXT else kind, name))
+    for launch in made.every:
+        for work in (work for lane in launch.lanes for work in lane.works):
+            assert not work.settled & before
+            early += isinstance(work.kernel, Contract) and bool(work.settled)
+        before = written(launch)
+    assert early >= 4  # products wait for one of their operands only
+
+
+def test_a_program_that_starts_at_once_waits_for_the_one_before():
+    """What it reads may just be written by another program."""
+    x, w = (Input(name, (64, 64), "float32") for name in "xw")
+    program = pure(Graph.of("one", [x, w], {"y": structured.matmul(x, w)}))
+    made = schedule_of(cuda_run.plan_of(program), Target())
+    works = [work for lane in made.every[0].lanes for work in lane.works]
+    assert made.first or not any(work.settled for work in works)
 
 
 @emulation

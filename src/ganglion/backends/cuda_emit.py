@@ -150,7 +150,9 @@ def schedule_of(plan: Plan, target: Target) -> Schedule:
     )
     if target.products == "tf32":
         mark_rounded([*made.once, *made.first, *made.every, *made.last])
-    before = written_last(made.every) | written_last(made.first)
+    before = None
+    if made.first:
+        before = written_last(made.every) | written_last(made.first)
     mark_settled(made.every, before)
     mark_settled(made.last, before)
     return made

@@ -347,16 +347,18 @@ def _is_plain_sum(kernel: Kernel) -> bool:
     )
 
 
-def mark_settled(launches: Sequence[Launch], before: set[Root]) -> None:
+def mark_settled(launches: Sequence[Launch], before: set[Root] | None) -> None:
     """Tell all what they read that the launch before theirs does not write.
 
     A launch starts when the one before it is under way, and so the one before that has
-    come to its end. `before` is what is written right before the first launch.
+    come to its end. `before` is what is written right before the first launch; None if
+    that is another program's launch.
     """
     for launch in launches:
         works = [work for lane in launch.lanes for work in lane.works]
         for work in works:
-            work.settled = frozenset(work.reads() - before)
+            if before is not None:
+                work.settled = frozenset(work.reads() - before)
         before = {one for work in works for one in work.writes()}
 
 

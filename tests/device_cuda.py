@@ -270,7 +270,8 @@ def time_recipes(names, precisions):
         for precision in precisions:
             made, data, state, steps, seconds = compiled_recipe(name, precision)
             made.run(data, state, steps)
-            ms = timed(driver, lambda m=made, s=steps: m._launch(s)) / steps
+            (place,) = made._places.values()
+            ms = timed(driver, lambda m=made, p=place, s=steps: m._launch(p, s)) / steps
             launches = len(made.emission.every)
             print(
                 f"{name:16} {precision:8} {ms * 1e3:9.1f} us/step {launches:4} launches"
@@ -298,15 +299,16 @@ def profile(names, precisions, repeats=20):
         for precision in precisions:
             made, data, state, steps, _ = compiled_recipe(name, precision)
             made.run(data, state, steps)
+            (place,) = made._places.values()
             target = cuda_emit.Target(driver.capability, precision)
             launches = cuda_emit.schedule_of(made.plan, target).every
             total = 0.0
             print(f"--- {name} {precision}")
             for number, call in enumerate(made.emission.every):
 
-                def many(m=made, c=call):
+                def many(m=made, p=place, c=call):
                     for _ in range(repeats):
-                        m._launch_all([c], 0)
+                        m._launch_all(p, [c], 0)
 
                 driver.begin_capture()
                 many()

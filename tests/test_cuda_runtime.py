@@ -17,6 +17,7 @@ from ganglion import config, lending
 from ganglion.backends import base, cuda_driver, cuda_run, reference
 from ganglion.backends.cuda_driver import OutOfMemory
 from ganglion.backends.cuda_memory import Memory
+from ganglion.backends.cuda_run import MOST_PLACES
 from ganglion.ir import pointwise
 from ganglion.ir.graph import Graph, Input
 from ganglion.ir.primitives import OPS
@@ -158,22 +159,56 @@ def test_odd_steps_read_what_even_ones_have_written(training):
     made, _, data, state = training
     made.run(data, state, 1)
     emission = made.emission
+    (place,) = made._places.values()
     assert emission.handed
     for call in emission.every:
         for number, one in enumerate(call.buffers):
-            places = [made._given[call, odd][number] for odd in (0, 1)]
+            places = [place.given[call, odd][number] for odd in (0, 1)]
             twice = one.name in emission.handed
             assert (places[0] != places[1]) == twice, one.name
 
 
-def test_arrays_at_other_places_are_recorded_anew(training):
+def test_arrays_at_a_few_places_are_recorded_once_each(training):
     made, driver, data, state = training
     made.run(data, state, 50)
     recorded = len(driver.of("graph"))
-    others = {name: array.copy() for name, array in state.items()}
-    made.run(data, others, 50)
+    others = [{n: a.copy() for n, a in state.items()} for _ in range(MOST_PLACES)]
+    for _ in range(2):
+        for one in (state, *others[1:]):
+            made.run(data, one, 50)
+    assert len(driver.of("graph")) == MOST_PLACES * recorded
+    assert not driver.of("forget")
+    made.run(data, others[0], 50)  # one too many: the first place is let go
     assert len(driver.of("forget")) == recorded
-    assert len(driver.of("graph")) == 2 * recorded
+    made.run(data, others[1], 50)
+    assert len(driver.of("graph")) == (MOST_PLACES + 1) * recorded
+
+
+def test_fits_on_the_same_data_record_nothing_anew(monkeypatch):
+    driver = Recorder()
+    memory = Memory(driver)
+    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
+    monkeypatch.setattr(cuda_run, "missing", lambda: None)
+    config.set_backend("cuda")
+    model = keras.Sequential([keras.Input((2000,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.zeros((640, 2000), "float32"), np.zeros((640, 1), "float32")
+
+    def seen():
+        driver.log.clear()
+        model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+        return driver.of("upload").count(x.nbytes), len(driver.of("graph"))
+
+    seen()
+    room = driver.room
+    gc.disable()  # nor is memory taken that only the garbage collector gives back
+    try:
+        assert [seen() for _ in range(4)] == 4 * [(1, 0)]
+    finally:
+        gc.enable()
+    assert driver.room == room
+    x.setflags(write=False)  # nobody can have changed it
+    assert [seen() for _ in range(3)] == [(1, 0), (0, 0), (0, 0)]
 
 
 # ---- copies ------------------------------------------------------------------------
@@ -219,10 +254,10 @@ def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(monkeypat
         return driver.of("upload").count(x.nbytes)
 
     assert copied(epochs=3) == 1
-    bound = [made._bound for _, made in model._runner._steps.values()]
+    bound = [list(made._places) for _, made in model._runner._steps.values()]
     x[1234, 567] = 1.0
     assert copied() == 1
-    assert [made._bound for _, made in model._runner._steps.values()] == bound
+    assert [list(made._places) for _, made in model._runner._steps.values()] == bound
     change = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: x.__setitem__((5, 6), epoch + 2.0)
     )
@@ -237,7 +272,7 @@ def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
     other = cuda_run.CompiledProgram(made.plan, made._memory)
     other.run(data, state, 50)
     assert len(driver.modules) == 2 * loaded
-    recorded = len(other._graphs)
+    recorded = sum(len(one.graphs) for one in other._places.values())
     assert recorded
     del other
     made.run(data, {name: array.copy() for name, array in state.items()}, 1)

@@ -30,6 +30,8 @@ class Mirror:
     size: int
     seen: np.ndarray | None = None  # of the host's bytes
     sample: bytes = b""
+    place: tuple[int, int] | None = None  # of data: where the host has it, and its size
+    users: int = 0  # arrays that it is the mirror of
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
@@ -43,6 +45,7 @@ class Memory:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._mirrors: dict[int, Mirror] = {}
+        self._of_data: dict[tuple[int, int], Mirror] = {}
         self._spare: dict[int, list[int]] = defaultdict(list)
         self._spare_seen: dict[int, list[np.ndarray]] = defaultdict(list)
         # Filled by the garbage collector, at any time: mirrors, recordings and code.
@@ -128,21 +131,41 @@ class Memory:
         """Return an array's mirror; it is made when it is first asked for."""
         known = self._mirrors.get(id(array))
         if known is None:
-            lending.home(array)  # another device may have had it
-            lower = "the model's size"
-            if is_data:
-                lower = "the rows given at a time (a generator gives batches)"
-            address = self.allocate(array.nbytes, f"the array {name!r}", lower)
-            known = Mirror(address, array.nbytes)
+            known = self._mirror_of_data(array, name) if is_data else None
+            if known is None:
+                lending.home(array)  # another device may have had it
+                what = f"the array {name!r}"
+                address = self.allocate(array.nbytes, what, "the model's size")
+                known = Mirror(address, array.nbytes)
+            known.users += 1
             self._mirrors[id(array)] = known
             gone = weakref.finalize(array, self._forget, id(array))
             gone.atexit = False
         return known
 
+    def _mirror_of_data(self, array: np.ndarray, name: str) -> Mirror:
+        """Return the mirror of some memory: one, however many arrays show it.
+
+        A new array is a sign that it may have been changed.
+        """
+        place = (array.__array_interface__["data"][0], array.nbytes)
+        known = self._of_data.get(place)
+        if known is None:
+            lower = "the rows given at a time (a generator gives batches)"
+            address = self.allocate(array.nbytes, f"the array {name!r}", lower)
+            known = self._of_data[place] = Mirror(address, array.nbytes, place=place)
+        known.sample = b""
+        return known
+
     def _forget(self, key: int) -> None:
         lending.forget(key)
         one = self._mirrors.pop(key, None)
-        if one is not None:
+        if one is None:
+            return
+        one.users -= 1
+        if one.users == 0:
+            if one.place is not None:
+                self._of_data.pop(one.place, None)
             self._dead.append(one)
 
     def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from ganglion.plan.kernel import Buffer, Plan
 BUNDLE = 3  # functions compiled as one: few, so that many cores share the work
 NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
+MOST_PLACES = 4  # of arrays whose recordings are kept: every `fit` may have its own
 WORTH_LENDING = 64  # bytes; what is smaller is looked at after every chunk
 RESULT_BYTES = 64 << 20  # of all results that are kept on the device
 
@@ -131,20 +132,19 @@ class CompiledProgram:
                 f"{target.products}."
             )
         self.emission = emit(plan, target)
-        self._graphs: dict[tuple[int, int], Any] = {}
+        self._places: dict[tuple[int, ...], _Place] = {}
         self._modules, self._functions = _load(self.emission, on)
         self._own = _Own(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
-        self._bound: tuple[int, ...] = ()
-        self._given: dict[tuple[Call, int], Any] = {}
         self._prepared = False
         # For tests: temporary memory full of NaN before each run.
         self.poisons = False
 
     def __del__(self) -> None:
         if modules := getattr(self, "_modules", None):
-            self._memory.retire(list(self._graphs.values()), modules)
+            graphs = [g for one in self._places.values() for g in one.graphs.values()]
+            self._memory.retire(graphs, modules)
 
     def run(
         self,
@@ -182,11 +182,11 @@ class CompiledProgram:
             arrays = {**data, **state}
             copies = contiguous(arrays)
             mirrors = self._mirrored(arrays | copies)
-            self._bind(mirrors)
+            place = self._place(mirrors)
             if self.poisons:
                 arena = self._memory.arena(self.emission.arena)
                 self._driver.fill(arena, 0xFF, self.emission.arena)
-            self._advance(results, steps)
+            self._advance(place, results, steps)
             kept = self._lent(mirrors, state, copies) if keeps else set()
             self._take_back(mirrors, state, copies, kept)
         return results
@@ -238,28 +238,35 @@ class CompiledProgram:
 
     # ---- launches ------------------------------------------------------------------
 
-    def _bind(self, mirrors: Mapping[str, Mirror]) -> None:
-        """Point the launches at memory; recordings hold for one place only."""
+    def _place(self, mirrors: Mapping[str, Mirror]) -> _Place:
+        """Return the launches for where arrays are now; a few places are kept."""
         arena = self._memory.arena(self.emission.arena)
-        bound = (arena, *(one.address for one in mirrors.values()))
-        if bound == self._bound:
-            return
-        for graph in self._graphs.values():
-            self._driver.forget(graph)
-        self._graphs, self._bound = {}, bound
+        key = (arena, *(one.address for one in mirrors.values()))
+        place = self._places.pop(key, None)
+        if place is None:
+            while len(self._places) >= MOST_PLACES:
+                oldest = self._places.pop(next(iter(self._places)))
+                for graph in oldest.graphs.values():
+                    self._driver.forget(graph)
+            place = self._new_place(mirrors, arena)
+        self._places[key] = place  # the last one used is the last to go
+        if not self._prepared:  # what never changes, also where odd steps have it
+            for odd in (0, 1) if self.emission.handed else (0,):
+                self._launch_all(place, self.emission.once, odd)
+            self._driver.wait()
+            self._prepared = True
+        return place
+
+    def _new_place(self, mirrors: Mapping[str, Mirror], arena: int) -> _Place:
         addresses = {name: one.address for name, one in mirrors.items()}
-        self._given = {
+        given = {
             (call, odd): self._driver.arguments(
                 [self._address(one, addresses, arena, odd) for one in call.buffers]
             )
             for call in self.emission.calls
             for odd in (0, 1)
         }
-        if not self._prepared:  # what never changes, also where odd steps have it
-            for odd in (0, 1) if self.emission.handed else (0,):
-                self._launch_all(self.emission.once, odd)
-            self._driver.wait()
-            self._prepared = True
+        return _Place(given)
 
     def _address(
         self, buffer: Buffer, mirrors: Mapping[str, int], arena: int, odd: int
@@ -272,13 +279,15 @@ class CompiledProgram:
             buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
         return self._own.address(buffer)
 
-    def _advance(self, results: Mapping[str, np.ndarray], steps: int) -> None:
+    def _advance(
+        self, place: _Place, results: Mapping[str, np.ndarray], steps: int
+    ) -> None:
         done = 0
         while done < steps:
             count = min(steps - done, self._own.capacity)
             if results:
                 self._own.restart()
-            self._launch(count)
+            self._launch(place, count)
             for name, array in results.items():
                 part = array[done : done + count]
                 if part.nbytes:
@@ -287,19 +296,19 @@ class CompiledProgram:
                 self._driver.wait()
             done += count
 
-    def _launch(self, steps: int) -> None:
+    def _launch(self, place: _Place, steps: int) -> None:
         if not self.emission.first:
-            self._repeat(steps)
+            self._repeat(place, steps)
             return
-        self._launch_all(self.emission.first, 0)
-        self._repeat(steps - 1)
-        self._launch_all(self.emission.last, (steps - 1) % 2)
+        self._launch_all(place, self.emission.first, 0)
+        self._repeat(place, steps - 1)
+        self._launch_all(place, self.emission.last, (steps - 1) % 2)
 
-    def _repeat(self, steps: int) -> None:
+    def _repeat(self, place: _Place, steps: int) -> None:
         """Take steps in recordings of 32, 16, ..., 1 of them."""
         if steps < FEWEST_STEPS:
             for number in range(steps):
-                self._launch_all(self.emission.every, number % 2)
+                self._launch_all(place, self.emission.every, number % 2)
             return
         count, done = MOST_STEPS, 0
         while count > 1 and count * len(self.emission.every) > NODES:
@@ -307,29 +316,37 @@ class CompiledProgram:
         while done < steps:
             while count > steps - done:
                 count //= 2
-            self._driver.replay(self._graph(count, done % 2))
+            self._driver.replay(self._graph(place, count, done % 2))
             done += count
 
-    def _launch_all(self, calls: Sequence[Call], odd: int) -> None:
+    def _launch_all(self, place: _Place, calls: Sequence[Call], odd: int) -> None:
         for call in calls:
             self._driver.launch(
                 self._functions[call.function],
                 call.blocks,
                 THREADS,
                 call.shared,
-                self._given[call, odd],
+                place.given[call, odd],
             )
 
-    def _graph(self, steps: int, odd: int) -> Any:
-        if (steps, odd) not in self._graphs:
+    def _graph(self, place: _Place, steps: int, odd: int) -> Any:
+        if (steps, odd) not in place.graphs:
             self._driver.begin_capture()
             try:
                 for number in range(steps):
-                    self._launch_all(self.emission.every, (odd + number) % 2)
+                    self._launch_all(place, self.emission.every, (odd + number) % 2)
             finally:
                 graph = self._driver.end_capture()
-            self._graphs[steps, odd] = graph
-        return self._graphs[steps, odd]
+            place.graphs[steps, odd] = graph
+        return place.graphs[steps, odd]
+
+
+@dataclass
+class _Place:
+    """Launches for arrays at certain addresses: their arguments, and recordings."""
+
+    given: dict[tuple[Call, int], Any]  # by launch, for even and odd steps
+    graphs: dict[tuple[int, int], Any] = field(default_factory=dict)
 
 
 class _Own:

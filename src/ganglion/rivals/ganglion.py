@@ -27,14 +27,20 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
     return GanglionTrainer(task)
 
 
+def _fix(array: Any) -> None:
+    """Let nobody change an array, nor what it is a part of."""
+    while isinstance(array, np.ndarray):
+        array.setflags(write=False)
+        array = array.base
+
+
 class GanglionTrainer:
     """`model.fit`, all of it inside the clock: callbacks, metrics, scaled pixels."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
         for array in (task.x, task.y, task.x_test, task.y_test):
-            if array is not None:  # so it stays on a GPU, as that of the rivals does
-                array.setflags(write=False)
+            _fix(array)  # so it stays on a GPU, as that of the rivals does
         self._model = recipes.build(task.recipe)
         self._model.set_weights(task.weights)
         self._optimizer: list[np.ndarray] | None = None

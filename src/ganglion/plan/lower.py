@@ -121,7 +121,9 @@ class Lowering:
     def _stored(self, value: Value) -> Buffer:
         if isinstance(value, Constant):
             array = np.ascontiguousarray(value.array)
-            return Buffer(f"c{id(value)}", value.shape, value.dtype, "constant", array)
+            self._count += 1
+            name = f"c{self._count}"
+            return Buffer(name, value.shape, value.dtype, "constant", array)
         assert isinstance(value, Node)
         if value.op.name == "reshape":
             inner = self.store(value.inputs[0])

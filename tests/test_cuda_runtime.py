@@ -122,6 +122,17 @@ def training():
     return made, driver, data, {name: array.copy() for name, array in state.items()}
 
 
+@pytest.fixture
+def driver(monkeypatch):
+    """Let models run on a recorder; return it."""
+    made = Recorder()
+    memory = Memory(made)
+    monkeypatch.setattr(cuda_run, "missing", lambda: None)
+    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
+    config.set_backend("cuda")
+    return made
+
+
 # ---- launches ----------------------------------------------------------------------
 
 
@@ -184,12 +195,7 @@ def test_arrays_at_a_few_places_are_recorded_once_each(training):
     assert len(driver.of("graph")) == (MOST_PLACES + 1) * recorded
 
 
-def test_fits_on_the_same_data_record_nothing_anew(monkeypatch):
-    driver = Recorder()
-    memory = Memory(driver)
-    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
-    monkeypatch.setattr(cuda_run, "missing", lambda: None)
-    config.set_backend("cuda")
+def test_fits_on_the_same_data_record_nothing_anew(driver):
     model = keras.Sequential([keras.Input((2000,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     x, y = np.zeros((640, 2000), "float32"), np.zeros((640, 1), "float32")
@@ -237,13 +243,8 @@ def test_programs_share_what_is_on_the_device(training):
     assert driver.of("upload") == []
 
 
-def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(monkeypatch):
+def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(driver):
     """One pixel of many is in no sample, and must be seen all the same."""
-    driver = Recorder()
-    memory = Memory(driver)
-    monkeypatch.setattr(cuda_run, "missing", lambda: None)
-    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
-    config.set_backend("cuda")
     model = keras.Sequential([keras.layers.Input((1000,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     x, y = np.zeros((3000, 1000), "float32"), np.zeros((3000, 1), "float32")
@@ -295,12 +296,7 @@ def test_ctrl_c_waits_until_state_is_that_of_a_whole_step(training, monkeypatch)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_large_state_stays_on_the_device_until_somebody_wants_it(monkeypatch):
-    driver = Recorder()
-    memory = Memory(driver)
-    monkeypatch.setattr(cuda_run, "missing", lambda: None)
-    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
-    config.set_backend("cuda")
+def test_large_state_stays_on_the_device_until_somebody_wants_it(driver):
     dense = keras.layers.Dense(64)
     model = keras.Sequential([keras.layers.Input((48,)), dense])
     model.compile("adam", "mse")
@@ -327,12 +323,8 @@ def test_large_state_stays_on_the_device_until_somebody_wants_it(monkeypatch):
     assert driver.of("download").count(large) == 4
 
 
-def test_nothing_is_kept_of_a_model_that_is_gone(monkeypatch):
-    driver = Recorder()
-    memory = Memory(driver)
-    monkeypatch.setattr(cuda_run, "missing", lambda: None)
-    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
-    config.set_backend("cuda")
+@pytest.mark.usefixtures("driver")
+def test_nothing_is_kept_of_a_model_that_is_gone():
     model = keras.Sequential([keras.layers.Input((32,)), keras.layers.Dense(64)])
     model.compile("sgd", "mse")
     gc.collect()

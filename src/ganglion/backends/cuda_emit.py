@@ -6,15 +6,15 @@ Nothing here knows a driver: the text can be read, checked and compiled anywhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_contract import emit_contract
 from ganglion.backends.cuda_cut import PROCESSORS
+from ganglion.backends.cuda_function import Function, LaneText
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_moves import (
     emit_adds,
@@ -30,7 +30,6 @@ from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
 from ganglion.backends.cuda_schedule import (
     ALIGNMENT,
-    Haste,
     Lane,
     Launch,
     mark_rounded,
@@ -42,7 +41,7 @@ from ganglion.backends.cuda_schedule import (
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_taps import TAPS
-from ganglion.backends.cuda_text import STEP, THREADS, Emitted, c_type, root
+from ganglion.backends.cuda_text import STEP, THREADS, Emitted, root
 from ganglion.backends.cuda_tiles import TENSOR
 from ganglion.backends.cuda_turn import emit_turned, turned_axes
 from ganglion.backends.cuda_windows import parts_for
@@ -227,8 +226,8 @@ class _Maker:
         if sum(one.blocks for one in lanes) <= PROCESSORS:
             whole = self.target.shared - 1024
             lanes = [self._lane(one, whole, alone) for one in launch.lanes]
-        lanes.sort(key=_LaneText.order)
-        function = _Function()
+        lanes.sort(key=LaneText.order)
+        function = Function()
         for lane in lanes:
             function.add(lane)
         shared = max(one.shared for one in lanes)
@@ -250,16 +249,16 @@ class _Maker:
             made.append(one)
         return tuple(made)
 
-    def _lane(self, lane: Lane, room: int, alone: bool) -> _LaneText:
+    def _lane(self, lane: Lane, room: int, alone: bool) -> LaneText:
         how = self.target.products
         if lane.by_rows:
             rows = rows_of_block(lane.rows, lane.kernels)
             bodies = [emit_rows(one, rows) for one in lane.works]
             blocks, private = lane.rows // rows, lane.private
-            return _LaneText(bodies, blocks, lane.haste, rows, private)
+            return LaneText(bodies, blocks, lane.haste, rows, private)
         bodies = [emit_work(one, how, room, alone) for one in lane.works]
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
-        return _LaneText(bodies, blocks, lane.haste)
+        return LaneText(bodies, blocks, lane.haste)
 
     def counting(self) -> Call:
         """Return the launch that counts steps, for programs with results."""
@@ -305,121 +304,6 @@ def emit_rows(work: Work, rows: int) -> Emitted:
     if work.kernel.reduced:
         return emit_reduction(work, rows)
     return emit_map(work, rows)
-
-
-@dataclass(frozen=True)
-class _LaneText:
-    bodies: list[Emitted]
-    blocks: int
-    haste: Haste
-    rows: int = 0  # of a block
-    private: Mapping[Root, int] = field(default_factory=dict)  # elements of a row
-
-    def order(self) -> tuple[bool, bool, float, int]:
-        """Sort what takes long to the front, and what nobody waits for to the end."""
-        work = max(one.work for one in self.bodies)
-        aside = self.haste is Haste.ASIDE
-        return self.blocks > 1, aside, -work, -self.blocks
-
-    @cached_property
-    def places(self) -> dict[Root, tuple[Buffer, int]]:
-        """Where in shared memory private arrays are, behind what bodies use."""
-        found: dict[Root, tuple[Buffer, int]] = {}
-        end = rounded(max(one.shared for one in self.bodies), 16)
-        for buffer in (b for one in self.bodies for b in one.buffers):
-            key = root(buffer)
-            if key in self.private and key not in found:
-                found[key] = buffer, end
-                bytes_of_row = self.private[key] * buffer.dtype.itemsize
-                end += rounded(self.rows * bytes_of_row, 16)
-        return found
-
-    @property
-    def shared(self) -> int:
-        """The shared memory of a block."""
-        ends = [
-            at + self.rows * self.private[key] * buffer.dtype.itemsize
-            for key, (buffer, at) in self.places.items()
-        ]
-        return max([*ends, *(one.shared for one in self.bodies)])
-
-    def address(self, buffer: Buffer) -> str:
-        """Return where row 0 of a private array would be, "" if it is none."""
-        if root(buffer) not in self.places:
-            return ""
-        at = self.places[root(buffer)][1]
-        before = self.rows * self.private[root(buffer)]
-        kind = c_type(buffer.dtype)
-        return f"({kind}*)(shared_bytes + {at}) - (BLOCK_OF_LANE) * {before}"
-
-
-class _Function:
-    """A kernel function that is put together from lanes of bodies."""
-
-    def __init__(self) -> None:
-        self._bodies: dict[str, str] = {}
-        self._buffers: list[Buffer] = []
-        self._places: dict[Root, int] = {}
-        self._lanes: list[tuple[int, bool, list[str]]] = []
-        self._scratch = 0
-
-    def add(self, lane: _LaneText) -> None:
-        """Add a lane to the right of those that are there."""
-        calls = []
-        for body in lane.bodies:
-            name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
-            given = ", ".join(
-                lane.address(one) or f"a{self._argument(one)}" for one in body.buffers
-            )
-            which = f"BLOCK_OF_LANE, {lane.blocks}"
-            if lane.rows:
-                which = f"(BLOCK_OF_LANE) * {lane.rows}"
-            separator = ", " if given else ""
-            calls.append(f"{name}({which}{separator}{given});")
-        self._lanes.append((lane.blocks, lane.bodies[0].waits, calls))
-
-    def _argument(self, buffer: Buffer) -> int:
-        key = root(buffer)
-        if buffer.kind == "scratch":  # never shared, whatever it is called
-            self._scratch += 1
-            key = ("scratch", f"#{self._scratch}")
-        if key not in self._places:
-            self._places[key] = len(self._buffers)
-            self._buffers.append(buffer)
-        return self._places[key]
-
-    def text(self, pair: bool) -> tuple[str, list[Buffer]]:
-        """Return the function, called NAME, and what it is given.
-
-        With `pair`, two blocks find room on a processor, which bounds their registers.
-        """
-        lines = []
-        for text, name in self._bodies.items():
-            lines.append(text.replace("BODY_SHAPE", f"NAME_{name}_shape"))
-            lines[-1] = lines[-1].replace("BODY", f"NAME_{name}")
-        given = ", ".join(
-            f"{c_type(one.dtype)}* a{i}" for i, one in enumerate(self._buffers)
-        )
-        lines.append(
-            f'extern "C" __global__ void __launch_bounds__({THREADS}{", 2" * pair}) '
-            f"NAME({given}) {{"
-        )
-        start = 0
-        for number, (blocks, waits, calls) in enumerate(self._lanes):
-            last = number == len(self._lanes) - 1
-            head = "" if last else f"if (BLOCK < {start + blocks}) "
-            lines.append(f"  {head}{{")
-            if not waits:
-                lines.append("    start_after_others();")
-            at = f"BLOCK - {start}" if start else "BLOCK"
-            for index, one in enumerate(calls):
-                if index:
-                    lines.append("    BARRIER;")
-                called = one.replace("BLOCK_OF_LANE", at)
-                lines.append(f"    NAME_{called}")
-            lines.append("  }" if last else "  } else")
-            start += blocks
-        return "\n".join([*lines, "}", ""]), self._buffers
 
 
 def source(functions: Iterable[str]) -> str:

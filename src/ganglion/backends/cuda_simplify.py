@@ -65,10 +65,6 @@ class Uses:
             for one in {root(b) for b in kernel.writes()}:
                 self.writers[one].append(number)
 
-    def touched_between(self, what: Root, first: int, last: int) -> bool:
-        """Tell whether memory is written between two kernels."""
-        return any(first < n < last for n in self.writers[what])
-
 
 # ---- sums in parts -----------------------------------------------------------------
 

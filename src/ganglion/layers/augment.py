@@ -75,7 +75,10 @@ class ImageLayer(Layer):
         self, images: Any, transformation: Any, training: Any = True
     ) -> Any:
         """Do to a batch of images what was drawn for them."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define "
+            "`transform_images(images, transformation, training=True)`."
+        )
 
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: Any = True

@@ -46,7 +46,7 @@ from ganglion.backends.cuda_windows import (
     window_cut_of,
     window_of,
 )
-from ganglion.backends.cuda_work import Root, Work, lanes_allowed
+from ganglion.backends.cuda_work import Root, Work, joined, lanes_allowed, sizes
 from ganglion.plan.kernel import Axis, Contract, View
 
 
@@ -272,9 +272,9 @@ def _shape_struct(
         lines.append(f"  static constexpr bool {name} = {str(flag).lower()};")
     kind = "unsigned" if body.index == "int" else "unsigned long long"
     for name, (axes, side) in functions.items():
-        pairs = _merged([(one.size, getattr(one, side)) for one in axes])
-        places = split_places("i", [size for size, _ in pairs])
-        at = affine(places, [stride for _, stride in pairs])
+        whole = joined(axes, side)
+        places = split_places("i", sizes(whole))
+        at = affine(places, [getattr(one, side) for one in whole])
         lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
     lines += _ROW_OF_WINDOWS if "PATCHES" in more else _ROW_OF_TILES
     return [*lines, "};"]
@@ -296,24 +296,11 @@ def _is_even(axes: list[Axis], side: str, step: int) -> bool:
 
     So they are if a step is some whole axes, and a divisor of the next one.
     """
-    for size, _ in reversed(_merged([(a.size, getattr(a, side)) for a in axes])):
+    for size in reversed(sizes(joined(axes, side))):
         if step % size:
             return size % step == 0
         step //= size
     return step == 1
-
-
-def _merged(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join neighbouring axes that are one long axis: fewer divisions."""
-    made: list[tuple[int, int]] = []
-    for size, stride in pairs:
-        if size == 1:
-            continue
-        if made and made[-1][1] == stride * size:
-            made[-1] = (made[-1][0] * size, stride)
-        else:
-            made.append((size, stride))
-    return made
 
 
 def _call(

@@ -258,21 +258,6 @@ def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
     return max(stages * (left + right), 4 * sums)
 
 
-def inner_places(kernel: Contract) -> list[Axis]:
-    """Return the inner axes, neighbours joined that are one long axis on both sides."""
-    made: list[Axis] = []
-    for axis in kernel.inner:
-        last = made[-1] if made else Axis(1)
-        left, right = axis.left * axis.size, axis.right * axis.size
-        if axis.size == 1:
-            continue
-        if made and last.left == left and last.right == right:
-            made[-1] = Axis(axis.size * last.size, axis.left, axis.right)
-        else:
-            made.append(axis)
-    return made
-
-
 def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:
     """Put the places of a window that share elements into the same tiles.
 

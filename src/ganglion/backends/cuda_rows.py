@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ganglion.backends.cuda_cut import Product
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, tables_of
-from ganglion.plan.kernel import Apply, Axis, Contract, Kernel, Load, Loop, View, walk
+from ganglion.backends.cuda_work import Root, joined, tables_of
+from ganglion.plan.kernel import Apply, Contract, Kernel, Load, Loop, View, walk
 
 FEWEST_ROWS, MOST_ROWS = 16, 1024
 MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
@@ -105,7 +104,7 @@ def as_loop(kernel: Kernel) -> Kernel:
     if not isinstance(kernel, Contract) or type(kernel) is not Contract:
         return kernel
     product = Product(kernel)
-    rows = _joined([a for a in product.rows if a.size > 1])
+    rows = joined(product.rows, "left", "out")
     suits = (
         min(product.n, product.k) <= NARROW
         and len(rows) == 1
@@ -126,15 +125,3 @@ def as_loop(kernel: Kernel) -> Kernel:
     out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
     shape = tuple(a.size for a in axes)
     return Loop(kernel.name, shape, expr, out, len(kernel.inner), "sum")
-
-
-def _joined(axes: list[Axis]) -> list[Axis]:
-    """Join neighbouring axes that are one long axis."""
-    made: list[Axis] = []
-    for axis in axes:
-        last = made[-1] if made else Axis(1)
-        if last.left == axis.left * axis.size and last.out == axis.out * axis.size:
-            made[-1] = replace(axis, size=axis.size * last.size)
-        else:
-            made.append(axis)
-    return made

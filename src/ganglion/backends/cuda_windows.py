@@ -16,12 +16,12 @@ from ganglion.backends.cuda_cut import (
     PROCESSORS,
     Product,
     Tile,
-    inner_places,
     on_tensor_cores,
     parts_of,
     plain_splits,
     side_by_side,
 )
+from ganglion.backends.cuda_work import joined
 from ganglion.plan.kernel import Axis, Contract
 
 WINDOW_TILES = (
@@ -244,7 +244,7 @@ def taps_of(product: Product, bf16: bool) -> Taps | None:
         return None
     rows = [a for a in kernel.rows if a.size > 1]
     columns = [a for a in kernel.columns if a.size > 1]
-    inner = inner_places(kernel)
+    inner = joined(kernel.inner, "left", "right")
     if any(a.size > 1 for a in kernel.batch) or len(columns) != 1:
         return None
     if len(rows) not in (1, 2) or rows[-1].left != 1 or not 2 <= len(inner) <= 3:

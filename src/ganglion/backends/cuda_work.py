@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ganglion.backends.cuda_text import root
 from ganglion.plan.kernel import (
@@ -198,6 +198,26 @@ def lanes_allowed(work: Work, last: int, most: int = 4) -> int:
     while width > 1 and any(size % width for size in sizes):
         width //= 2
     return width
+
+
+def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
+    """Join neighbouring axes that are one long axis on some sides; drop those of one.
+
+    >>> [axis.size for axis in joined([Axis(2, 12), Axis(3, 4), Axis(4, 1)], "left")]
+    [24]
+    >>> [axis.size for axis in joined([Axis(2, 20), Axis(3, 4), Axis(4, 1)], "left")]
+    [2, 12]
+    """
+    made: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        steps = [getattr(axis, side) * axis.size for side in sides]
+        if made and steps == [getattr(made[-1], side) for side in sides]:
+            made[-1] = replace(axis, size=axis.size * made[-1].size)
+        else:
+            made.append(axis)
+    return made
 
 
 def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:

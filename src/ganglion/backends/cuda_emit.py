@@ -18,13 +18,13 @@ from ganglion.backends.cuda_function import Function, LaneText
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_moves import (
     emit_adds,
-    emit_pool_back,
     emit_scan,
     emit_scatter,
 )
 from ganglion.backends.cuda_operands import kept_operands
 from ganglion.backends.cuda_patches import PATCHES, WINDOWS
 from ganglion.backends.cuda_plain import CONTRACTION
+from ganglion.backends.cuda_pool import emit_pool_back
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
@@ -40,6 +40,7 @@ from ganglion.backends.cuda_schedule import (
     written_last,
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
+from ganglion.backends.cuda_tally import TALLY
 from ganglion.backends.cuda_taps import TAPS
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, root
 from ganglion.backends.cuda_tiles import TENSOR
@@ -294,7 +295,7 @@ def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
     if isinstance(kernel, Scatter):
         return emit_scatter(kernel)
     if isinstance(kernel, PoolBack):
-        return emit_pool_back(kernel)
+        return emit_pool_back(work)
     raise TypeError(f"no CUDA code for a {type(kernel).__name__}")
 
 
@@ -317,6 +318,8 @@ def source(functions: Iterable[str]) -> str:
         parts.append(TENSOR)
     found = [p for name, p in patches.items() if any(name in one for one in texts)]
     parts += [PATCHES, *found] if found else []
+    if any("add_columns" in one for one in texts):
+        parts.append(TALLY)
     return "\n".join([*parts, *texts])
 
 

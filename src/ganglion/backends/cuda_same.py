@@ -58,12 +58,16 @@ def _sign(
         assert isinstance(kernel, Loop)
         view = kernel.target
         words = [str(kernel.shape), str(view.strides), str(view.offset)]
-        parts.append((*words, _written(kernel.expr, same)))
+        parts.append((*words, written(kernel.expr, same)))
     return (buffer.shape, buffer.dtype, tuple(parts))
 
 
-def _written(expr: Expr, same: dict[Root, Root]) -> str:
-    """Write an expression down; what is shared is written once."""
+def written(expr: Expr, same: dict[Root, Root] | None = None) -> str:
+    """Write an expression down; what is shared is written once.
+
+    What is the `same` memory by another name is called alike.
+    """
+    same = same or {}
     numbers: dict[int, int] = {}
     words = []
     for one in walk(expr):

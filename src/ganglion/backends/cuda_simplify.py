@@ -15,6 +15,7 @@ from dataclasses import fields as dataclass_fields
 from ganglion.backends.cuda_same import without_copies
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Parted, Root, is_flat, is_map
+from ganglion.plan.collapse import collapse
 from ganglion.plan.kernel import (
     Axis,
     Buffer,
@@ -175,7 +176,7 @@ def _summed_contract(
     return replace(maker, batch=tuple(batch), inner=tuple(inner), out=out)
 
 
-def _summed_loop(maker: Loop, readers: list[Kernel]) -> Loop | None:
+def _summed_loop(maker: Loop, readers: list[Kernel]) -> Kernel | None:
     """Join sums of sums: each of the first one's results is added up by a reader."""
     if maker.how != "sum" or not maker.outer:
         return None
@@ -204,7 +205,7 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Loop | None:
         for expr, view in maker.stored
     ]
     (first, target), *more = stored
-    return replace(
+    whole = replace(
         maker,
         shape=strides(maker.shape),
         expr=first,
@@ -212,6 +213,7 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Loop | None:
         reduced=maker.reduced + 1,
         more=tuple(more),
     )
+    return collapse(whole)
 
 
 def _adds_parts(kernel: Kernel, parts: int) -> bool:

@@ -18,14 +18,15 @@ from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
 
 
-def build(program: Program, winograd: bool = True) -> Plan:
+def build(program: Program, for_gpu: bool = False) -> Plan:
     """Return the plan of a program: lowered, fused, in one arena, marked, checked.
 
-    Without `winograd`, convolutions stay sums over their taps, as with
-    `config.set_precise`.
+    For a GPU, convolutions stay sums over their taps, as with `config.set_precise`, and
+    variances are taken in float64 rather than slice by slice.
     """
-    graph = turn_narrow(one_pass(program.graph))
-    low = Lowering(graph, set(program.data), winograd and not config.precise())
+    graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
+    winograd = not for_gpu and not config.precise()
+    low = Lowering(graph, set(program.data), winograd)
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)

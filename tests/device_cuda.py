@@ -28,6 +28,7 @@ from ganglion.backends import (  # noqa: E402
     cuda_driver,
     cuda_emit,
     cuda_run,
+    cuda_simplify,
     cuda_work,
     reference,
 )
@@ -187,7 +188,8 @@ def distance(found, wanted):
 
 
 def check(kind, precisions, workers):
-    cuda_work.FEWEST_TALLIED, moments.LONG_SUM = 1, 64  # what is small, too
+    # What is small, too.
+    cuda_work.FEWEST_TALLIED, moments.LONG_SUM, cuda_simplify.EACH = 1, 64, 64
     memory = cuda_run.memory()
     compile_ahead(kind, precisions, memory.driver.capability, workers)
     started, bad, count = time.time(), 0, 0

@@ -8,12 +8,13 @@ from cuda_cases import STACKS
 from cuda_checks import check, compiled, emulated
 
 from ganglion import config
-from ganglion.backends import cuda_work
+from ganglion.backends import cuda_simplify, cuda_tally, cuda_work
 from ganglion.backends.cuda_emit import Target, schedule_of
 from ganglion.backends.cuda_schedule import works_of
 from ganglion.ir import arrays, pointwise, shaping, structured
 from ganglion.ir.graph import Graph, Input
 from ganglion.plan import moments
+from ganglion.plan.kernel import Loop
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -25,6 +26,7 @@ def short_sums_are_tallied(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
     monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
     monkeypatch.setattr(moments, "LONG_SUM", 64)
+    monkeypatch.setattr(cuda_simplify, "EACH", 64)
     config.set_backend("numpy")
 
 
@@ -42,7 +44,11 @@ def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
     # Statistics of two layers, and the sums of their gradients: the last by pooling.
     even = not any(size % 2 for size in case.shape[1:3])
     launches = schedule_of(executable.plan, Target(90, precise)).every
-    assert sum(len(work.tallies) for _, work in works_of(launches)) == 3 + even
+    hosts = [work.kernel for _, work in works_of(launches) if work.tallies]
+    assert sum(not isinstance(one, Loop) for one in hosts) == 3 + even
+    # Gradients of biases are sums of maps, whose rows may be cut evenly.
+    odd = np.prod(case.shape[:3]) % 2
+    assert any(isinstance(one, Loop) for one in hosts) != odd
     check(program, data, state, steps=2, tolerance=loses, precise=precise)
 
 
@@ -125,3 +131,14 @@ def test_equal_rows_have_no_variance():
     found = executable.run(data, {}, 1)["squares"][0]
     assert (found >= 0).all()
     np.testing.assert_allclose(found, 0, atol=1e-9)
+
+
+def test_many_blocks_are_added_up_in_groups(monkeypatch):
+    monkeypatch.setattr(cuda_tally, "MOST_ROWS", 4)
+    monkeypatch.setattr(cuda_tally, "GROUP", 3)
+    program = summed(650, 20, 2, "float32")
+    rng = np.random.default_rng(0)
+    shapes = {"a": (650, 40), "b": (40, 20), "s": (20,)}
+    data = {name: rng.normal(size=one).astype("f4") for name, one in shapes.items()}
+    assert "add_columns<11, 3, " in text_of(compiled(program, precise="float32"))
+    check(program, data, {}, steps=2, tolerance=2e-4)

@@ -40,7 +40,7 @@ from ganglion.backends.cuda_schedule import (
     written_last,
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
-from ganglion.backends.cuda_tally import TALLY
+from ganglion.backends.cuda_tally import TALLY, emit_tallied_map
 from ganglion.backends.cuda_taps import TAPS
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, root
 from ganglion.backends.cuda_tiles import TENSOR
@@ -289,6 +289,8 @@ def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
             return emit_adds(kernel)
         if turned := turned_axes(work):
             return emit_turned(work, turned)
+        if work.tallies:
+            return emit_tallied_map(work)
         return emit_reduction(work) if kernel.reduced else emit_map(work)
     if isinstance(kernel, Scan):
         return emit_scan(kernel)
@@ -318,7 +320,9 @@ def source(functions: Iterable[str]) -> str:
         parts.append(TENSOR)
     found = [p for name, p in patches.items() if any(name in one for one in texts)]
     parts += [PATCHES, *found] if found else []
-    if any("add_columns" in one for one in texts):
+    if any(
+        f"{name}<" in one for name in ("add_columns", "fold_threads") for one in texts
+    ):
         parts.append(TALLY)
     return "\n".join([*parts, *texts])
 

@@ -7,7 +7,7 @@ import math
 from ganglion.backends.cuda_cut import PROCESSORS
 from ganglion.backends.cuda_expr import Places, evaluate
 from ganglion.backends.cuda_loop import MOST_BLOCKS, lanes_of, store_lanes
-from ganglion.backends.cuda_tally import Tally
+from ganglion.backends.cuda_tally import Tally, across_of
 from ganglion.backends.cuda_text import (
     THREADS,
     Body,
@@ -38,9 +38,7 @@ def _emit_apart(work: Work, kernel: PoolBack) -> Emitted:
     windows, channels = math.prod(kernel.shape[:-1]), kernel.shape[-1]
     body = Body(is_wide(work.buffers(), windows * channels))
     lanes = lanes_allowed(work, channels)
-    across = 1
-    while across * lanes < channels and across < THREADS:
-        across *= 2
+    across = across_of(channels, lanes)
     tallies = [Tally(body, one, lanes) for one in work.tallies]
     down = THREADS // across
     blocks = min(-(-windows // down), TALLIED_BLOCKS if tallies else MOST_BLOCKS)

@@ -18,8 +18,10 @@ import numpy as np
 from ganglion.backends.cuda_ahead import NEXT
 from ganglion.backends.cuda_loop import SMALL
 from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of
+from ganglion.backends.cuda_simplify import in_rows
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import (
+    MOST_STORED,
     Root,
     Work,
     is_flat,
@@ -27,6 +29,7 @@ from ganglion.backends.cuda_work import (
     is_map,
     takes,
     tallies,
+    tallies_rows,
 )
 from ganglion.plan.kernel import Buffer, Contract, Kernel, Load, Loop
 from ganglion.plan.memory import packed, rounded
@@ -150,6 +153,9 @@ class Scheduler:
             # The last block to come ends a tally: only what is urgent may be there.
             if haste is Haste.NOW and _tallied(kernel, host):
                 return host
+            if tallies_rows(host, kernel):
+                host.tallies.append(Work(kernel, dropped=host.dropped))
+                return host
         return None
 
     def _fits_rows(self, guest: Kernel, host: Work) -> bool:
@@ -261,7 +267,8 @@ def _tallied(kernel: Loop, host: Work) -> bool:
         # Blocks of other columns may still be at work.
         still = host.writes() - tally.writes()
         apart = not (reads & still or writes & host.reads())
-        if apart and _reads_from(kernel, tally) and takes(tally, kernel):
+        goes_on = apart and _reads_from(kernel, tally)
+        if goes_on and takes(tally, kernel, MOST_STORED):
             tally.guests.append(kernel)
             return True
     return False
@@ -276,6 +283,7 @@ def schedule(
     """
     scheduler = Scheduler()
     now, later = _by_haste(kernels)
+    later = in_rows(later, kernels)
     for kernel in now:
         scheduler.add(kernel, Haste.NOW)
     for kernel in later:

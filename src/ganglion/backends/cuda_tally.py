@@ -1,23 +1,41 @@
-"""Sums by columns that a product's blocks take of what they have just computed.
+"""Sums by columns that a kernel's blocks take of what they have just computed.
 
 Statistics of a batch, and the sums that their gradient needs, are sums over all rows of
 a convolution's result. Its blocks have the elements in registers: each adds up its own,
-and the last block to come adds up what the blocks have, in their order.
+and the last block to come adds up what the blocks have, in their order. Where nobody
+waits for them, a block only stores its sums, for another launch to add up.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from ganglion.backends import cuda_math
 from ganglion.backends.cuda_expr import Places, evaluate
-from ganglion.backends.cuda_loop import host_guests, lanes_of
+from ganglion.backends.cuda_loop import (
+    compute_and_store,
+    host_guests,
+    lanes_of,
+    most_lanes,
+)
 from ganglion.backends.cuda_same import written
-from ganglion.backends.cuda_text import THREADS, Body, c_type, computed, root
-from ganglion.backends.cuda_work import Root, Work
-from ganglion.plan.kernel import Apply, Expr, Loop
+from ganglion.backends.cuda_text import (
+    THREADS,
+    Body,
+    Emitted,
+    c_type,
+    computed,
+    is_wide,
+    root,
+)
+from ganglion.backends.cuda_work import Root, Work, lanes_allowed
+from ganglion.plan.kernel import Apply, Buffer, Expr, Load, Loop, row_major, walk
 
 F64 = np.dtype("float64")
+MOST_ROWS, GROUP = 128, 32  # blocks that are added up at once; else so many of them
 
 TALLY = """\
 // ---- sums by columns ---------------------------------------------------------------
@@ -39,35 +57,35 @@ struct Spread {
   }
 };
 
-// Threads that are ACROSS apart have KINDS sums of the same LANES columns. The last of
-// ROWS blocks with these columns finds their totals in shared memory, others nothing.
-template <int ROWS, int ACROSS, int KINDS, int LANES, class T>
-DEVICE const double* add_columns(const T (&mine)[KINDS][LANES], T* parts,
-                                 unsigned* counter, int row) {
-  constexpr int COLUMNS = ACROSS * LANES, WIDTH = KINDS * COLUMNS;
-  constexpr int GROUPS = THREADS / ACROSS;
-  const int x = THREAD % ACROSS, g = THREAD / ACROSS;
+// Threads that are ACROSS apart have sums of the same LANES columns: stores the totals.
+template <int ACROSS, int COLUMNS, int LANES, class T>
+DEVICE void fold_threads(const T (&mine)[LANES], T* to) {
+  constexpr int WIDTH = ACROSS * LANES, GROUPS = THREADS / ACROSS;
+  static_assert(THREADS % ACROSS == 0, "whole lines");
   T* sums = (T*)shared_bytes;
   BARRIER;
-#pragma unroll
-  for (int k = 0; k < KINDS; k++)
-    store_lanes(sums + g * WIDTH + k * COLUMNS + x * LANES, mine[k]);
+  store_lanes(sums + THREAD / ACROSS * WIDTH + THREAD % ACROSS * LANES, mine);
   BARRIER;
-  for (int c = THREAD; c < WIDTH; c += THREADS) {
+  for (int c = THREAD; c < COLUMNS; c += THREADS) {
     double total = 0;
 #pragma unroll 8
-    for (int other = 0; other < GROUPS; other++) total += sums[other * WIDTH + c];
-    parts[row * WIDTH + c] = (T)total;
+    for (int g = 0; g < GROUPS; g++) total += sums[g * WIDTH + c];
+    to[c] = (T)total;
   }
-  if (!am_last(counter, ROWS)) return 0;
+}
+
+// Adds up rows of parts; all threads find the totals in shared memory.
+template <int MOST, int WIDTH, class T>
+DEVICE const double* add_rows(const T* parts, int rows) {
   constexpr int V = 16 / (int)sizeof(T), NEAR = WIDTH / V, SHARES = THREADS / NEAR;
-  static_assert(THREADS % ACROSS == 0 && THREADS % NEAR == 0, "whole lines");
+  static_assert(WIDTH % V == 0 && THREADS % NEAR == 0, "whole lines");
   const int near = THREAD % NEAR * V, share = THREAD / NEAR;
   double total[V] = {};
-#pragma unroll 8
-  for (int r = share; r < ROWS; r += SHARES) {
-    T part[V];
-    load_lanes(part, (const T*)parts + r * WIDTH + near);
+#pragma unroll
+  for (int u = 0; u < (MOST + SHARES - 1) / SHARES; u++) {
+    const int r = share + u * SHARES;
+    T part[V] = {};
+    if (r < rows) load_lanes(part, parts + r * WIDTH + near);
 #pragma unroll
     for (int v = 0; v < V; v++) total[v] += part[v];
   }
@@ -84,6 +102,29 @@ DEVICE const double* add_columns(const T (&mine)[KINDS][LANES], T* parts,
   }
   BARRIER;
   return whole;
+}
+
+// As above, with KINDS sums of each column, over the rows of many blocks. The last of
+// ROWS blocks with these columns finds their totals in shared memory, others nothing.
+// Many blocks are added up in groups of GROUP first, while others are still at work.
+template <int ROWS, int GROUP, int ACROSS, int KINDS, int LANES, class T>
+DEVICE const double* add_columns(const T (&mine)[KINDS][LANES], T* parts,
+                                 unsigned* counters, int row) {
+  constexpr int COLUMNS = ACROSS * LANES, WIDTH = KINDS * COLUMNS;
+#pragma unroll
+  for (int k = 0; k < KINDS; k++)
+    fold_threads<ACROSS, COLUMNS>(mine[k], parts + row * WIDTH + k * COLUMNS);
+  constexpr int GROUPS = (ROWS + GROUP - 1) / GROUP;
+  const int group = row / GROUP, left = ROWS - group * GROUP;
+  const int count = left < GROUP ? left : GROUP;
+  if (!am_last(counters + group, count)) return 0;
+  const double* some = add_rows<GROUP, WIDTH>((const T*)parts + group * GROUP * WIDTH,
+                                              count);
+  if constexpr (GROUPS == 1) return some;
+  T* groups = parts + ROWS * WIDTH;
+  for (int c = THREAD; c < WIDTH; c += THREADS) groups[group * WIDTH + c] = (T)some[c];
+  if (!am_last(counters + GROUPS, GROUPS)) return 0;
+  return add_rows<GROUPS, WIDTH>((const T*)groups, GROUPS);
 }
 """
 
@@ -102,17 +143,27 @@ class Tally:
         if self.spread is not None:
             body.do(f"Spread {self.name}_spread[{lanes}] = {{}};")
 
+    def beside(self) -> Iterator[Buffer]:
+        """Yield the arrays that are read element by element along with the host's."""
+        strides = tuple(row_major((*self.kernel.shape[1:], self.kernel.outer[0])))
+        for one in walk(*(expr for expr, _ in self.kernel.stored)):
+            if not isinstance(one, Load) or one.view.offset:
+                continue
+            if (*one.view.strides[1:], one.view.strides[0]) == strides:
+                yield one.view.buffer
+
     def add(self, flat: str, held: dict[Root, str], later: list[str]) -> None:
         """Append what is added up of some neighbours; the adding goes `later`."""
         body, kernel, lanes = self.body, self.kernel, self.lanes
-        rows, columns = kernel.shape[1:], kernel.outer[0]
-        *inner, column = body.places(flat, (*rows, columns), "t")
-        at = [column, *inner]
+        *outer, columns = kernel.outer
+        inner = kernel.shape[len(kernel.outer) :]
+        *places, column = body.places(flat, (*outer, *inner, columns), "t")
+        at = [*places[: len(outer)], column, *places[len(outer) :]]
         exprs = [expr for expr, _ in kernel.stored]
         if self.spread is not None:
             exprs = [self.spread]
         if lanes > 1:
-            values = lanes_of(body, exprs, at, lanes, held, axis=0)
+            values = lanes_of(body, exprs, at, lanes, held, len(outer))
             values = [f"{one}[lane]" for one in values]
         else:
             values = evaluate(body, exprs, Places(at, held))
@@ -140,13 +191,16 @@ class Tally:
                     body.do(f"{self.name}[{number}][lane] = {value};")
         columns = across * lanes
         dtype = {"float": "float32", "double": "float64"}[self.kind]
-        parts = body.scratch(groups * rows * kinds * columns, dtype)
-        counters = body.scratch(groups, "uint32")
+        size = rows if rows <= MOST_ROWS else GROUP
+        many = -(-rows // size) if rows > size else 0
+        width = (rows + many) * kinds * columns
+        parts = body.scratch(groups * width, dtype)
+        counters = body.scratch(groups * (many + 1), "uint32")
         whole = body.let(
             "double*",
-            f"add_columns<{rows}, {across}>({self.name}, "
-            f"{parts} + ({group}) * {rows * kinds * columns}, "
-            f"{counters} + ({group}), {row})",
+            f"add_columns<{rows}, {size}, {across}>({self.name}, "
+            f"{parts} + ({group}) * {width}, "
+            f"{counters} + ({group}) * {many + 1}, {row})",
             "whole",
         )
         head = f"for (int c = THREAD; {whole} && c < {columns}; c += THREADS)"
@@ -154,9 +208,19 @@ class Tally:
             body.do(f"const int i = ({group}) * {columns} + c;")
             with body.block(f"if (i < {self.kernel.outer[0]})"):
                 self._end(whole, columns)
-        size = np.dtype(dtype).itemsize
-        joined = 8 * (THREADS * 16 // size + kinds * columns)
-        return max(THREADS * lanes * kinds * size, joined)
+        itemsize = np.dtype(dtype).itemsize
+        joined = 8 * (THREADS * 16 // itemsize + kinds * columns)
+        return max(THREADS * lanes * kinds * itemsize, joined)
+
+    def finish_rows(self, across: int) -> int:
+        """Append how a block stores the sums of its rows; return its shared memory."""
+        assert self.spread is None
+        columns = self.kernel.outer[-1]
+        for number, (_, view) in enumerate(self.kernel.stored):
+            to = f"{self.body.pointer(view.buffer)} + block * {columns}"
+            given = f"{self.name}[{number}], {to}"
+            self.body.do(f"fold_threads<{across}, {columns}>({given});")
+        return THREADS * self.lanes * (8 if self.kind == "double" else 4)
 
     def _end(self, whole: str, columns: int) -> None:
         """Append what becomes of the totals of a column."""
@@ -169,6 +233,45 @@ class Tally:
             if root(view.buffer) not in self.work.dropped:
                 body.do(f"{body.element(view, ['i'])} = {value};")
         host_guests(body, self.work, "i", 1, held)
+
+
+def across_of(columns: int, lanes: int) -> int:
+    """Return how many threads beside each other have all columns of a row.
+
+    >>> across_of(24, 4), across_of(64, 4)
+    (8, 16)
+    """
+    across = 1
+    while across * lanes < columns and across < THREADS:
+        across *= 2
+    return across
+
+
+def emit_tallied_map(work: Work) -> Emitted:
+    """Return a map as text that adds up what it computes, a block its own rows."""
+    kernel, first = work.kernel, work.tallies[0].kernel
+    assert isinstance(kernel, Loop)
+    assert isinstance(first, Loop)
+    blocks, columns = first.outer
+    rows = math.prod(kernel.shape) // columns // blocks
+    body = Body(is_wide(work.buffers(), math.prod(kernel.shape)))
+    lanes = lanes_allowed(work, math.gcd(kernel.shape[-1], columns), most_lanes(kernel))
+    tallies = [Tally(body, one, lanes) for one in work.tallies]
+    across = across_of(columns, lanes)
+    body.do(f"const int c = THREAD % {across} * {lanes};")
+    body.lines.append("#pragma unroll 2")
+    head = f"int r = THREAD / {across}; r < {rows} && c < {columns}"
+    with body.block(f"for ({head}; r += {THREADS // across})"):
+        place = f"(({body.index})block * {rows} + r) * {columns} + c"
+        flat = body.let(body.index, place, "flat")
+        at = body.places(flat, kernel.shape)
+        later: list[str] = []
+        held = compute_and_store(body, kernel.stored, at, lanes, {}, work, later)
+        host_guests(body, work, flat, lanes, held, later)
+        for tally in tallies:
+            tally.add(flat, held, later)
+        body.lines += later
+    return body.emitted(blocks, max(one.finish_rows(across) for one in tallies))
 
 
 def _spread_of(exprs: list[Expr]) -> Expr | None:

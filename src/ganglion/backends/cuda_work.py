@@ -130,14 +130,17 @@ def _fills(kernel: Contract) -> bool:
     return expected == kernel.out.buffer.size and not kernel.out.offset
 
 
-def takes(work: Work, guest: Loop) -> bool:
-    """Tell whether a loop can be computed along with a host that it reads from."""
+def takes(work: Work, guest: Loop, most: int | None = None) -> bool:
+    """Tell whether a loop can be computed along with a host that it reads from.
+
+    They may have so many values at `most`, else as many as suit the host.
+    """
     if not is_map(guest) or len(work.guests) >= MOST_GUESTS:
         return False
     stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in work.kernels)
-    if stored + len(guest.stored) > _most_stored(work.kernel):
+    if stored + len(guest.stored) > (most or _most_stored(work.kernel)):
         return False
-    return _reads_well(work, guest, guest.shape) and _may_write(work, guest)
+    return _reads_well(work, guest) and _may_write(work, guest)
 
 
 def tallies(work: Work, kernel: Kernel) -> bool:
@@ -148,16 +151,36 @@ def tallies(work: Work, kernel: Kernel) -> bool:
     columns = _columns(work.kernel)
     if columns is None or not isinstance(kernel, Loop) or kernel.how != "sum":
         return False
-    if kernel.outer != (columns,) or len(kernel.stored) > MOST_TALLIED:
+    if kernel.outer != (columns,) or math.prod(kernel.shape) < FEWEST_TALLIED:
         return False
+    return _adds_columns(work, kernel)
+
+
+def tallies_rows(work: Work, kernel: Kernel) -> bool:
+    """Tell whether a loop adds up, by columns, parts of the rows of a map's result.
+
+    A block of the map stores the sums of its own rows.
+    """
+    if not is_map(work.kernel) or not is_host(work.kernel):
+        return False
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or len(kernel.outer) != 2:
+        return False
+    others = {one.kernel.outer for one in work.tallies if isinstance(one.kernel, Loop)}
+    if others - {kernel.outer} or kernel.outer[1] > MOST_COLUMNS:
+        return False
+    return _adds_columns(work, kernel)
+
+
+def _adds_columns(work: Work, kernel: Loop) -> bool:
+    """Tell whether a loop adds up some work's results, and hinders nobody."""
     targets = {root(view.buffer) for _, view in kernel.stored}
     return (
-        math.prod(kernel.shape) >= FEWEST_TALLIED
+        len(kernel.stored) <= MOST_TALLIED
         and all(kind == "arena" for kind, _ in targets)
         and not targets & (work.reads() | work.writes())
         and all(expr.dtype.kind == "f" for expr, _ in kernel.stored)
         and all(is_flat(view, kernel.outer) for _, view in kernel.stored)
-        and _reads_well(work, kernel, (*kernel.shape[1:], columns), rows_first=True)
+        and _reads_well(work, kernel, len(kernel.outer) - 1)
     )
 
 
@@ -175,21 +198,26 @@ def _columns(kernel: Kernel) -> int | None:
     return whole[0].size if len(whole) == 1 and whole[0].out == 1 else None
 
 
-def _reads_well(work: Work, loop: Loop, shape: Shape, rows_first: bool = False) -> bool:
+def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
     """Tell whether a loop reads what some work makes only in the order of memory.
 
-    With `rows_first`, its first axis are columns, and comes last there.
+    An axis of the loop may be the `last` one there, and not where it stands.
     """
+
+    def moved(one: Shape) -> Shape:
+        if last is None:
+            return one
+        return (*one[:last], *one[last + 1 :], one[last])
+
     made = {root(b) for one in work.kernels for b in one.writes()}
     in_order = {root(b) for b in work.kernel.writes()}
     for each in work.guests:
         in_order |= {root(v.buffer) for _, v in each.stored if is_flat(v, each.shape)}
     for one in walk(*(expr for expr, _ in loop.stored)):
         if isinstance(one, Load) and root(one.view.buffer) in made:
-            view = one.view
-            if rows_first:
-                view = replace(view, strides=(*view.strides[1:], view.strides[0]))
-            if not is_flat(view, shape) or root(view.buffer) not in in_order:
+            view = replace(one.view, strides=moved(one.view.strides))
+            flat = is_flat(view, moved(loop.shape))
+            if not flat or root(view.buffer) not in in_order:
                 return False
         elif any(root(b) in made for b in tables_of(one)):
             return False

@@ -52,8 +52,6 @@ from ganglion.backends.cuda_windows import (
 from ganglion.backends.cuda_work import Root, Work, joined, lanes_allowed, sizes
 from ganglion.plan.kernel import Axis, Contract, View
 
-LINE = 128  # bytes that come from far together
-
 
 def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted:
     """Return a contraction, and its guests, as text; `room` is its shared memory.
@@ -90,9 +88,6 @@ class _Shape:
         # Operands that can be fetched before the launch before has come to its end.
         self.early: set[Root] = set()
         self.tallies = [Tally(self.body, one, self.lanes) for one in work.tallies]
-        asked = {root(b): b for one in self.tallies for b in one.beside()}
-        made = {root(b) for one in work.kernels for b in one.writes()}
-        self.asked = [one for key, one in asked.items() if key not in made]
 
     def finish(self, tile: Tile, splits: int, blocks: int, shared: int) -> Emitted:
         """End the body: add up what its blocks have seen."""
@@ -144,7 +139,7 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
     blocks = product.tiles(tile) * cut.splits
     if shape.tallies and cut.splits == 1:  # a block adds up what it has only once
         across = -(-product.n // tile.columns)
-        slots = PROCESSORS * side_by_side(shared)
+        slots = PROCESSORS * side_by_side(shared, 4)
         blocks = min(blocks, max(slots // across, 1) * across)
     made = shape.finish(tile, cut.splits, blocks, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
@@ -291,7 +286,6 @@ def _shape_struct(
         "LEFT_EVEN": _is_even(product.inner, "left", step),
         "RIGHT_EVEN": _is_even(product.inner, "right", step),
         "PARTED": product.parts > 1,
-        "ASKS": bool(shape.asked),
         "ROUND_LEFT": root(product.kernel.left.buffer) not in rounded,
         "ROUND_RIGHT": root(product.kernel.right.buffer) not in rounded,
         "BF16": shape.bf16,
@@ -353,24 +347,10 @@ def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
             with body.block(f"if (exists[{turn}])"):
                 body.lines += lines
     body.lines[-1] += ";"
-    given = [left, right, parts, counters, "store"]
-    if function in ("contract_on_tensor_cores", "contract_windows"):
-        _ask_ahead(shape, cut.tile)
-        given.append("ahead")
-    body.do(f"{function}<BODY_SHAPE>(block, blocks, {', '.join(given)});")
-
-
-def _ask_ahead(shape: _Shape, tile: Tile) -> None:
-    """Append how to ask for what tallies read beside a row of the result."""
-    body = shape.body
-    with body.block("auto ahead = [&](int m, int n)"):
-        if shape.asked:
-            at = "BODY_SHAPE::out_row(m) + BODY_SHAPE::out_column(n)"
-            body.do(f"const {body.index} flat = {at};")
-        for one in shape.asked:
-            for first in range(0, tile.columns, LINE // one.dtype.itemsize):
-                body.do(f"fetch_line({body.pointer(one)} + flat + {first});")
-    body.lines[-1] += ";"
+    body.do(
+        f"{function}<BODY_SHAPE>(block, blocks, {left}, {right}, {parts}, "
+        f"{counters}, store);"
+    )
 
 
 def _turns(tile: Tile, lanes: int) -> int:

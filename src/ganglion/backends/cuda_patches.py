@@ -88,10 +88,10 @@ DEVICE void multiply_windows(float (&c)[DOWN][RIGHT][4], const typename S::Left*
   }
 }
 
-template <class S, class Store, class Ahead>
+template <class S, class Store>
 DEVICE void contract_windows(int block, int blocks, const typename S::Left* left,
                              const typename S::Right* right, float* parts,
-                             unsigned* counters, Store store, Ahead ahead) {
+                             unsigned* counters, Store store) {
   typedef typename S::Left Left;
   typedef typename S::Right Right;
   constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
@@ -138,7 +138,6 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
   for (int tile = block / across, turn = 0; tile < S::TILES; tile += stride, turn++) {
     auto* mine = patches + turn % S::PATCHES * Patch<S>::BYTES;
     const Left* patch = (const Left*)mine;
-    ask_ahead<S>(tile, n0, ahead);
     float c[DOWN][RIGHT][4] = {};
     if constexpr (STAY) {
       commit_copies();

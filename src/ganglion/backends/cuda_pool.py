@@ -19,8 +19,8 @@ from ganglion.backends.cuda_text import (
     number,
     root,
 )
-from ganglion.backends.cuda_work import Work, lanes_allowed
-from ganglion.plan.kernel import Load, PoolBack, View
+from ganglion.backends.cuda_work import Root, Work, lanes_allowed
+from ganglion.plan.kernel import Load, PoolBack, View, walk
 
 TALLIED_BLOCKS = 2 * PROCESSORS  # fewer have fewer sums for the last one to add
 
@@ -58,8 +58,12 @@ def _emit_apart(work: Work, kernel: PoolBack) -> Emitted:
 def _one_window(body: Body, kernel: PoolBack, lanes: int, tallies: list[Tally]) -> None:
     places = [*body.places("i", kernel.shape[:-1]), "c"]
     dtype = computed(kernel.dx.buffer.dtype)
-    exprs = [*kernel.elements, Load(dtype, kernel.dy)]
-    *elements, slope = lanes_of(body, exprs, places, lanes, {})
+    (slope,) = lanes_of(body, [Load(dtype, kernel.dy)], places, lanes, {})
+    known = [_beside(body, kernel, tap, places, lanes) for tap in kernel.taps]
+    elements = [
+        lanes_of(body, [element], places, lanes, held)[0]
+        for element, held in zip(kernel.elements, known, strict=True)
+    ]
     slopes = []
     for _ in kernel.taps:
         slopes.append(body.fresh("d"))
@@ -71,14 +75,37 @@ def _one_window(body: Body, kernel: PoolBack, lanes: int, tallies: list[Tally]) 
         for name, value in zip(slopes, given, strict=True):
             body.do(f"{name}[lane] = {value};")
     stores: list[str] = []
-    for tap, name in zip(kernel.taps, slopes, strict=True):
-        dx = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
+    for tap, name, held in zip(kernel.taps, slopes, known, strict=True):
+        dx = _at_tap(kernel, tap)
         flat = body.let(body.index, affine(places, dx.strides, dx.offset), "flat")
         for tally in tallies:
-            tally.add(flat, {root(dx.buffer): name}, stores)
+            tally.add(flat, held | {root(dx.buffer): name}, stores)
         with body.into(stores):
             store_lanes(body, name, dx, places, lanes)
     body.lines += stores
+
+
+def _at_tap(kernel: PoolBack, tap: int) -> View:
+    """Return where an element of each window is given its gradient."""
+    return View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
+
+
+def _beside(
+    body: Body, kernel: PoolBack, tap: int, places: list[str], lanes: int
+) -> dict[Root, str]:
+    """Load what elements are made of that lies in memory as their gradients do.
+
+    Tallies read the same.
+    """
+    to = _at_tap(kernel, tap)
+    held: dict[Root, str] = {}
+    for one in walk(*kernel.elements):
+        if not isinstance(one, Load) or one.view.buffer.size != to.buffer.size:
+            continue
+        view = one.view
+        if (view.strides, view.offset) == (to.strides, to.offset):
+            (held[root(view.buffer)],) = lanes_of(body, [one], places, lanes, {})
+    return held
 
 
 def _emit_overlapping(kernel: PoolBack) -> Emitted:
@@ -97,8 +124,8 @@ def _emit_overlapping(kernel: PoolBack) -> Emitted:
         slope = body.element(kernel.dy, places)
         given = _given(body, elements, slope, kernel)
         for tap, value in zip(kernel.taps, given, strict=True):
-            to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
-            body.do(f"{body.element(to, places)} += {value};")
+            to = body.element(_at_tap(kernel, tap), places)
+            body.do(f"{to} += {value};")
         for _ in shape[1:-1]:
             body.do("}")
     return body.emitted(min(-(-count // THREADS), MOST_BLOCKS))

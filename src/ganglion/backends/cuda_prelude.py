@@ -24,9 +24,6 @@ DEVICE double double_of_bits(unsigned long long bits) {
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 DEVICE unsigned count_up(unsigned* place) { return atomicAdd(place, 1u); }
 DEVICE void publish() { __threadfence(); }
-DEVICE void fetch_line(const void* place) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(place));
-}
 // What the thread `distance` lanes up has; one's own where there is none.
 template <class T> DEVICE T from_lane_above(T value, int distance) {
   return __shfl_down_sync(0xffffffffu, value, distance);

@@ -196,7 +196,7 @@ class Scheduler:
             lane.rows = 0
         else:
             large = isinstance(work.kernel, Loop) and _places(work.kernel) >= LARGE
-            waits = large or (haste is Haste.ASIDE and not small)
+            waits = large or (haste is not Haste.NOW and not small)
             launch = self._quiet(last + 1) if waits else last + 1
             if launch == len(self.launches) and haste is Haste.ASIDE:
                 launch = last + 1  # rather in bad company than last and alone

@@ -9,7 +9,6 @@ waits for them, a block only stores its sums, for another launch to add up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from ganglion.backends.cuda_text import (
     root,
 )
 from ganglion.backends.cuda_work import Root, Work, lanes_allowed
-from ganglion.plan.kernel import Apply, Buffer, Expr, Load, Loop, row_major, walk
+from ganglion.plan.kernel import Apply, Expr, Loop
 
 F64 = np.dtype("float64")
 MOST_ROWS, GROUP = 128, 32  # blocks that are added up at once; else so many of them
@@ -143,15 +142,6 @@ class Tally:
         if self.spread is not None:
             body.do(f"Spread {self.name}_spread[{lanes}] = {{}};")
 
-    def beside(self) -> Iterator[Buffer]:
-        """Yield the arrays that are read element by element along with the host's."""
-        strides = tuple(row_major((*self.kernel.shape[1:], self.kernel.outer[0])))
-        for one in walk(*(expr for expr, _ in self.kernel.stored)):
-            if not isinstance(one, Load) or one.view.offset:
-                continue
-            if (*one.view.strides[1:], one.view.strides[0]) == strides:
-                yield one.view.buffer
-
     def add(self, flat: str, held: dict[Root, str], later: list[str]) -> None:
         """Append what is added up of some neighbours; the adding goes `later`."""
         body, kernel, lanes = self.body, self.kernel, self.lanes
@@ -259,7 +249,7 @@ def emit_tallied_map(work: Work) -> Emitted:
     tallies = [Tally(body, one, lanes) for one in work.tallies]
     across = across_of(columns, lanes)
     body.do(f"const int c = THREAD % {across} * {lanes};")
-    body.lines.append("#pragma unroll 2")
+    body.lines.append("#pragma unroll 4")
     head = f"int r = THREAD / {across}; r < {rows} && c < {columns}"
     with body.block(f"for ({head}; r += {THREADS // across})"):
         place = f"(({body.index})block * {rows} + r) * {columns} + c"

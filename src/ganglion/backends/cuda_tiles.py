@@ -238,16 +238,6 @@ DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const typename S::Left* a,
   }
 }
 
-// Ask for what is read beside a tile's results before they are there.
-template <class S, class Ahead> DEVICE void ask_ahead(int m0, int n0, Ahead ahead) {
-  if constexpr (S::ASKS) {
-    for (int row = THREAD; row < S::BM; row += THREADS) {
-      const int m = S::row_of(m0, row);
-      if (m < S::M) ahead(m, n0);
-    }
-  }
-}
-
 // Put a warp's sums where all threads of the block find them.
 template <class S, int DOWN, int RIGHT>
 DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int n0) {
@@ -278,11 +268,11 @@ DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int 
       }
 }
 
-template <class S, class Store, class Ahead>
+template <class S, class Store>
 DEVICE void contract_on_tensor_cores(int block, int blocks,
                                      const typename S::Left* left,
                                      const typename S::Right* right, float* parts,
-                                     unsigned* counters, Store store, Ahead ahead) {
+                                     unsigned* counters, Store store) {
   typedef typename S::Left Left;
   typedef typename S::Right Right;
   constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
@@ -314,17 +304,16 @@ DEVICE void contract_on_tensor_cores(int block, int blocks,
       // What has long been ready comes while the launch before this one ends.
       of_left = !S::EARLY_LEFT, of_right = !S::EARLY_RIGHT;
 #pragma unroll 1
-      for (int stage = 0; stage < S::STAGES - 1; stage++)
-        fetch_sides(p.begin + stage, S::EARLY_LEFT, S::EARLY_RIGHT);
+      for (int ahead = 0; ahead < S::STAGES - 1; ahead++)
+        fetch_sides(p.begin + ahead, S::EARLY_LEFT, S::EARLY_RIGHT);
       commit_copies();
       start_after_others();
     }
 #pragma unroll 1
-    for (int stage = 0; stage < S::STAGES - 1; stage++) {
-      fetch_sides(p.begin + stage, of_left, of_right);
+    for (int ahead = 0; ahead < S::STAGES - 1; ahead++) {
+      fetch_sides(p.begin + ahead, of_left, of_right);
       commit_copies();
     }
-    ask_ahead<S>(p.m0, p.n0, ahead);
 #pragma unroll 1
     for (int step = p.begin; step < p.end; step++) {
       await_copies<S::STAGES - 2>();

@@ -15,7 +15,7 @@ from dataclasses import fields as dataclass_fields
 from ganglion.backends import cuda_work
 from ganglion.backends.cuda_same import without_copies
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Parted, Root, Stored, is_flat, is_map
+from ganglion.backends.cuda_work import Parted, Root, is_flat, is_map
 from ganglion.plan.collapse import collapse
 from ganglion.plan.kernel import (
     Axis,
@@ -297,29 +297,26 @@ def _row_parts(kernel: Kernel, makers: dict[Root, Kernel]) -> int:
     return math.gcd(rows, 1 << (wanted - 1).bit_length())
 
 
-def _cut_rows(kernel: Loop, parts: int) -> tuple[Loop, Loop]:
-    """Return the sums of parts of the rows, and the sums of those."""
+def _cut_rows(kernel: Loop, parts: int) -> list[Loop]:
+    """Return sums of parts of the rows, of each array, and the sums of those."""
     columns, rows = kernel.shape
     each = rows // parts
 
     def strides(old: Shape) -> Shape:
         return (old[1] * each, *old) if old else old
 
-    firsts, lasts = [], []
+    made: list[Loop] = []
+    lasts: list[tuple[Expr, View]] = []
     for expr, target in kernel.stored:
         name = f"{target.buffer.name} rows"
         held = Buffer(name, (parts, columns), target.buffer.dtype, "arena")
-        firsts.append((rewrite(expr, strides), View.whole(held)))
+        cut = rewrite(expr, strides)
+        shape = (parts, columns, each)
+        made.append(Loop(kernel.name, shape, cut, View.whole(held), 1, "sum"))
         lasts.append((Load(held.dtype, View(held, (1, columns))), target))
-    return (
-        _summing(kernel, (parts, columns, each), tuple(firsts)),
-        _summing(kernel, (columns, parts), tuple(lasts)),
-    )
-
-
-def _summing(kernel: Loop, shape: Shape, stored: Stored) -> Loop:
-    (expr, target), *more = stored
-    return replace(kernel, shape=shape, expr=expr, target=target, more=tuple(more))
+    (expr, target), *more = lasts
+    whole = (columns, parts)
+    return [*made, Loop(kernel.name, whole, expr, target, 1, "sum", more=tuple(more))]
 
 
 # ---- what never changes ------------------------------------------------------------

@@ -34,7 +34,7 @@ from ganglion.backends.cuda_work import Root, Work, lanes_allowed
 from ganglion.plan.kernel import Apply, Expr, Loop
 
 F64 = np.dtype("float64")
-MOST_ROWS, GROUP = 128, 32  # blocks that are added up at once; else so many of them
+MOST_ROWS, GROUP = 288, 32  # blocks that are added up at once; else so many of them
 
 TALLY = """\
 // ---- sums by columns ---------------------------------------------------------------
@@ -56,21 +56,30 @@ struct Spread {
   }
 };
 
-// Threads that are ACROSS apart have sums of the same LANES columns: stores the totals.
-template <int ACROSS, int COLUMNS, int LANES, class T>
-DEVICE void fold_threads(const T (&mine)[LANES], T* to) {
-  constexpr int WIDTH = ACROSS * LANES, GROUPS = THREADS / ACROSS;
+// Adds up a column of COUNT rows in shared memory, four sums at a time.
+template <int COUNT, int WIDTH, class T> DEVICE double add_column(const T* first) {
+  double sums[4] = {};
+#pragma unroll
+  for (int r = 0; r < COUNT; r++) sums[r % 4] += first[r * WIDTH];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// Threads that are ACROSS apart have KINDS sums of the same LANES columns: stores the
+// totals of each kind, a kind after the other.
+template <int ACROSS, int COLUMNS, int KINDS, int LANES, class T>
+DEVICE void fold_threads(const T (&mine)[KINDS][LANES], T* to) {
+  constexpr int EACH = ACROSS * LANES, WIDTH = KINDS * EACH;
   static_assert(THREADS % ACROSS == 0, "whole lines");
   T* sums = (T*)shared_bytes;
+  T* here = sums + THREAD / ACROSS * WIDTH + THREAD % ACROSS * LANES;
   BARRIER;
-  store_lanes(sums + THREAD / ACROSS * WIDTH + THREAD % ACROSS * LANES, mine);
+#pragma unroll
+  for (int k = 0; k < KINDS; k++) store_lanes(here + k * EACH, mine[k]);
   BARRIER;
-  for (int c = THREAD; c < COLUMNS; c += THREADS) {
-    double total = 0;
-#pragma unroll 8
-    for (int g = 0; g < GROUPS; g++) total += sums[g * WIDTH + c];
-    to[c] = (T)total;
-  }
+  for (int c = THREAD; c < WIDTH; c += THREADS)
+    if (c % EACH < COLUMNS)
+      to[c / EACH * COLUMNS + c % EACH] =
+          (T)add_column<THREADS / ACROSS, WIDTH>((const T*)sums + c);
 }
 
 // Adds up rows of parts; all threads find the totals in shared memory.
@@ -94,10 +103,7 @@ DEVICE const double* add_rows(const T* parts, int rows) {
   BARRIER;
   double* whole = totals + SHARES * WIDTH;
   for (int c = THREAD; c < WIDTH; c += THREADS) {
-    double sum = 0;
-#pragma unroll 8
-    for (int other = 0; other < SHARES; other++) sum += totals[other * WIDTH + c];
-    whole[c] = sum;
+    whole[c] = add_column<SHARES, WIDTH>((const double*)totals + c);
   }
   BARRIER;
   return whole;
@@ -110,9 +116,7 @@ template <int ROWS, int GROUP, int ACROSS, int KINDS, int LANES, class T>
 DEVICE const double* add_columns(const T (&mine)[KINDS][LANES], T* parts,
                                  unsigned* counters, int row) {
   constexpr int COLUMNS = ACROSS * LANES, WIDTH = KINDS * COLUMNS;
-#pragma unroll
-  for (int k = 0; k < KINDS; k++)
-    fold_threads<ACROSS, COLUMNS>(mine[k], parts + row * WIDTH + k * COLUMNS);
+  fold_threads<ACROSS, COLUMNS>(mine, parts + row * WIDTH);
   constexpr int GROUPS = (ROWS + GROUP - 1) / GROUP;
   const int group = row / GROUP, left = ROWS - group * GROUP;
   const int count = left < GROUP ? left : GROUP;
@@ -203,14 +207,11 @@ class Tally:
         return max(THREADS * lanes * kinds * itemsize, joined)
 
     def finish_rows(self, across: int) -> int:
-        """Append how a block stores the sums of its rows; return its shared memory."""
-        assert self.spread is None
-        columns = self.kernel.outer[-1]
-        for number, (_, view) in enumerate(self.kernel.stored):
-            to = f"{self.body.pointer(view.buffer)} + block * {columns}"
-            given = f"{self.name}[{number}], {to}"
-            self.body.do(f"fold_threads<{across}, {columns}>({given});")
-        return THREADS * self.lanes * (8 if self.kind == "double" else 4)
+        """Append how the sums of a part's rows are stored; return the shared memory."""
+        (_, view), columns = self.kernel.stored[0], self.kernel.outer[-1]
+        to = f"{self.body.pointer(view.buffer)} + part * {columns}"
+        self.body.do(f"fold_threads<{across}, {columns}>({self.name}, {to});")
+        return THREADS * self.lanes * view.buffer.dtype.itemsize
 
     def _end(self, whole: str, columns: int) -> None:
         """Append what becomes of the totals of a column."""
@@ -238,30 +239,32 @@ def across_of(columns: int, lanes: int) -> int:
 
 
 def emit_tallied_map(work: Work) -> Emitted:
-    """Return a map as text that adds up what it computes, a block its own rows."""
+    """Return a map as text that adds up what it computes, part by part of its rows."""
     kernel, first = work.kernel, work.tallies[0].kernel
     assert isinstance(kernel, Loop)
     assert isinstance(first, Loop)
-    blocks, columns = first.outer
-    rows = math.prod(kernel.shape) // columns // blocks
+    parts, columns = first.outer
+    rows = math.prod(kernel.shape) // columns // parts
     body = Body(is_wide(work.buffers(), math.prod(kernel.shape)))
     lanes = lanes_allowed(work, math.gcd(kernel.shape[-1], columns), most_lanes(kernel))
-    tallies = [Tally(body, one, lanes) for one in work.tallies]
     across = across_of(columns, lanes)
     body.do(f"const int c = THREAD % {across} * {lanes};")
-    body.lines.append("#pragma unroll 4")
-    head = f"int r = THREAD / {across}; r < {rows} && c < {columns}"
-    with body.block(f"for ({head}; r += {THREADS // across})"):
-        place = f"(({body.index})block * {rows} + r) * {columns} + c"
-        flat = body.let(body.index, place, "flat")
-        at = body.places(flat, kernel.shape)
-        later: list[str] = []
-        held = compute_and_store(body, kernel.stored, at, lanes, {}, work, later)
-        host_guests(body, work, flat, lanes, held, later)
-        for tally in tallies:
-            tally.add(flat, held, later)
-        body.lines += later
-    return body.emitted(blocks, max(one.finish_rows(across) for one in tallies))
+    with body.block(f"for (int part = block; part < {parts}; part += blocks)"):
+        tallies = [Tally(body, one, lanes) for one in work.tallies]
+        body.lines.append("#pragma unroll 4")
+        head = f"int r = THREAD / {across}; r < {rows} && c < {columns}"
+        with body.block(f"for ({head}; r += {THREADS // across})"):
+            place = f"(({body.index})part * {rows} + r) * {columns} + c"
+            flat = body.let(body.index, place, "flat")
+            at = body.places(flat, kernel.shape)
+            later: list[str] = []
+            held = compute_and_store(body, kernel.stored, at, lanes, {}, work, later)
+            host_guests(body, work, flat, lanes, held, later)
+            for tally in tallies:
+                tally.add(flat, held, later)
+            body.lines += later
+        shared = max(one.finish_rows(across) for one in tallies)
+    return body.emitted(parts, shared)
 
 
 def _spread_of(exprs: list[Expr]) -> Expr | None:

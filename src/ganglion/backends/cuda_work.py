@@ -163,7 +163,9 @@ def tallies_rows(work: Work, kernel: Kernel) -> bool:
     """
     if not is_map(work.kernel) or not is_host(work.kernel):
         return False
-    if not isinstance(kernel, Loop) or kernel.how != "sum" or len(kernel.outer) != 2:
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.more:
+        return False
+    if len(kernel.outer) != 2:
         return False
     others = {one.kernel.outer for one in work.tallies if isinstance(one.kernel, Loop)}
     if others - {kernel.outer} or kernel.outer[1] > MOST_COLUMNS:

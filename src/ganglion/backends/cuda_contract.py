@@ -139,7 +139,7 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
     blocks = product.tiles(tile) * cut.splits
     if shape.tallies and cut.splits == 1:  # a block adds up what it has only once
         across = -(-product.n // tile.columns)
-        slots = PROCESSORS * side_by_side(shared, 4)
+        slots = PROCESSORS * side_by_side(shared)
         blocks = min(blocks, max(slots // across, 1) * across)
     made = shape.finish(tile, cut.splits, blocks, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)

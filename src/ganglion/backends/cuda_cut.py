@@ -231,13 +231,13 @@ def _cost(product: Product, cut: Cut, bf16: bool, parted: bool) -> float:
     return max(each * steps * max(copied, worked), waited) + ends
 
 
-def side_by_side(shared: int, most: int = 2) -> int:
-    """Return how many blocks with so much shared memory run on a processor.
+def side_by_side(shared: int) -> int:
+    """Return how many blocks with so much shared memory run on a processor, 2 at most.
 
     >>> side_by_side(100 * 1024), side_by_side(120 * 1024)
     (2, 1)
     """
-    return min(max(SHARED // (shared + 1024), 1), most)
+    return min(max(SHARED // (shared + 1024), 1), 2)
 
 
 def _speed(copied: int) -> float:

@@ -22,6 +22,7 @@ from ganglion.backends.cuda_moves import (
     emit_scatter,
 )
 from ganglion.backends.cuda_operands import kept_operands
+from ganglion.backends.cuda_pads import inside_pads
 from ganglion.backends.cuda_patches import PATCHES, WINDOWS
 from ganglion.backends.cuda_plain import CONTRACTION
 from ganglion.backends.cuda_pool import emit_pool_back
@@ -184,7 +185,7 @@ def emit(plan: Plan, target: Target) -> Emission:
 def prepared(kernels: Sequence[Kernel], target: Target) -> Simplified:
     """Return a plan's kernels, simpler, and their arrays as a target keeps them."""
     simple = simplify(kernels)
-    every = tuple(as_loop(one) for one in simple.every)
+    every = tuple(as_loop(one) for one in inside_pads(simple.every))
     simple = Simplified(simple.once, every)
     if target.products == "float32":
         return simple

@@ -32,9 +32,8 @@ def without_copies(kernels: Sequence[Kernel]) -> list[Kernel]:
         if sign is None:
             continue
         known = first.setdefault(sign, key)
-        last = numbers[-1]
-        start = writers[known][0]
-        if known != key and not _changed(kernels, numbers, writers, start, last):
+        pairs = zip(writers[known], numbers, strict=True)
+        if known != key and not any(_changed(kernels, writers, *one) for one in pairs):
             same[key] = known
             gone |= set(numbers)
     kept = [one for number, one in enumerate(kernels) if number not in gone]
@@ -92,15 +91,11 @@ def _word(value: Any, numbers: dict[int, int], same: dict[Root, Root]) -> str:
 
 
 def _changed(
-    kernels: Sequence[Kernel],
-    numbers: Sequence[int],
-    writers: dict[Root, list[int]],
-    start: int,
-    last: int,
+    kernels: Sequence[Kernel], writers: dict[Root, list[int]], start: int, last: int
 ) -> bool:
-    """Tell whether something that an array is made of changes in between."""
-    read = {root(b) for number in numbers for b in kernels[number].reads()}
-    return any(start <= n <= last for one in read for n in writers.get(one, []))
+    """Tell whether what a kernel reads has changed since an equal one before it."""
+    read = {root(b) for b in kernels[last].reads()}
+    return any(start < n <= last for one in read for n in writers.get(one, []))
 
 
 def renamed(kernel: Kernel, names: dict[Root, Root]) -> Kernel:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ganglion.backends.cuda_cut import PROCESSORS
 from ganglion.backends.cuda_expr import Places, evaluate
 from ganglion.backends.cuda_loop import MOST_BLOCKS, lanes_of, store_lanes
-from ganglion.backends.cuda_tally import Tally, across_of
+from ganglion.backends.cuda_tally import MOST_ROWS, Tally, across_of
 from ganglion.backends.cuda_text import (
     THREADS,
     Body,
@@ -21,8 +20,6 @@ from ganglion.backends.cuda_text import (
 )
 from ganglion.backends.cuda_work import Root, Work, lanes_allowed
 from ganglion.plan.kernel import Load, PoolBack, View, walk
-
-TALLIED_BLOCKS = 2 * PROCESSORS  # fewer have fewer sums for the last one to add
 
 
 def emit_pool_back(work: Work) -> Emitted:
@@ -41,7 +38,7 @@ def _emit_apart(work: Work, kernel: PoolBack) -> Emitted:
     across = across_of(channels, lanes)
     tallies = [Tally(body, one, lanes) for one in work.tallies]
     down = THREADS // across
-    blocks = min(-(-windows // down), TALLIED_BLOCKS if tallies else MOST_BLOCKS)
+    blocks = _blocks(-(-windows // down), bool(tallies))
     head = f"{body.index} i = ({body.index})block * {down} + THREAD / {across}"
     column = f"int c = THREAD % {across} * {lanes}"
     with (
@@ -53,6 +50,17 @@ def _emit_apart(work: Work, kernel: PoolBack) -> Emitted:
     for tally in tallies:
         shared = max(shared, tally.finish(across, "block", blocks, "0", 1))
     return body.emitted(blocks, shared)
+
+
+def _blocks(turns: int, tallied: bool) -> int:
+    """Return how many blocks share turns; all have as many of them, where they add up.
+
+    >>> _blocks(576, True), _blocks(1024, True)
+    (288, 256)
+    """
+    if not tallied:
+        return min(turns, MOST_BLOCKS)
+    return -(-turns // -(-turns // MOST_ROWS))
 
 
 def _one_window(body: Body, kernel: PoolBack, lanes: int, tallies: list[Tally]) -> None:

@@ -142,9 +142,7 @@ def compile_share(job):
 
 
 def compile_functions(emission, compiler):
-    names = list(emission.functions)
-    for i in range(0, len(names), cuda_run.BUNDLE):
-        bundle = names[i : i + cuda_run.BUNDLE]
+    for bundle in cuda_run.bundles_of(emission.functions):
         cuda_run.code_of([emission.functions[name] for name in bundle], compiler)
 
 

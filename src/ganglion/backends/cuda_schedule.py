@@ -198,7 +198,7 @@ class Scheduler:
             large = isinstance(work.kernel, Loop) and _places(work.kernel) >= LARGE
             waits = large or (haste is not Haste.NOW and not small)
             launch = self._quiet(last + 1) if waits else last + 1
-            if launch == len(self.launches) and haste is Haste.ASIDE:
+            if launch == len(self.launches) and haste is not Haste.NOW:
                 launch = last + 1  # rather in bad company than last and alone
             lane = self._new_lane(work, small, launch)
             lane.haste = haste

@@ -13,7 +13,6 @@ from ganglion.backends.cuda_emit import Target, schedule_of
 from ganglion.backends.cuda_schedule import works_of
 from ganglion.ir import arrays, pointwise, shaping, structured
 from ganglion.ir.graph import Graph, Input
-from ganglion.plan import moments
 from ganglion.plan.kernel import Loop
 
 pytestmark = pytest.mark.skipif(
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.skipif(
 def short_sums_are_tallied(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
     monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
-    monkeypatch.setattr(moments, "LONG_SUM", 64)
     monkeypatch.setattr(cuda_simplify, "EACH", 64)
     config.set_backend("numpy")
 

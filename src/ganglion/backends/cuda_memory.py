@@ -1,7 +1,7 @@
 """Arrays of the host that are mirrored on the device, and memory to lend.
 
-Only what has changed since the last run is copied: arrays are compared with what they
-were. Of large data, a sample is, because a new `fit` brings new arrays in any case.
+Only what has changed since the last run is copied: state is compared with what it was.
+Data is brought once, because a new `fit` brings new arrays in any case.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import numpy as np
 from ganglion import lending
 from ganglion.backends.cuda_driver import Driver, OutOfMemory
 
-SAMPLED = 1 << 22  # bytes; data above is not compared as a whole
-SAMPLES = 4096
-UNIT = 512  # bytes
+UNIT, SMALL = 512, 4096  # bytes
 
 
 @dataclass(eq=False)
@@ -29,7 +27,7 @@ class Mirror:
     address: int
     size: int
     seen: np.ndarray | None = None  # of the host's bytes
-    sample: bytes = b""
+    brought: bool = False  # of data: whether the device has it as it is
     place: tuple[int, int] | None = None  # of data: where the host has it, and its size
     users: int = 0  # arrays that it is the mirror of
 
@@ -154,7 +152,7 @@ class Memory:
             lower = "the rows given at a time (a generator gives batches)"
             address = self.allocate(array.nbytes, f"the array {name!r}", lower)
             known = self._of_data[place] = Mirror(address, array.nbytes, place=place)
-        known.sample = b""
+        known.brought = False
         return known
 
     def _forget(self, key: int) -> None:
@@ -170,12 +168,11 @@ class Memory:
 
     def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
         """Copy an array to the device if it has changed; tell whether it has."""
-        if is_data and array.nbytes > SAMPLED:
-            sample = _sample(array)
-            if sample == mirror.sample:
+        if is_data:
+            if mirror.brought:
                 return False
-            mirror.sample = sample
             self.driver.upload(mirror.address, array)
+            mirror.brought = True
             return True
         new = as_bytes(array)
         if mirror.seen is None:
@@ -213,16 +210,11 @@ class Memory:
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     """Compare bytes, eight at a time where there are as many."""
+    if len(a) <= SMALL:
+        return a.tobytes() == b.tobytes()
     whole = len(a) // 8 * 8
     first, second = (one[:whole].view(np.uint64) for one in (a, b))
     return np.array_equal(first, second) and np.array_equal(a[whole:], b[whole:])
-
-
-def _sample(array: np.ndarray) -> bytes:
-    flat = as_bytes(array)
-    step = max(len(flat) // SAMPLES, 1) | 1
-    start = array.__array_interface__["data"][0]
-    return start.to_bytes(8, "little") + flat[::step].tobytes()
 
 
 def _megabytes(size: int) -> str:

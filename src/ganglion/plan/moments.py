@@ -21,6 +21,8 @@ from ganglion.ir.simplify import splat
 from ganglion.plan.lower import LONG_SUM
 from ganglion.plan.parts import parts_of
 
+FEW = 64  # rows from which one pass is faster, though its sums are wider
+
 
 class _Pair(NamedTuple):
     """What a graph computes in two passes."""
@@ -32,10 +34,13 @@ class _Pair(NamedTuple):
 def one_pass(graph: Graph, in_float64: bool = False) -> Graph:
     """Return a graph in which long sums of squared distances need no second pass.
 
-    They are put together from slices, or added up whole, `in_float64`.
+    They are put together from slices, or added up whole, `in_float64`; then that of
+    few rows are, too.
     """
-    moments = _whole_moments if in_float64 else _moments
-    pairs = [one for node in graph.nodes if (one := _pair(node)) is not None]
+    moments, fewest = _moments, LONG_SUM
+    if in_float64:
+        moments, fewest = _whole_moments, FEW
+    pairs = [one for node in graph.nodes if (one := _pair(node, fewest)) is not None]
     if not pairs:
         return graph
     means = {one.mean: one for one in pairs}
@@ -59,13 +64,13 @@ def _summed(mean: Node) -> Value:
     return total.inputs[0]
 
 
-def _pair(squares: Node) -> _Pair | None:
-    """Return the mean and the squares, if that is what a node adds up."""
+def _pair(squares: Node, fewest: int) -> _Pair | None:
+    """Return the mean and the squares, if that is what a node adds up, of enough."""
     if squares.op is not sum_ or squares.dtype != np.float32:
         return None
     product, axes = squares.inputs[0], tuple(sorted(squares.attrs["axes"]))
     count = math.prod(product.shape[:-1])
-    if axes != tuple(range(product.ndim - 1)) or count < LONG_SUM:
+    if axes != tuple(range(product.ndim - 1)) or count < fewest:
         return None
     away = _operands(product, multiply)
     parts = _operands(away[0], subtract) if away and away[0] is away[1] else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 from ganglion.backends.cuda_cut import (
     PAD,
@@ -37,7 +38,6 @@ from ganglion.backends.cuda_text import (
     split_places,
 )
 from ganglion.backends.cuda_windows import (
-    Taps,
     TapsCut,
     Window,
     WindowCut,
@@ -63,19 +63,31 @@ def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted
     shape = _Shape(work, Product(kernel), precision == "bf16")
     if not on_tensor_cores(kernel, precision):
         return _emit_plainly(shape)
-    cut, cost = cut_of(shape.product, shape.bf16, room)
-    window = window_of(shape.product, shape.bf16)
-    taps = taps_of(shape.product, shape.bf16)
-    if window is not None:
-        patch = window_cut_of(shape.product, window, shape.bf16, room, alone, cost)
-        if patch is not None:
-            blocks = window_blocks(shape.product, window, patch, alone)
-            return _emit_windows(shape, window, patch, blocks)
-    if taps is not None and not work.tallies:
-        found = taps_cut_of(shape.product, taps, shape.bf16, room, shape.product.parts)
-        if found is not None and found[1] < cost:
-            return _emit_taps(shape, taps, found[0])
+    cut = _cut_for(kernel, shape.bf16, room, alone, bool(work.tallies))
+    if isinstance(cut, WindowCut):
+        return _emit_windows(shape, cut, alone)
+    if isinstance(cut, TapsCut):
+        return _emit_taps(shape, cut)
     return _emit_tiles(shape, cut)
+
+
+@lru_cache(maxsize=64)
+def _cut_for(
+    kernel: Contract, bf16: bool, room: int, alone: bool, tallied: bool
+) -> Cut | WindowCut | TapsCut:
+    """Return the cheapest way to cut a product; a program has most of them twice."""
+    product = Product(kernel)
+    cut, cost = cut_of(product, bf16, room)
+    if window := window_of(product, bf16):
+        patch = window_cut_of(product, window, bf16, room, alone, cost)
+        if patch is not None:
+            return patch
+    taps = taps_of(product, bf16)
+    if taps is not None and not tallied:
+        found = taps_cut_of(product, taps, bf16, room, product.parts)
+        if found is not None and found[1] < cost:
+            return found[0]
+    return cut
 
 
 class _Shape:
@@ -147,11 +159,12 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
     return replace(made, work=weight, waits=bool(shape.early))
 
 
-def _emit_windows(
-    shape: _Shape, window: Window, patch: WindowCut, blocks: int
-) -> Emitted:
+def _emit_windows(shape: _Shape, patch: WindowCut, alone: bool) -> Emitted:
     """Return a convolution by patches of images as text."""
     product, tile = shape.product, patch.tile
+    window = window_of(product, shape.bf16)
+    assert window is not None
+    blocks = window_blocks(product, window, patch, alone)
     shape.emitted(
         "contract_windows",
         Cut(tile, 1, patch.stages),
@@ -166,9 +179,11 @@ def _emit_windows(
     return replace(made, work=weight, waits=bool(shape.early))
 
 
-def _emit_taps(shape: _Shape, taps: Taps, cut: TapsCut) -> Emitted:
+def _emit_taps(shape: _Shape, cut: TapsCut) -> Emitted:
     """Return the gradient of a convolution's weights by patches as text."""
-    product, window = shape.product, taps.window
+    product, taps = shape.product, taps_of(shape.product, shape.bf16)
+    assert taps is not None
+    window = taps.window
     product.rows = list(product.kernel.rows)  # tap by tap, as they lie in memory
     shape.lanes = min(shape.lanes, 2 if shape.bf16 else 4)
     tile = Tile(

@@ -123,6 +123,8 @@ def _changed(
 
 def renamed(kernel: Kernel, names: dict[Root, Root]) -> Kernel:
     """Return a kernel with other memory in the place of some."""
+    if not any(root(b) in names for b in (*kernel.reads(), *kernel.writes())):
+        return kernel
 
     def change(buffer: Buffer) -> Buffer:
         if root(buffer) not in names:

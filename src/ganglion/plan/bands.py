@@ -32,6 +32,7 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.parts import parts_of
 from ganglion.plan.winograd import LANES, WinogradConv
+from ganglion.plan.zeros import Nonzeros
 
 FEWEST, MANY = 8, 16  # slices, for several threads to get about equal shares
 ROOM = 256 * 1024  # bytes of a slice, if a band has not many
@@ -64,12 +65,20 @@ def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
         return _cut(kernel.batch[0].size, _contract_views(kernel), aliases)
     if isinstance(kernel, PoolBack):
         return _cut(kernel.shape[0], _pool_views(kernel), aliases)
+    if isinstance(kernel, Nonzeros):
+        return _cut_lists(kernel, aliases)
     if isinstance(kernel, WinogradConv) and kernel.tiling.aligned:
         whole = View.whole(kernel.target)
         views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
         made = _cut(kernel.source[0], views, aliases)
         return Cut(kernel.parallel, made.own | {kernel.scratch})
     return None
+
+
+def _cut_lists(kernel: Nonzeros, aliases: Aliases) -> Cut | None:
+    views = kernel.views()
+    (_, (units, *_)), (_, (lists, *_)) = views
+    return _cut(units, views, aliases) if units == lists else None
 
 
 def _cut_loop(kernel: Loop, aliases: Aliases) -> Cut | None:
@@ -135,10 +144,12 @@ def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
         sizes = tuple(axis.size for axis in axes)
         return View(view.buffer, strides, view.offset), sizes
 
+    lists = [kernel.places.buffer] if kernel.places else []
     return [
         seen(kernel.left, every, "left"),
         seen(kernel.right, every, "right"),
         seen(kernel.out, outer, "out"),
+        *((View.whole(one), one.shape) for one in lists),
     ]
 
 

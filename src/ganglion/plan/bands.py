@@ -242,7 +242,7 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     before: list[int] = []
     skipped: list[int] = []
     units = head.cut.units if head.cut else 0
-    if not _suits(units, units, [head]) or work(head.kernel) < TINY:
+    if not _suits(units, units, [], [head]) or work(head.kernel) < TINY:
         return [], members, 1
     for number in range(1, min(len(left), FARTHEST)):
         skipped.append(number)
@@ -252,7 +252,7 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
         inside = _inside(left, members, needed)
         joined = [left[i] for i in members]
         shared = math.gcd(units, *(_units(left[i]) for i in inside))
-        fits = _suits(shared, units, [left[i] for i in inside])
+        fits = _suits(shared, units, joined, [left[i] for i in inside])
         if fits and _gains(left[number], joined) and _all_go(left, members, inside):
             units = shared
             members += inside
@@ -295,7 +295,9 @@ def _gains(one: _Member, members: Sequence[_Member]) -> bool:
     return any(o.cut and one.touched & o.touched & own & o.cut.own for o in members)
 
 
-def _suits(units: int, before: int, joining: Sequence[_Member]) -> bool:
+def _suits(
+    units: int, before: int, members: Sequence[_Member], joining: Sequence[_Member]
+) -> bool:
     """Tell whether a band may have as many slices as some units allow.
 
     A few slices do where a slice of everything is small; large ones are cut finely.
@@ -303,9 +305,10 @@ def _suits(units: int, before: int, joining: Sequence[_Member]) -> bool:
     slices = parts_of(units)
     if slices >= MANY:
         return True
-    own = {one for member in joining if member.cut for one in member.cut.own}
-    small = all(one.nbytes <= ROOM * slices for one in own)
-    return slices >= FEWEST and slices == parts_of(before) and small
+    coarser = slices < parts_of(before)  # then the members' slices grow, too
+    grown = (*members, *joining) if coarser else joining
+    own = {one for member in grown if member.cut for one in member.cut.own}
+    return slices >= FEWEST and all(one.nbytes <= ROOM * slices for one in own)
 
 
 def _all_go(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from cpu_checks import pure, training_step
 from layer_cases import CASES
 from test_simplify import Maker
 
+from ganglion import layers, models
 from ganglion.ir import arrays, pointwise, shaping, structured
 from ganglion.ir.gradient import gradients
 from ganglion.ir.graph import Graph, Input
@@ -54,6 +57,32 @@ def convolution(rows, channels):
     arguments = {"filters": channels, "kernel_size": 3, "padding": "same"}
     case = type(case_of)("Conv2D", ((rows, 7, 9, channels),), arguments)
     return training_step(case, "float32")
+
+
+@dataclass
+class Stack:
+    """Convolutions and batch norms, where a layer would be."""
+
+    shape: tuple[int, ...]
+    filters: int
+    classes: int = 0
+
+    @property
+    def shapes(self):
+        return (self.shape,)
+
+    def make(self, _):
+        inner = [layers.Input(self.shape[1:])]
+        for _ in range(2):
+            inner += [layers.Conv2D(self.filters, 3, padding="same", activation=None)]
+            inner += [layers.BatchNormalization(), layers.ReLU()]
+        return models.Sequential([*inner, layers.MaxPooling2D()])
+
+    def inputs(self):
+        return np.random.default_rng(0).normal(size=self.shape).astype("float32")
+
+
+STACKS = (Stack((5, 6, 6, 3), 32), Stack((3, 9, 7, 8), 24), Stack((2, 5, 5, 4), 5))
 
 
 def random_graphs(count):

@@ -24,8 +24,16 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")]
 
 from ganglion import config  # noqa: E402
-from ganglion.backends import cuda_driver, cuda_emit, cuda_run, reference  # noqa: E402
+from ganglion.backends import (  # noqa: E402
+    cuda_driver,
+    cuda_emit,
+    cuda_run,
+    cuda_simplify,
+    cuda_work,
+    reference,
+)
 from ganglion.ir.primitives import OPS  # noqa: E402
+from ganglion.plan import moments  # noqa: E402
 from ganglion.plan.kernel import Contract, Loop  # noqa: E402
 
 AWKWARD = (1, 2, 3, 7, 13, 17, 31, 33, 64, 130)
@@ -79,6 +87,14 @@ def size_cases():
             )
 
 
+def stack_cases():
+    from cuda_cases import STACKS, training_step
+
+    for number, stack in enumerate(STACKS):
+        program, data, state = training_step(stack, "float32")
+        yield f"stack {number}", "float32", program, data, state, 2
+
+
 def graph_cases():
     from cuda_cases import random_graphs
 
@@ -91,6 +107,7 @@ def all_cases(kind):
         "ops": op_cases,
         "layers": layer_cases,
         "sizes": size_cases,
+        "stacks": stack_cases,
         "graphs": graph_cases,
     }
     config.set_backend("numpy")
@@ -125,9 +142,7 @@ def compile_share(job):
 
 
 def compile_functions(emission, compiler):
-    names = list(emission.functions)
-    for i in range(0, len(names), cuda_run.BUNDLE):
-        bundle = names[i : i + cuda_run.BUNDLE]
+    for bundle in cuda_run.bundles_of(emission.functions):
         cuda_run.code_of([emission.functions[name] for name in bundle], compiler)
 
 
@@ -171,6 +186,8 @@ def distance(found, wanted):
 
 
 def check(kind, precisions, workers):
+    # What is small, too.
+    cuda_work.FEWEST_TALLIED, moments.LONG_SUM, cuda_simplify.EACH = 1, 64, 64
     memory = cuda_run.memory()
     compile_ahead(kind, precisions, memory.driver.capability, workers)
     started, bad, count = time.time(), 0, 0
@@ -196,8 +213,10 @@ def check(kind, precisions, workers):
                     raise
                 continue
             far, where = distance(found, wanted)
+            # Where batch norms and ReLUs of a few rows are stacked, rounding flips some.
+            exact = "float" in label or not name.startswith("stack")
             worst[label] = max(worst[label], (far, name))
-            if not far <= TOLERANCE[label]:
+            if not far <= TOLERANCE[label] * (1 if exact else 10):
                 bad += 1
                 print(f"WRONG {name} {label}: {far:.2e} in {where}")
             if any(a.tobytes() != again[key].tobytes() for key, a in found.items()):
@@ -334,7 +353,7 @@ def once(names, precisions, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="+", choices=["check", "time", "profile", "once"])
-    parser.add_argument("--kind", default="", help="ops,layers,sizes,graphs")
+    parser.add_argument("--kind", default="", help="ops,layers,sizes,stacks,graphs")
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--precisions", default="tf32,float32")
     parser.add_argument("--workers", type=int, default=16)

@@ -3,7 +3,7 @@
 import cuda_host
 import pytest
 from cpu_checks import training_step
-from cuda_cases import convolution
+from cuda_cases import STACKS, convolution
 from cuda_checks import check, compiled
 from layer_cases import CASES, Case
 
@@ -87,3 +87,15 @@ def test_what_weights_are_updated_with_stays_float32(monkeypatch):
     used = [b for one in updates for b in one.reads() if b.kind == "arena"]
     assert used
     assert all(b.dtype != BF16 for b in used)
+
+
+def test_gradients_are_read_inside_of_their_padded_copies():
+    program, data, state = training_step(STACKS[0], "float32")
+    plan = cuda_run.plan_of(program)
+    kernels = cuda_emit.prepared(plan.kernels, cuda_emit.Target()).every
+    read = [k.right.buffer.name for k in kernels if k.name == "conv_kernel"]
+    # The first layer's gradient is nobody's image: it has no padded copy.
+    assert [name.startswith("pad") for name in read] == [False, True]
+    padded = [one for k in kernels for one in k.writes() if one.name.startswith("pad")]
+    assert len({one.name for one in padded}) == 3, "no array is padded twice"
+    check(program, data, state, steps=2, tolerance=2e-3)

@@ -51,7 +51,7 @@ def _cuda_text(program: Program, form: str) -> str:
         cuda_driver.driver().capability if here else cuda_emit.Target().capability
     )
     target = cuda_emit.Target(capability, config.precision())
-    plan = build(program, winograd=False)
+    plan = build(program, for_gpu=True)
     made = cuda_emit.emit(plan, target)
     launches = "\n".join(_launches(made, target))
     if form == "plan":

@@ -13,6 +13,7 @@ from ganglion.backends.cuda_cut import (
     PAD,
     PLAIN,
     PLAIN_STEP,
+    PROCESSORS,
     Cut,
     Product,
     Tile,
@@ -20,8 +21,10 @@ from ganglion.backends.cuda_cut import (
     on_tensor_cores,
     plain_splits,
     shared_bytes,
+    side_by_side,
 )
 from ganglion.backends.cuda_loop import host_guests
+from ganglion.backends.cuda_tally import Tally
 from ganglion.backends.cuda_text import (
     THREADS,
     Body,
@@ -68,7 +71,7 @@ def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted
         if patch is not None:
             blocks = window_blocks(shape.product, window, patch, alone)
             return _emit_windows(shape, window, patch, blocks)
-    if taps is not None:
+    if taps is not None and not work.tallies:
         found = taps_cut_of(shape.product, taps, shape.bf16, room, shape.product.parts)
         if found is not None and found[1] < cost:
             return _emit_taps(shape, taps, found[0])
@@ -84,6 +87,20 @@ class _Shape:
         self.lanes = _out_lanes(work, product)
         # Operands that can be fetched before the launch before has come to its end.
         self.early: set[Root] = set()
+        self.tallies = [Tally(self.body, one, self.lanes) for one in work.tallies]
+
+    def finish(self, tile: Tile, splits: int, blocks: int, shared: int) -> Emitted:
+        """End the body: add up what its blocks have seen."""
+        across = -(-self.product.n // tile.columns)
+        group, row = f"block % {across}", f"block / {across}"
+        if splits > 1:
+            group = f"block / {splits} % {across}"
+            row = f"block / {across * splits} * {splits} + block % {splits}"
+        for tally in self.tallies:
+            threads, rows = tile.columns // self.lanes, blocks // across
+            needed = tally.finish(threads, row, rows, group, across)
+            shared = max(shared, needed)
+        return self.body.emitted(blocks, shared)
 
     def emitted(self, function: str, cut: Cut, step: int, **more: int) -> None:
         """Append the struct and the call; `more` are numbers of its own."""
@@ -94,7 +111,7 @@ class _Shape:
         lines = _shape_struct(self, cut, step, tensor, more)
         self.body.before += lines
         turns = more.get("TURNS", _turns(cut.tile, self.lanes))
-        _call(self.body, self.work, self.product, cut, function, self.lanes, turns)
+        _call(self, cut, function, turns)
 
 
 def _emit_plainly(shape: _Shape) -> Emitted:
@@ -119,7 +136,12 @@ def _emit_tiles(shape: _Shape, cut: Cut) -> Emitted:
 def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
     """End a product in tiles, and say how much work a block has."""
     tile, product = cut.tile, shape.product
-    made = shape.body.emitted(product.tiles(tile) * cut.splits, shared)
+    blocks = product.tiles(tile) * cut.splits
+    if shape.tallies and cut.splits == 1:  # a block adds up what it has only once
+        across = -(-product.n // tile.columns)
+        slots = PROCESSORS * side_by_side(shared)
+        blocks = min(blocks, max(slots // across, 1) * across)
+    made = shape.finish(tile, cut.splits, blocks, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
     weight = steps * tile.rows * tile.columns * step / 500
     return replace(made, work=weight, waits=bool(shape.early))
@@ -137,7 +159,7 @@ def _emit_windows(
         **_window_numbers(window, patch),
         PATCHES=patch.patches,
     )
-    made = shape.body.emitted(blocks, window_bytes(product, window, patch))
+    made = shape.finish(tile, 1, blocks, window_bytes(product, window, patch))
     across = -(-product.n // tile.columns)
     turns = -(-patch.tiles(window) * across // blocks)
     weight = turns * product.k * tile.rows * tile.columns / 500
@@ -303,15 +325,8 @@ def _is_even(axes: list[Axis], side: str, step: int) -> bool:
     return step == 1
 
 
-def _call(
-    body: Body,
-    work: Work,
-    product: Product,
-    cut: Cut,
-    function: str,
-    lanes: int,
-    turns: int,
-) -> None:
+def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
+    body, product, lanes = shape.body, shape.product, shape.lanes
     kernel = product.kernel
     dtype = computed(kernel.out.buffer.dtype)
     kind = c_type(dtype)
@@ -327,7 +342,7 @@ def _call(
     values = f"const bool (&exists)[{turns}], {kind} (&value)[{turns}][{lanes}]"
     head = f"auto store = [&](int part, int b, {numbers}, {values})"
     with body.block(head):
-        stores = [_finish(body, work, product, lanes, turn) for turn in range(turns)]
+        stores = [_finish(shape, turn) for turn in range(turns)]
         for turn, lines in enumerate(stores):
             with body.block(f"if (exists[{turn}])"):
                 body.lines += lines
@@ -343,10 +358,9 @@ def _turns(tile: Tile, lanes: int) -> int:
     return min(max(tile.rows * tile.columns // lanes // THREADS, 1), 4)
 
 
-def _finish(
-    body: Body, work: Work, product: Product, lanes: int, turn: int
-) -> list[str]:
+def _finish(shape: _Shape, turn: int) -> list[str]:
     """Append what is computed of some results; return the lines that store it."""
+    body, work, product, lanes = shape.body, shape.work, shape.product, shape.lanes
     out = product.kernel.out
     flat = (
         f"BODY_SHAPE::out_batch(b) + BODY_SHAPE::out_row(m[{turn}]) + "
@@ -364,6 +378,8 @@ def _finish(
             body.do(f"store_lanes({body.pointer(out.buffer)} + {place}, {value});")
     held = {root(out.buffer): value if lanes > 1 else f"{value}[0]"}
     host_guests(body, work, place, lanes, held, stores)
+    for tally in shape.tallies:
+        tally.add(place, held, stores)
     return stores
 
 

@@ -18,13 +18,14 @@ from ganglion.backends.cuda_function import Function, LaneText
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_moves import (
     emit_adds,
-    emit_pool_back,
     emit_scan,
     emit_scatter,
 )
 from ganglion.backends.cuda_operands import kept_operands
+from ganglion.backends.cuda_pads import inside_pads
 from ganglion.backends.cuda_patches import PATCHES, WINDOWS
 from ganglion.backends.cuda_plain import CONTRACTION
+from ganglion.backends.cuda_pool import emit_pool_back
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import as_loop, rows_of_block
@@ -40,6 +41,7 @@ from ganglion.backends.cuda_schedule import (
     written_last,
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
+from ganglion.backends.cuda_tally import TALLY, emit_tallied_map
 from ganglion.backends.cuda_taps import TAPS
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, root
 from ganglion.backends.cuda_tiles import TENSOR
@@ -183,7 +185,7 @@ def emit(plan: Plan, target: Target) -> Emission:
 def prepared(kernels: Sequence[Kernel], target: Target) -> Simplified:
     """Return a plan's kernels, simpler, and their arrays as a target keeps them."""
     simple = simplify(kernels)
-    every = tuple(as_loop(one) for one in simple.every)
+    every = tuple(as_loop(one) for one in inside_pads(simple.every))
     simple = Simplified(simple.once, every)
     if target.products == "float32":
         return simple
@@ -288,13 +290,15 @@ def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
             return emit_adds(kernel)
         if turned := turned_axes(work):
             return emit_turned(work, turned)
+        if work.tallies:
+            return emit_tallied_map(work)
         return emit_reduction(work) if kernel.reduced else emit_map(work)
     if isinstance(kernel, Scan):
         return emit_scan(kernel)
     if isinstance(kernel, Scatter):
         return emit_scatter(kernel)
     if isinstance(kernel, PoolBack):
-        return emit_pool_back(kernel)
+        return emit_pool_back(work)
     raise TypeError(f"no CUDA code for a {type(kernel).__name__}")
 
 
@@ -317,6 +321,10 @@ def source(functions: Iterable[str]) -> str:
         parts.append(TENSOR)
     found = [p for name, p in patches.items() if any(name in one for one in texts)]
     parts += [PATCHES, *found] if found else []
+    if any(
+        f"{name}<" in one for name in ("add_columns", "fold_threads") for one in texts
+    ):
+        parts.append(TALLY)
     return "\n".join([*parts, *texts])
 
 

@@ -23,11 +23,10 @@ class LaneText:
     rows: int = 0  # of a block
     private: Mapping[Root, int] = field(default_factory=dict)  # elements of a row
 
-    def order(self) -> tuple[bool, bool, float, int]:
+    def order(self) -> tuple[bool, int, float, int]:
         """Sort what takes long to the front, and what nobody waits for to the end."""
         work = max(one.work for one in self.bodies)
-        aside = self.haste is Haste.ASIDE
-        return self.blocks > 1, aside, -work, -self.blocks
+        return self.blocks > 1, self.haste.value, -work, -self.blocks
 
     @cached_property
     def _layout(self) -> tuple[dict[Root, int], int]:

@@ -59,11 +59,16 @@ def _width(work: Work, kernel: Loop, total: int) -> int:
     """Return how many neighbours a thread computes: more where there is much to do."""
     if not kernel.shape:
         return 1
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
-    most = 2 if widest > 4 else 4
+    most = most_lanes(kernel)
     while most > 1 and total // most < FILL:
         most //= 2
     return lanes_allowed(work, kernel.shape[-1], most)
+
+
+def most_lanes(kernel: Loop) -> int:
+    """Return how many neighbours fit into one access of memory."""
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
+    return 2 if widest > 4 else 4
 
 
 def host_guests(

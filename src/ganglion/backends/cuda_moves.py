@@ -13,11 +13,9 @@ from ganglion.backends.cuda_text import (
     Emitted,
     affine,
     c_type,
-    computed,
     is_wide,
-    number,
 )
-from ganglion.plan.kernel import Loop, PoolBack, Scan, Scatter, View
+from ganglion.plan.kernel import Loop, Scan, Scatter
 
 
 def _each(body: Body, count: int) -> str:
@@ -222,43 +220,3 @@ def emit_scatter(kernel: Scatter) -> Emitted:
                 body.do(f"{target}[{place}] = total;")
         body.do("BARRIER;")
     return body.emitted(min(kernel.count, MOST_BLOCKS), 16)
-
-
-# ---- pooling -----------------------------------------------------------------------
-
-
-def emit_pool_back(kernel: PoolBack) -> Emitted:
-    """Give each window's gradient to the first of its largest elements.
-
-    Where windows overlap, a thread has all windows of an image's channel, in order.
-    """
-    shape = kernel.shape
-    outer = shape if kernel.covers else (shape[0], shape[-1])
-    count = math.prod(outer)
-    body = Body(is_wide([*kernel.reads(), *kernel.writes()], count))
-    dtype = computed(kernel.dx.buffer.dtype)
-    kind = c_type(dtype)
-    with body.block(_each(body, count)):
-        places = body.places("i", outer)
-        depth = 0
-        if not kernel.covers:
-            places = [places[0], *(body.fresh("w") for _ in shape[1:-1]), places[1]]
-            for name, size in zip(places[1:-1], shape[1:-1], strict=True):
-                body.do(f"for (int {name} = 0; {name} < {size}; {name}++) {{")
-                depth += 1
-        elements = evaluate(body, kernel.elements, Places(places))
-        best = elements[0]
-        for one in elements[1:]:
-            best = body.let(kind, f"larger({best}, {one})", "best")
-        body.do(f"const {kind} slope = {body.element(kernel.dy, places)};")
-        body.do("bool waiting = true;")
-        for tap, element in zip(kernel.taps, elements, strict=True):
-            to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
-            wins = body.let("bool", f"waiting && {element} == {best}")
-            sign = "=" if kernel.covers else "+="
-            zero = number(0, dtype)
-            body.do(f"{body.element(to, places)} {sign} {wins} ? slope : {zero};")
-            body.do(f"waiting = waiting && !{wins};")
-        for _ in range(depth):
-            body.do("}")
-    return body.emitted(_blocks(count))

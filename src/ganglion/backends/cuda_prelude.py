@@ -308,18 +308,19 @@ template <class T> DEVICE Best<T> from_lane_above(Best<T> best, int distance) {
   return {from_lane_above(best.value, distance), from_lane_above(best.place, distance)};
 }
 DEVICE bool am_last(unsigned* counter, unsigned splits) {
-  // All threads of a block ask; the last of `splits` blocks is told so.
+  // All threads of a block ask; the last of `splits` blocks is told so. What a block
+  // wrote before its barrier is published by the thread that counts.
   bool* last = (bool*)shared_bytes;
-  publish();
   BARRIER;
   if (THREAD == 0) {
+    publish();
     *last = count_up(counter) == splits - 1;
     if (*last) *counter = 0;
+    publish();
   }
   BARRIER;
   const bool answer = *last;
   BARRIER;
-  if (answer) publish();
   return answer;
 }
 """

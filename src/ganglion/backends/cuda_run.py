@@ -33,7 +33,7 @@ from ganglion.backends.cuda_text import THREADS, root
 from ganglion.plan.build import build
 from ganglion.plan.kernel import Buffer, Plan
 
-BUNDLE = 3  # functions compiled as one: few, so that many cores share the work
+BUNDLE = 4  # functions compiled as one: few, so that many cores share the work
 NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
 MOST_PLACES = 4  # of arrays whose recordings are kept: every `fit` may have its own
@@ -52,8 +52,8 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 
 
 def plan_of(program: Program) -> Plan:
-    """Return the plan of a program: products stay products, without Winograd."""
-    return build(program, winograd=False)
+    """Return the plan of a program, as a GPU runs it best."""
+    return build(program, for_gpu=True)
 
 
 @contextmanager
@@ -72,6 +72,21 @@ def undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if asked:
             before(*asked[0])
+
+
+def bundles_of(functions: dict[str, str]) -> list[list[str]]:
+    """Return names of functions that are compiled together: each some long, some short.
+
+    >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")})
+    [['ccc', 'a', 'd'], ['bb', 'ee']]
+    """
+    names = sorted(functions, key=lambda name: -len(functions[name]))
+    count = -(-len(names) // BUNDLE)
+    bundles: list[list[str]] = [[] for _ in range(count)]
+    for number, name in enumerate(names):
+        turn, place = divmod(number, count)
+        bundles[count - 1 - place if turn % 2 else place].append(name)
+    return bundles
 
 
 @cache
@@ -95,8 +110,7 @@ def code_of(functions: Sequence[str], driver: Driver) -> bytes:
 def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]]:
     """Compile all functions, several at a time, and load them."""
     driver = memory.driver
-    names = list(emission.functions)
-    bundles = [names[i : i + BUNDLE] for i in range(0, len(names), BUNDLE)]
+    bundles = bundles_of(emission.functions)
 
     def made(bundle: list[str]) -> bytes:
         return code_of([emission.functions[name] for name in bundle], driver)

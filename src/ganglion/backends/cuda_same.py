@@ -16,54 +16,77 @@ from ganglion.plan.kernel import Buffer, Expr, Kernel, Loop, walk
 Change = Callable[[Buffer], Buffer]
 
 
+Place = tuple[int, int]  # a kernel's number, and which of its results
+
+
 def without_copies(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return kernels that compute no temporary array that another one already is."""
-    writers: dict[Root, list[int]] = defaultdict(list)
+    writers: dict[Root, list[Place]] = defaultdict(list)
     buffers: dict[Root, Buffer] = {}
     for number, kernel in enumerate(kernels):
-        for one in kernel.writes():
-            writers[root(one)].append(number)
+        for which, one in enumerate(kernel.writes()):
+            writers[root(one)].append((number, which))
             buffers[root(one)] = one
     first: dict[Any, Root] = {}
     same: dict[Root, Root] = {}
-    gone: set[int] = set()
-    for key, numbers in list(writers.items()):
-        sign = _sign(kernels, buffers[key], numbers, same)
+    gone: set[Place] = set()
+    for key, places in list(writers.items()):
+        sign = _sign(kernels, buffers[key], places, same)
         if sign is None:
             continue
         known = first.setdefault(sign, key)
-        last = numbers[-1]
-        start = writers[known][0]
-        if known != key and not _changed(kernels, numbers, writers, start, last):
+        pairs = zip(writers[known], places, strict=True)
+        if known != key and not any(
+            _changed(kernels, writers, one, other) for one, other in pairs
+        ):
             same[key] = known
-            gone |= set(numbers)
-    kept = [one for number, one in enumerate(kernels) if number not in gone]
+            gone |= set(places)
+    kept = _without(kernels, gone)
     return [renamed(one, same) for one in kept] if same else kept
+
+
+def _without(kernels: Sequence[Kernel], gone: set[Place]) -> list[Kernel]:
+    """Return kernels without some of their results."""
+    made: list[Kernel] = []
+    for number, kernel in enumerate(kernels):
+        if not isinstance(kernel, Loop):
+            made.append(kernel)
+            continue
+        stored = kernel.stored
+        kept = [one for i, one in enumerate(stored) if (number, i) not in gone]
+        if kept:
+            (expr, target), *more = kept
+            made.append(replace(kernel, expr=expr, target=target, more=tuple(more)))
+    return made
 
 
 def _sign(
     kernels: Sequence[Kernel],
     buffer: Buffer,
-    numbers: Sequence[int],
+    places: Sequence[Place],
     same: dict[Root, Root],
 ) -> Any:
     """Return what an array is made of; None where that is not plain to see."""
     if buffer.kind != "arena":
         return None
     parts = []
-    for number in numbers:
+    for number, which in places:
         kernel = kernels[number]
-        if not is_map(kernel) or len(kernel.writes()) > 1:
+        if not is_map(kernel):
             return None
         assert isinstance(kernel, Loop)
-        view = kernel.target
+        expr, view = kernel.stored[which]
         words = [str(kernel.shape), str(view.strides), str(view.offset)]
-        parts.append((*words, _written(kernel.expr, same)))
+        parts.append((*words, written(expr, same)))
     return (buffer.shape, buffer.dtype, tuple(parts))
 
 
-def _written(expr: Expr, same: dict[Root, Root]) -> str:
-    """Write an expression down; what is shared is written once."""
+def written(expr: Expr, same: dict[Root, Root] | None = None) -> str:
+    """Write an expression down; what is shared is written once.
+
+    What is the `same` memory by another name is called alike.
+    """
+    same = same or {}
     numbers: dict[int, int] = {}
     words = []
     for one in walk(expr):
@@ -89,14 +112,13 @@ def _word(value: Any, numbers: dict[int, int], same: dict[Root, Root]) -> str:
 
 def _changed(
     kernels: Sequence[Kernel],
-    numbers: Sequence[int],
-    writers: dict[Root, list[int]],
-    start: int,
-    last: int,
+    writers: dict[Root, list[Place]],
+    start: Place,
+    last: Place,
 ) -> bool:
-    """Tell whether something that an array is made of changes in between."""
-    read = {root(b) for number in numbers for b in kernels[number].reads()}
-    return any(start <= n <= last for one in read for n in writers.get(one, []))
+    """Tell whether what a kernel reads has changed since an equal one before it."""
+    read = {root(b) for b in kernels[last[0]].reads()}
+    return any(start[0] < n <= last[0] for one in read for n, _ in writers.get(one, []))
 
 
 def renamed(kernel: Kernel, names: dict[Root, Root]) -> Kernel:

@@ -18,8 +18,19 @@ import numpy as np
 from ganglion.backends.cuda_ahead import NEXT
 from ganglion.backends.cuda_loop import SMALL
 from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of
+from ganglion.backends.cuda_simplify import in_rows
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, Work, is_flat, is_host, is_map, takes
+from ganglion.backends.cuda_work import (
+    MOST_STORED,
+    Root,
+    Work,
+    is_flat,
+    is_host,
+    is_map,
+    takes,
+    tallies,
+    tallies_rows,
+)
 from ganglion.plan.kernel import Buffer, Contract, Kernel, Load, Loop
 from ganglion.plan.memory import packed, rounded
 
@@ -119,24 +130,31 @@ class Scheduler:
         """Put a kernel into a launch."""
         needs = self._memory.needs(kernel)
         scatters = haste is Haste.ASIDE and self._scatters(kernel, needs)
-        work = None if scatters else self._guest(kernel, needs)
+        work = None if scatters else self._guest(kernel, needs, haste)
         if work is None:
             work = Work(kernel)
             self._put(work, needs, haste)
         self._memory.note(kernel, work)
 
-    def _guest(self, kernel: Kernel, needs: list[Work]) -> Work | None:
+    def _guest(self, kernel: Kernel, needs: list[Work], haste: Haste) -> Work | None:
         """Let a loop be computed along with what it reads, if nothing else holds it."""
         if not isinstance(kernel, Loop):
             return None
         for host in sorted(needs, key=self._launch_of, reverse=True):
             others = [one for one in needs if one is not host]
-            if not is_host(host.kernel) or not self._reads_from(kernel, host):
+            if not _reads_from(kernel, host):
                 continue
             if not all(self._before(one, host) for one in others):
                 continue
-            if takes(host, kernel) and self._fits_rows(kernel, host):
+            taken = is_host(host.kernel) and takes(host, kernel)
+            if taken and self._fits_rows(kernel, host):
                 host.guests.append(kernel)
+                return host
+            # The last block to come ends a tally: only what is urgent may be there.
+            if haste is Haste.NOW and _tallied(kernel, host):
+                return host
+            if tallies_rows(host, kernel):
+                host.tallies.append(Work(kernel, dropped=host.dropped))
                 return host
         return None
 
@@ -148,10 +166,6 @@ class Scheduler:
                 return False
             lane.rows = 0
         return True
-
-    def _reads_from(self, kernel: Kernel, host: Work) -> bool:
-        made = {root(b) for one in host.kernels for b in one.writes()}
-        return any(root(b) in made for b in kernel.reads())
 
     def _launch_of(self, work: Work) -> int:
         return self._lane_of[id(work)].launch
@@ -182,9 +196,9 @@ class Scheduler:
             lane.rows = 0
         else:
             large = isinstance(work.kernel, Loop) and _places(work.kernel) >= LARGE
-            waits = large or (haste is Haste.ASIDE and not small)
+            waits = large or (haste is not Haste.NOW and not small)
             launch = self._quiet(last + 1) if waits else last + 1
-            if launch == len(self.launches) and haste is Haste.ASIDE:
+            if launch == len(self.launches) and haste is not Haste.NOW:
                 launch = last + 1  # rather in bad company than last and alone
             lane = self._new_lane(work, small, launch)
             lane.haste = haste
@@ -236,6 +250,30 @@ class Scheduler:
         return lane
 
 
+def _reads_from(kernel: Kernel, work: Work) -> bool:
+    made = {root(b) for one in work.kernels for b in one.writes()}
+    return any(root(b) in made for b in kernel.reads())
+
+
+def _tallied(kernel: Loop, host: Work) -> bool:
+    """Let a host add up what it computes, or go on with what it added up."""
+    if tallies(host, kernel):
+        host.tallies.append(Work(kernel, dropped=host.dropped))
+        return True
+    reads, writes = (
+        {root(b) for b in side} for side in (kernel.reads(), kernel.writes())
+    )
+    for tally in host.tallies:
+        # Blocks of other columns may still be at work.
+        still = host.writes() - tally.writes()
+        apart = not (reads & still or writes & host.reads())
+        goes_on = apart and _reads_from(kernel, tally)
+        if goes_on and takes(tally, kernel, MOST_STORED):
+            tally.guests.append(kernel)
+            return True
+    return False
+
+
 def schedule(
     kernels: Sequence[Kernel], aside: Sequence[Kernel] = (), drops: bool = True
 ) -> list[Launch]:
@@ -245,6 +283,7 @@ def schedule(
     """
     scheduler = Scheduler()
     now, later = _by_haste(kernels)
+    later = in_rows(later, kernels)
     for kernel in now:
         scheduler.add(kernel, Haste.NOW)
     for kernel in later:

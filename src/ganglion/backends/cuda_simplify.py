@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 
+from ganglion.backends import cuda_work
 from ganglion.backends.cuda_same import without_copies
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Parted, Root, is_flat, is_map
+from ganglion.plan.collapse import collapse
 from ganglion.plan.kernel import (
     Axis,
     Buffer,
@@ -29,6 +31,8 @@ from ganglion.plan.kernel import (
     rewrite,
     row_major,
 )
+
+EACH = 4096  # elements of a block of a map that adds up what it computes
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def _summed_contract(
     return replace(maker, batch=tuple(batch), inner=tuple(inner), out=out)
 
 
-def _summed_loop(maker: Loop, readers: list[Kernel]) -> Loop | None:
+def _summed_loop(maker: Loop, readers: list[Kernel]) -> Kernel | None:
     """Join sums of sums: each of the first one's results is added up by a reader."""
     if maker.how != "sum" or not maker.outer:
         return None
@@ -204,7 +208,7 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Loop | None:
         for expr, view in maker.stored
     ]
     (first, target), *more = stored
-    return replace(
+    whole = replace(
         maker,
         shape=strides(maker.shape),
         expr=first,
@@ -212,6 +216,7 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Loop | None:
         reduced=maker.reduced + 1,
         more=tuple(more),
     )
+    return collapse(whole)
 
 
 def _adds_parts(kernel: Kernel, parts: int) -> bool:
@@ -248,6 +253,70 @@ def in_parts(
         shape = (target.size, parts)
         made.append(Loop("sum", shape, load, View(target, (1,)), 1, "sum"))
     return made
+
+
+def in_rows(sums: Sequence[Kernel], kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Cut long sums by columns of what maps compute, so that those can take them.
+
+    Each block of a map adds up its own rows; what the blocks have is added up after.
+    """
+    uses = Uses(kernels)
+    makers = {
+        one: kernels[numbers[0]]
+        for one, numbers in uses.writers.items()
+        if len(numbers) == 1
+    }
+    made: list[Kernel] = []
+    for kernel in sums:
+        parts = _row_parts(kernel, makers)
+        if parts == 1:
+            made.append(kernel)
+            continue
+        assert isinstance(kernel, Loop)
+        made += _cut_rows(kernel, parts)
+    return made
+
+
+def _row_parts(kernel: Kernel, makers: dict[Root, Kernel]) -> int:
+    """Return into how many parts of its rows a sum is cut."""
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
+        return 1
+    long = math.prod(kernel.shape) >= cuda_work.FEWEST_TALLIED
+    if not long or len(kernel.outer) != 1 or kernel.adds:
+        return 1
+    columns, rows = kernel.shape
+    flat = [
+        view.buffer
+        for view in (e.view for e, _ in kernel.stored if isinstance(e, Load))
+        if (view.strides, view.offset) == ((1, columns), 0)
+    ]
+    maps = [one for one in flat if is_map(makers.get(root(one), kernel))]
+    if len(maps) != len(kernel.stored):
+        return 1
+    wanted = max(columns * rows // EACH, 1)
+    return math.gcd(rows, 1 << (wanted - 1).bit_length())
+
+
+def _cut_rows(kernel: Loop, parts: int) -> list[Loop]:
+    """Return sums of parts of the rows, of each array, and the sums of those."""
+    columns, rows = kernel.shape
+    each = rows // parts
+
+    def strides(old: Shape) -> Shape:
+        return (old[1] * each, *old) if old else old
+
+    made: list[Loop] = []
+    lasts: list[tuple[Expr, View]] = []
+    for expr, target in kernel.stored:
+        name = f"{target.buffer.name} rows"
+        held = Buffer(name, (parts, columns), target.buffer.dtype, "arena")
+        cut = rewrite(expr, strides)
+        shape = (parts, columns, each)
+        made.append(Loop(kernel.name, shape, cut, View.whole(held), 1, "sum"))
+        lasts.append((Load(held.dtype, View(held, (1, columns))), target))
+    (expr, target), *more = lasts
+    whole = (columns, parts)
+    return [*made, Loop(kernel.name, whole, expr, target, 1, "sum", more=tuple(more))]
 
 
 # ---- what never changes ------------------------------------------------------------

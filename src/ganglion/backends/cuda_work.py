@@ -20,6 +20,7 @@ from ganglion.plan.kernel import (
     Kernel,
     Load,
     Loop,
+    PoolBack,
     Shape,
     Shuffled,
     Uniform,
@@ -30,6 +31,9 @@ from ganglion.plan.kernel import (
 
 MOST_GUESTS = 8
 MOST_STORED = 16  # values in one loop: more would not stay in registers
+MOST_TALLIED = 2  # sums of a tally
+MOST_COLUMNS = 256  # of a tally that are one block's
+FEWEST_TALLIED = 1 << 17  # elements that are worth it
 MOST_OF_LONG, LARGE = 6, 1 << 18  # in a reduction of so many elements
 
 Root = tuple[str, str]
@@ -45,18 +49,23 @@ class Parted(Contract):
 
 @dataclass(eq=False)
 class Work:
-    """A kernel and its guests; `dropped` are results that only guests read."""
+    """A kernel and its guests; `dropped` are results that only guests read.
+
+    Its `tallies` are sums of what it computes, each with guests of its own.
+    """
 
     kernel: Kernel
     guests: list[Loop] = field(default_factory=list)
+    tallies: list[Work] = field(default_factory=list)
     dropped: set[Root] = field(default_factory=set)
     rounded: frozenset[Root] = frozenset()  # what is kept as tensor cores take it
     settled: frozenset[Root] = frozenset()  # what the launch before does not write
 
     @property
     def kernels(self) -> list[Kernel]:
-        """The host and its guests."""
-        return [self.kernel, *self.guests]
+        """The host, its guests and its tallies."""
+        tallied = [kernel for one in self.tallies for kernel in one.kernels]
+        return [self.kernel, *self.guests, *tallied]
 
     def reads(self) -> set[Root]:
         """Return the memory that is read, but for what is handed on."""
@@ -121,25 +130,100 @@ def _fills(kernel: Contract) -> bool:
     return expected == kernel.out.buffer.size and not kernel.out.offset
 
 
-def takes(work: Work, guest: Loop) -> bool:
-    """Tell whether a loop can be computed along with a host that it reads from."""
+def takes(work: Work, guest: Loop, most: int | None = None) -> bool:
+    """Tell whether a loop can be computed along with a host that it reads from.
+
+    They may have so many values at `most`, else as many as suit the host.
+    """
     if not is_map(guest) or len(work.guests) >= MOST_GUESTS:
         return False
     stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in work.kernels)
-    if stored + len(guest.stored) > _most_stored(work.kernel):
+    if stored + len(guest.stored) > (most or _most_stored(work.kernel)):
         return False
+    return _reads_well(work, guest) and _may_write(work, guest)
+
+
+def tallies(work: Work, kernel: Kernel) -> bool:
+    """Tell whether a loop adds up, by columns, something of all rows of a result.
+
+    The blocks that compute it, of a product or of pooling, can do that along with it.
+    """
+    columns = _columns(work.kernel)
+    if columns is None or not isinstance(kernel, Loop) or kernel.how != "sum":
+        return False
+    if kernel.outer != (columns,) or math.prod(kernel.shape) < FEWEST_TALLIED:
+        return False
+    return _adds_columns(work, kernel)
+
+
+def tallies_rows(work: Work, kernel: Kernel) -> bool:
+    """Tell whether a loop adds up, by columns, parts of the rows of a map's result.
+
+    A block of the map stores the sums of its own rows.
+    """
+    if not is_map(work.kernel) or not is_host(work.kernel):
+        return False
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.more:
+        return False
+    if len(kernel.outer) != 2:
+        return False
+    others = {one.kernel.outer for one in work.tallies if isinstance(one.kernel, Loop)}
+    if others - {kernel.outer} or kernel.outer[1] > MOST_COLUMNS:
+        return False
+    return _adds_columns(work, kernel)
+
+
+def _adds_columns(work: Work, kernel: Loop) -> bool:
+    """Tell whether a loop adds up some work's results, and hinders nobody."""
+    targets = {root(view.buffer) for _, view in kernel.stored}
+    return (
+        len(kernel.stored) <= MOST_TALLIED
+        and all(kind == "arena" for kind, _ in targets)
+        and not targets & (work.reads() | work.writes())
+        and all(expr.dtype.kind == "f" for expr, _ in kernel.stored)
+        and all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        and _reads_well(work, kernel, len(kernel.outer) - 1)
+    )
+
+
+def _columns(kernel: Kernel) -> int | None:
+    """Return how many columns a result has that its blocks can add up."""
+    if isinstance(kernel, PoolBack):
+        dx = kernel.dx
+        apart = kernel.covers and dx.strides[-1] == 1
+        return kernel.shape[-1] if apart and kernel.shape[-1] <= MOST_COLUMNS else None
+    if not isinstance(kernel, Contract) or not is_host(kernel):
+        return None
+    if any(axis.right for axis in kernel.batch if axis.size > 1):
+        return None
+    whole = joined(kernel.columns, "out")
+    return whole[0].size if len(whole) == 1 and whole[0].out == 1 else None
+
+
+def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
+    """Tell whether a loop reads what some work makes only in the order of memory.
+
+    An axis of the loop may be the `last` one there, and not where it stands.
+    """
+
+    def moved(one: Shape) -> Shape:
+        if last is None:
+            return one
+        return (*one[:last], *one[last + 1 :], one[last])
+
     made = {root(b) for one in work.kernels for b in one.writes()}
     in_order = {root(b) for b in work.kernel.writes()}
     for each in work.guests:
         in_order |= {root(v.buffer) for _, v in each.stored if is_flat(v, each.shape)}
-    for one in walk(*(expr for expr, _ in guest.stored)):
+    for one in walk(*(expr for expr, _ in loop.stored)):
         if isinstance(one, Load) and root(one.view.buffer) in made:
-            flat = is_flat(one.view, guest.shape)
-            if not flat or root(one.view.buffer) not in in_order:
+            view = replace(one.view, strides=moved(one.view.strides))
+            flat = is_flat(view, moved(loop.shape))
+            if not flat or root(view.buffer) not in in_order:
                 return False
         elif any(root(b) in made for b in tables_of(one)):
             return False
-    return _may_write(work, guest, made)
+    return True
 
 
 def _most_stored(kernel: Kernel) -> int:
@@ -162,8 +246,9 @@ def tables_of(expr: Expr) -> list[Buffer]:
     return []
 
 
-def _may_write(work: Work, guest: Loop, made: set[Root]) -> bool:
+def _may_write(work: Work, guest: Loop) -> bool:
     """What a guest overwrites may be read before only at the very same place."""
+    made = {root(b) for one in work.kernels for b in one.writes()}
     for _, view in guest.stored:
         target = root(view.buffer)
         if target in made:

@@ -19,14 +19,15 @@ from ganglion.plan.structured import is_structured, lower_node
 from ganglion.plan.zeros import skip_zeros
 
 
-def build(program: Program, winograd: bool = True) -> Plan:
+def build(program: Program, for_gpu: bool = False) -> Plan:
     """Return the plan of a program: lowered, fused, in one arena, marked, checked.
 
-    Without `winograd`, convolutions stay sums over their taps and products multiply
-    by the zeros of the data, as with `config.set_precise`.
+    For a GPU, convolutions stay sums over their taps and products multiply by the zeros
+    of the data, as with `config.set_precise`, and variances are taken in float64 rather
+    than slice by slice.
     """
-    graph = turn_narrow(one_pass(program.graph))
-    shortcuts = winograd and not config.precise()
+    graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
+    shortcuts = not for_gpu and not config.precise()
     low = Lowering(graph, set(program.data), shortcuts)
     _lower_all(low)
     results = _results(low, program.results)

@@ -37,12 +37,16 @@ def collapse(kernel: Kernel) -> Kernel:
         kept_strides = tuple(view.strides[group[-1]] for group in outer)
         return View(view.buffer, kept_strides, view.offset)
 
+    (expr, target), *more = (
+        (rewrite(expr, strides), stored(view)) for expr, view in kernel.stored
+    )
     return replaced(
         kernel,
         shape=tuple(_product(kernel.shape, group) for group in groups),
-        expr=rewrite(kernel.expr, strides),
-        target=stored(kernel.target),
+        expr=expr,
+        target=target,
         reduced=len(groups) - len(outer),
+        more=tuple(more),
     )
 
 
@@ -105,11 +109,12 @@ def _groups(kernel: Loop) -> list[list[int]]:
 
 def _all_strides(kernel: Loop) -> list[Shape]:
     found: list[Shape] = []
-    for one in walk(kernel.expr):
+    for one in walk(*(expr for expr, _ in kernel.stored)):
         if isinstance(one, Load):
             found.append(one.view.strides)
         elif isinstance(one, Index):
             found.append(one.strides)
         elif isinstance(one, Indirect):
             found.append(one.within)
-    return [*found, kernel.target.strides + (0,) * kernel.reduced]
+    targets = [view.strides + (0,) * kernel.reduced for _, view in kernel.stored]
+    return [*found, *targets]

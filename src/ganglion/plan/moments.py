@@ -3,6 +3,7 @@
 The graph says what is meant: a mean, then the sum of squared distances from it. Here
 each slice of the batch is summed up around a value of its own, which the mean is not
 far from, and the slices are put together exactly (Chan, Golub and LeVeque 1979).
+Where float64 is cheap, plain sums in it do as well.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from ganglion.ir.arrays import slice_
 from ganglion.ir.graph import Constant, Graph, Node, Value, rewritten
-from ganglion.ir.pointwise import add, divide, multiply, subtract
+from ganglion.ir.pointwise import add, cast, divide, maximum, multiply, subtract
 from ganglion.ir.shaping import broadcast, reshape, sum_
 from ganglion.ir.simplify import splat
 from ganglion.plan.lower import LONG_SUM
@@ -28,8 +29,12 @@ class _Pair(NamedTuple):
     squares: Node  # the sum of (x - mean)²
 
 
-def one_pass(graph: Graph) -> Graph:
-    """Return a graph in which long sums of squared distances need no second pass."""
+def one_pass(graph: Graph, in_float64: bool = False) -> Graph:
+    """Return a graph in which long sums of squared distances need no second pass.
+
+    They are put together from slices, or added up whole, `in_float64`.
+    """
+    moments = _whole_moments if in_float64 else _moments
     pairs = [one for node in graph.nodes if (one := _pair(node)) is not None]
     if not pairs:
         return graph
@@ -41,7 +46,7 @@ def one_pass(graph: Graph) -> Graph:
             return reshape(squares[old], shape=old.shape)
         if old not in means:
             return new
-        mean, squares[means[old].squares] = _moments(_summed(new))
+        mean, squares[means[old].squares] = moments(_summed(new))
         return reshape(mean, shape=old.shape)
 
     return rewritten(graph, rule)
@@ -111,6 +116,20 @@ def _moments(x: Value) -> tuple[Value, Value]:
     between = multiply(multiply(apart, apart), _number(count, apart))
     total = sum_(add(within, between), axes=(0,))
     return (mean if bias is None else add(mean, bias)), total
+
+
+def _whole_moments(x: Value) -> tuple[Value, Value]:
+    """Return the same, from sums in float64 that no slice has a part in."""
+    source, bias = _without_bias(x)
+    wide = cast(source, dtype="float64")
+    axes = tuple(range(x.ndim - 1))
+    total = sum_(wide, axes=axes)
+    squares = sum_(multiply(wide, wide), axes=axes)
+    mean = divide(total, _number(math.prod(x.shape[:-1]), total))
+    around = subtract(squares, multiply(total, mean))
+    around = cast(maximum(around, _number(0, around)), dtype=x.dtype.name)
+    mean = cast(mean, dtype=x.dtype.name)
+    return (mean if bias is None else add(mean, bias)), around
 
 
 def _number(number: int, like: Value) -> Value:

@@ -1,0 +1,144 @@
+"""Sums that products take of their own results, on a CPU that plays a GPU."""
+
+import cuda_host
+import numpy as np
+import pytest
+from cpu_checks import pure, training_step
+from cuda_cases import STACKS
+from cuda_checks import check, compiled, emulated
+
+from ganglion import config
+from ganglion.backends import cuda_simplify, cuda_tally, cuda_work
+from ganglion.backends.cuda_emit import Target, schedule_of
+from ganglion.backends.cuda_schedule import works_of
+from ganglion.ir import arrays, pointwise, shaping, structured
+from ganglion.ir.graph import Graph, Input
+from ganglion.plan import moments
+from ganglion.plan.kernel import Loop
+
+pytestmark = pytest.mark.skipif(
+    cuda_host.reason() is not None, reason=str(cuda_host.reason())
+)
+
+
+@pytest.fixture(autouse=True)
+def short_sums_are_tallied(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(moments, "LONG_SUM", 64)
+    monkeypatch.setattr(cuda_simplify, "EACH", 64)
+    config.set_backend("numpy")
+
+
+def text_of(executable):
+    return "".join(executable.emission.functions.values())
+
+
+@pytest.mark.parametrize(
+    ("precise", "loses"), [("float32", 2e-3), ("tf32", 3e-2), ("bf16", 1e-1)]
+)
+@pytest.mark.parametrize("case", STACKS, ids=lambda one: f"{one.shape} {one.filters}")
+def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
+    program, data, state = training_step(case, "float32")
+    executable = compiled(program, precise=precise)
+    # Statistics of two layers, and the sums of their gradients: the last by pooling.
+    even = not any(size % 2 for size in case.shape[1:3])
+    launches = schedule_of(executable.plan, Target(90, precise)).every
+    hosts = [work.kernel for _, work in works_of(launches) if work.tallies]
+    assert sum(not isinstance(one, Loop) for one in hosts) == 3 + even
+    # Gradients of biases are sums of maps, whose rows may be cut evenly.
+    odd = np.prod(case.shape[:3]) % 2
+    assert any(isinstance(one, Loop) for one in hosts) != odd
+    check(program, data, state, steps=2, tolerance=loses, precise=precise)
+
+
+def used(total):
+    """Return a product that waits for sums."""
+    rows = shaping.broadcast(total, shape=(40, *total.shape))
+    return structured.matmul(arrays.transpose(rows, axes=(1, 0)), rows)
+
+
+def summed(rows, columns, kinds, dtype):
+    """Return sums over the rows of a product, and what is made of them."""
+    a, b = Input("a", (rows, 40), dtype), Input("b", (40, columns), dtype)
+    scale = Input("s", (columns,), dtype)
+    made = pointwise.multiply(
+        structured.matmul(a, b), shaping.broadcast(scale, shape=(rows, columns))
+    )
+    ends = {"y": made}
+    for number, one in enumerate((made, pointwise.multiply(made, made))[:kinds]):
+        total = shaping.sum_(one, axes=(0,))
+        root = pointwise.sqrt(pointwise.absolute(total))
+        ends |= {f"total{number}": total, f"used{number}": used(root)}
+    return pure(Graph.of("summed", [a, b, scale], ends))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kinds", [1, 2])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(70, 20), (129, 33), (64, 200), (30, 25)]
+)
+def test_sums_of_products_of_any_size(rows, columns, kinds, dtype):
+    program = summed(rows, columns, kinds, dtype)
+    rng = np.random.default_rng(0)
+    data = {
+        "a": rng.normal(size=(rows, 40)).astype(dtype),
+        "b": rng.normal(size=(40, columns)).astype(dtype),
+        "s": rng.normal(size=columns).astype(dtype),
+    }
+    assert "add_columns<" in text_of(compiled(program))
+    loses = 1e-12 if dtype == "float64" else 2e-4
+    check(program, data, {}, steps=2, tolerance=loses)
+    check(program, data, {}, tolerance=loses, memory=emulated(75))
+
+
+def variance(x):
+    """Return the mean and the squared distances from it, as a graph says it."""
+    count = shaping.fill(x.shape[0], shaping.sum_(x, axes=(0,)))
+    mean = pointwise.divide(shaping.sum_(x, axes=(0,)), count)
+    away = pointwise.subtract(x, shaping.broadcast(mean, shape=x.shape))
+    return mean, shaping.sum_(pointwise.multiply(away, away), axes=(0,))
+
+
+def spread_of_product():
+    """Return a program of the mean and the variance of a product's columns."""
+    a, b = Input("a", (512, 40), "float32"), Input("b", (40, 24), "float32")
+    mean, squares = variance(structured.matmul(a, b))
+    ends = {"mean": mean, "squares": squares, "used": used(squares)}
+    return pure(Graph.of("far", [a, b], ends))
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0, 3000.0])
+def test_variances_far_from_zero_keep_their_digits(offset):
+    rng = np.random.default_rng(0)
+    data = {
+        "a": np.c_[rng.normal(size=(512, 39)), np.ones(512)].astype("float32"),
+        "b": np.r_[rng.normal(size=(39, 24)), np.full((1, 24), offset)].astype("f4"),
+    }
+    executable = compiled(spread_of_product(), precise="float32")
+    assert "Spread" in text_of(executable)
+    found = executable.run(data, {}, 1)
+    exact = data["a"].astype("f8") @ data["b"].astype("f8")
+    squares = np.square(exact - exact.mean(0)).sum(0)
+    np.testing.assert_allclose(found["mean"][0], exact.mean(0), rtol=1e-6, atol=1e-6)
+    # The products themselves have 24 bits.
+    np.testing.assert_allclose(found["squares"][0], squares, rtol=1e-5)
+
+
+def test_equal_rows_have_no_variance():
+    executable = compiled(spread_of_product(), precise="float32")
+    data = {"a": np.full((512, 40), 0.1, "f4"), "b": np.full((40, 24), 0.7, "f4")}
+    found = executable.run(data, {}, 1)["squares"][0]
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found, 0, atol=1e-9)
+
+
+def test_many_blocks_are_added_up_in_groups(monkeypatch):
+    monkeypatch.setattr(cuda_tally, "MOST_ROWS", 4)
+    monkeypatch.setattr(cuda_tally, "GROUP", 3)
+    program = summed(650, 20, 2, "float32")
+    rng = np.random.default_rng(0)
+    shapes = {"a": (650, 40), "b": (40, 20), "s": (20,)}
+    data = {name: rng.normal(size=one).astype("f4") for name, one in shapes.items()}
+    assert "add_columns<11, 3, " in text_of(compiled(program, precise="float32"))
+    check(program, data, {}, steps=2, tolerance=2e-4)

@@ -41,6 +41,14 @@ def of_convolution(bands, kernels):
     return bands[number], [*bands[:number], *bands[number + 1 :]]
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_small_batch_and_the_thin_product_of_it_share_a_band(shuffle):
+    """Reading images alone could be cut finer, but little would be gained by it."""
+    plan = build(step_of("mnist-perceptron", 256, 128, shuffle=shuffle)[0])
+    (band,) = plan.bands
+    assert (band.first, band.slices) == (0, 8)
+
+
 def test_no_barrier_stands_inside_of_a_band(plan):
     for band in plan.bands:
         marks = plan.marks[band.first : band.last]

@@ -172,6 +172,25 @@ def test_the_verdict_compares_round_by_round():
     assert "1.00 of the memory of torch" in text
 
 
+def test_the_verdict_says_what_shortcuts_are_worth():
+    times = {"ganglion": [1.0] * 3, "ganglion-precise": [2.0] * 3, "torch": [3.0] * 3}
+    result = result_of(**times, jax=[4.0] * 3)
+    text = bench_report.verdict(result)
+    assert "3.00× as fast as the best rival, torch (form)" in text
+    assert "Without shortcuts (ganglion-precise)" in text
+    assert text.endswith("1.50×.")
+    assert result.best_rival.engine == "torch"
+    assert "shortcuts" in bench_report.page([result], "ganglion bench")
+
+
+def test_ganglion_has_one_voice_about_the_loss():
+    ours = [fake("ganglion", "wrong"), fake("ganglion-precise", "wrong")]
+    result = measure(*ours, fake("one", "good"), fake("two", "good"))
+    problems = {one.engine: bool(one.problem) for one in result.entries}
+    assert problems["ganglion"]
+    assert not problems["one"]
+
+
 def test_the_page_names_versions_machine_and_command():
     result = result_of(ganglion=[1.0, 2.0, 3.0], torch=[4.0, 4.0, 4.0])
     text = bench_report.page([result], "ganglion bench mnist-mlp")
@@ -282,7 +301,8 @@ def test_the_command_for_real(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["results"][0]
-    assert [one["engine"] for one in found["entries"]] == ["ganglion", "torch"]
+    engines = [one["engine"] for one in found["entries"]]
+    assert engines == ["ganglion", "ganglion-precise", "torch"]
     for one in found["entries"]:
         assert not one["problem"]
         assert len(one["milliseconds"]) == 2

@@ -96,12 +96,17 @@ def _product():
     return [a, b], structured.matmul(a, b)
 
 
+def _skipped():
+    x, w = Input("x", (2, 17), "float32"), Input("w", (17, 4), "float32")
+    return [x, w], structured.matmul(x, w)
+
+
 def _turned():
     x = Input("x", (3, 4), "uint8")
     return [x], arrays.transpose(pointwise.cast(x, dtype="float32"), axes=(1, 0))
 
 
-@pytest.mark.parametrize("make", [_scaled, _summed, _product, _turned])
+@pytest.mark.parametrize("make", [_scaled, _summed, _product, _skipped, _turned])
 def test_small_kernels_have_the_agreed_text(make, request):
     inputs, value = make()
     plan = build(pure(Graph.of("golden", inputs, {"y": value})))

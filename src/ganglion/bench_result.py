@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ganglion.rivals import PRECISE
+
 
 @dataclass
 class Entry:
@@ -63,12 +65,21 @@ class Result:
         return next((one for one in self.timed if one.engine == "ganglion"), None)
 
     @property
+    def precise(self) -> Entry | None:
+        """Return Ganglion without shortcuts, if it was timed."""
+        return next((one for one in self.timed if one.engine == PRECISE), None)
+
+    @property
+    def rivals(self) -> list[Entry]:
+        """Return the others that have times."""
+        return [one for one in self.timed if one.engine not in ("ganglion", PRECISE)]
+
+    @property
     def best_rival(self) -> Entry | None:
         """Return the rival that is hardest on Ganglion, else the fastest one."""
         ours = self.ours
-        others = [one for one in self.timed if one is not ours]
         key = (lambda one: self.ratio(one, ours)) if ours else (lambda one: one.median)
-        return min(others, key=key, default=None)
+        return min(self.rivals, key=key, default=None)
 
     def ratio(self, entry: Entry, to: Entry) -> float:
         """Return how often `to` fits into `entry`: the median of round by round."""

@@ -134,7 +134,7 @@ def precise() -> bool:
     """Return whether every sum is taken plainly: `set_precise`, else GANGLION_PRECISE.
 
     Otherwise convolutions may use Winograd's method, which is faster and a few bits
-    less exact.
+    less exact, and products may leave out zeros of the data.
     """
     chosen = _choices["precise"]
     if chosen is None:
@@ -143,7 +143,7 @@ def precise() -> bool:
 
 
 def set_precise(value: bool) -> None:
-    """Choose whether convolutions must be added up plainly."""
+    """Choose whether every sum must be taken plainly."""
     _choices["precise"] = bool(value)
 
 

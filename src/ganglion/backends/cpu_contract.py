@@ -2,20 +2,51 @@
 
 A tile holds some rows times some vectors of columns in registers; every step of the
 inner loops loads the vectors once and multiplies them by one broadcast element a row.
+
+Where the plan lists the places at which a group of rows is not all zero, a tile may be
+such a group, and its inner loop goes through the list: if the lists leave out enough,
+which is seen when it runs. Such tiles have few rows; dense data takes the larger ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from ganglion.backends.cpu_emitter import Emitted, Emitter
 from ganglion.backends.cpu_text import WIDTH, Val, llvm_type
+from ganglion.backends.cpu_zeros import leaves_out, list_of
 from ganglion.plan.kernel import Axis, Contract
 
 REGISTERS = 28  # accumulators that fit beside the operands in 32 vector registers
 ROWS_AT_MOST, VECTORS_AT_MOST = 14, 4
 MANY = 8  # pieces, from which on no piece needs to be cut
+
+
+class _Piece(NamedTuple):
+    """Where a piece begins in left, right and out, and its number in the batch."""
+
+    left: str
+    right: str
+    out: str
+    number: str
+
+
+class _Span(NamedTuple):
+    """Some rows or columns."""
+
+    start: str
+    size: int
+
+
+class _Shape(NamedTuple):
+    """The largest tile, and whether its inner loop goes through a list."""
+
+    rows: int
+    vectors: int
+    listed: bool = False
 
 
 def emit_contract(kernel: Contract) -> Emitted:
@@ -39,6 +70,15 @@ def _tiles(size: int, most: int) -> list[tuple[int, int]]:
     return tiles
 
 
+def _whole_tiles(size: int, most: int) -> list[tuple[int, int]]:
+    """Cut an axis into tiles of one size, the last of which may be smaller.
+
+    >>> _whole_tiles(28, 12)
+    [(0, 12), (12, 12), (24, 4)]
+    """
+    return [(start, min(most, size - start)) for start in range(0, size, most)]
+
+
 class _Contraction:
     """One contraction under construction."""
 
@@ -53,80 +93,77 @@ class _Contraction:
         vectors = -(-self.columns.size // WIDTH)
         rows = min(self.tiled.size, ROWS_AT_MOST)
         fit = max(1, REGISTERS // rows)
-        self.vectors = min(vectors, fit, VECTORS_AT_MOST)
+        wide = min(vectors, fit, VECTORS_AT_MOST)
         most = WIDTH if vectors == 1 else ROWS_AT_MOST
-        self.rows_at_most = min(REGISTERS // self.vectors, most)
+        self.plain = _Shape(min(REGISTERS // wide, most), wide)
+        if kernel.places:
+            few = min(vectors, VECTORS_AT_MOST)
+            self.listed = _Shape(kernel.places.group, few, listed=True)
 
     def emit(self) -> Emitted:
         """Emit pieces: a place of the batch, or a part of one where those are few."""
         kernel = self.kernel
         outer = (*kernel.batch, *self.rows)
         pieces = math.prod(axis.size for axis in outer)
-        blocks = _tiles(self.tiled.size, self.rows_at_most)
+        every = _Span("0", self.tiled.size), _Span("0", self.columns.size)
         if pieces >= MANY:
 
             def piece(number: list[str]) -> None:
-                left, right, out = self._origin(outer, number[0])
-                self._rows(left, right, out, blocks, self._all_panels)
+                self._region(self._piece(outer, number[0]), *every)
 
             self.emitter.nest([("%lo", "%hi")], piece)
             return self.emitter.emitted(pieces)
-        # The larger operand is the one to go through only once.
-        if kernel.right.buffer.size > kernel.left.buffer.size:
-            return self._by_panels(outer, pieces, blocks)
-        return self._by_tiles(outer, pieces, blocks)
+        # The larger operand is the one to go through only once. Groups of rows have
+        # more or fewer zeros, panels of columns are all the same work.
+        even = kernel.places and self.columns.size >= MANY * VECTORS_AT_MOST * WIDTH
+        if even or kernel.right.buffer.size > kernel.left.buffer.size:
+            return self._by_panels(outer, pieces)
+        return self._by_tiles(outer, pieces)
 
-    def _by_tiles(
-        self, outer: tuple[Axis, ...], pieces: int, blocks: list[tuple[int, int]]
-    ) -> Emitted:
+    def _by_tiles(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Cut into tiles of rows, each of which runs over all columns."""
-        text, count = self.text, len(blocks)
-        starts = [(first, size, n) for first, size, n in _runs(blocks)]
+        text, most = self.text, self.plain.rows
+        blocks = _tiles(self.tiled.size, most)
+        if self.kernel.places:
+            group = self.kernel.places.group
+            blocks = _whole_tiles(self.tiled.size, max(most // group, 1) * group)
+        columns = _Span("0", self.columns.size)
 
         def tile(number: list[str]) -> None:
-            where, block = self._divided(number[0], count)
-            left, right, out = self._origin(outer, where)
+            where, block = self._divided(number[0], len(blocks))
+            piece = self._piece(outer, where)
             first = 0
-            for start, size, length in starts:
+            for start, size, length in _runs(blocks):
 
                 def here(
                     start: int = start, size: int = size, first: int = first
                 ) -> None:
                     local = text.let(f"sub i64 {block}, {first}")
                     row = text.add(text.times(local, size), str(start))
-                    self._all_panels(left, right, out, row, size)
+                    self._region(piece, _Span(row, size), columns)
 
                 self._when(block, first, first + length, here)
                 first += length
 
         self.emitter.nest([("%lo", "%hi")], tile)
-        return self.emitter.emitted(pieces * count)
+        return self.emitter.emitted(pieces * len(blocks))
 
-    def _by_panels(
-        self, outer: tuple[Axis, ...], pieces: int, blocks: list[tuple[int, int]]
-    ) -> Emitted:
+    def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Cut into panels of columns, each of which runs over all rows."""
         text = self.text
-        wide = self.vectors * WIDTH
+        wide = (self.listed if self.kernel.places else self.plain).vectors * WIDTH
         whole, rest = divmod(self.columns.size, wide)
         count = whole + bool(rest)
 
         def panel(number: list[str]) -> None:
             where, block = self._divided(number[0], count)
-            left, right, out = self._origin(outer, where)
+            piece = self._piece(outer, where)
             column = text.times(block, wide)
-            for first, last, widths in (
-                (0, whole, [WIDTH] * self.vectors),
-                (whole, count, _widths(rest)),
-            ):
+            for first, last, size in ((0, whole, wide), (whole, count, rest)):
 
-                def here(widths: list[int] = widths) -> None:
-                    def tile(
-                        left: str, right: str, out: str, row: str, size: int
-                    ) -> None:
-                        self._tile(left, right, out, row, size, column, widths)
-
-                    self._rows(left, right, out, blocks, tile)
+                def here(size: int = size) -> None:
+                    rows = _Span("0", self.tiled.size)
+                    self._region(piece, rows, _Span(column, size), by_panels=True)
 
                 if first < last:
                     self._when(block, first, last, here)
@@ -145,16 +182,10 @@ class _Contraction:
         text = self.text
         above = text.let(f"icmp sge i64 {value}, {first}")
         below = text.let(f"icmp slt i64 {value}, {last}")
-        hit = text.let(f"and i1 {above}, {below}")
-        yes, no = text.fresh("yes"), text.fresh("no")
-        text.do(f"br i1 {hit}, label {yes}, label {no}")
-        text.label(yes)
-        body()
-        text.do(f"br label {no}")
-        text.label(no)
+        text.when(text.let(f"and i1 {above}, {below}"), body)
 
-    def _origin(self, axes: tuple[Axis, ...], number: str) -> tuple[str, str, str]:
-        """Return the offsets of a piece in left, right and out."""
+    def _piece(self, axes: tuple[Axis, ...], number: str) -> _Piece:
+        """Return where a piece lies."""
         text, kernel = self.text, self.kernel
         left, right = str(kernel.left.offset), str(kernel.right.offset)
         out = str(kernel.out.offset)
@@ -168,58 +199,100 @@ class _Contraction:
             left = text.add(left, text.times(index, axis.left))
             right = text.add(right, text.times(index, axis.right))
             out = text.add(out, text.times(index, axis.out))
-        return left, right, out
+        return _Piece(left, right, out, number)
+
+    # ---- a region: some rows times some columns ------------------------------------
+
+    def _region(
+        self, piece: _Piece, rows: _Span, columns: _Span, by_panels: bool = False
+    ) -> None:
+        """Run over a region, through the lists of its rows where that is worth it."""
+        text, places = self.text, self.kernel.places
+        emit = partial(self._tiles_of, piece, rows, columns, by_panels)
+        if not places:
+            emit(self.plain)
+            return
+        few = leaves_out(self.emitter, places, piece.number, rows.start, rows.size)
+        text.when(few, partial(emit, self.listed), partial(emit, self.plain))
+
+    def _tiles_of(
+        self, piece: _Piece, rows: _Span, columns: _Span, by_panels: bool, shape: _Shape
+    ) -> None:
+        """Run over a region in tiles: panel by panel, or row by row."""
+        tile = partial(self._tile, piece, shape.listed)
+        if by_panels:
+            self._panels(
+                columns,
+                shape,
+                lambda column, widths: self._rows(
+                    rows, shape, lambda row, size: tile(row, size, column, widths)
+                ),
+            )
+        else:
+            self._rows(
+                rows,
+                shape,
+                lambda row, size: self._panels(
+                    columns,
+                    shape,
+                    lambda column, widths: tile(row, size, column, widths),
+                ),
+            )
 
     def _rows(
-        self,
-        left: str,
-        right: str,
-        out: str,
-        blocks: list[tuple[int, int]],
-        body: Callable[[str, str, str, str, int], None],
+        self, span: _Span, shape: _Shape, body: Callable[[str, int], None]
     ) -> None:
         """Run a body for every tile of rows."""
-        for start, size, count in _runs(blocks):
+        text = self.text
+        cut = _whole_tiles if shape.listed else _tiles
+        for start, size, count in _runs(cut(span.size, shape.rows)):
 
             def tile(row: str, _: list[str], size: int = size) -> list[str]:
-                body(left, right, out, row, size)
+                body(text.add(span.start, row), size)
                 return []
 
-            self.text.loop(str(start), str(start + size * count), size, tile)
+            text.loop(str(start), str(start + size * count), size, tile)
 
-    def _all_panels(self, left: str, right: str, out: str, row: str, size: int) -> None:
-        """Run over all columns for one tile of rows."""
+    def _panels(
+        self, span: _Span, shape: _Shape, body: Callable[[str, list[int]], None]
+    ) -> None:
+        """Run a body for every panel of columns."""
         text = self.text
-        wide = self.vectors * WIDTH
-        whole = self.columns.size // wide * wide
+        wide = shape.vectors * WIDTH
+        whole = span.size // wide * wide
 
         def panel(column: str, _: list[str]) -> list[str]:
-            self._tile(left, right, out, row, size, column, [WIDTH] * self.vectors)
+            body(text.add(span.start, column), [WIDTH] * shape.vectors)
             return []
 
         text.loop("0", str(whole), wide, panel)
-        rest = self.columns.size - whole
+        rest = span.size - whole
         if rest:
-            self._tile(left, right, out, row, size, str(whole), _widths(rest))
+            body(text.add(span.start, str(whole)), _widths(rest))
+
+    # ---- a tile --------------------------------------------------------------------
 
     def _tile(
         self,
-        left: str,
-        right: str,
-        out: str,
+        piece: _Piece,
+        listed: bool,
         row: str,
         size: int,
         column: str,
         widths: list[int],
     ) -> None:
         text, kernel = self.text, self.kernel
-        a = text.add(left, text.times(row, self.tiled.left))
-        b = text.add(right, text.times(column, self.columns.right))
+        a = text.add(piece.left, text.times(row, self.tiled.left))
+        b = text.add(piece.right, text.times(column, self.columns.right))
         a = text.address(self.emitter.base(kernel.left.buffer), self.element, a)
         b = text.address(self.emitter.base(kernel.right.buffer), self.element, b)
         zeros = [self.maths.constant(0, self.dtype, w) for w in widths] * size
-        totals = self._inner(0, a, b, zeros, size, widths)
-        c = text.add(out, text.times(row, self.tiled.out))
+        if listed and kernel.places:
+            stop, places = list_of(self.emitter, kernel.places, piece.number, row)
+            totals = self._listed(stop, places, a, b, zeros, size, widths)
+        else:
+            totals = self._inner(0, a, b, zeros, size, widths)
+        c = text.add(piece.out, text.times(row, self.tiled.out))
         c = text.add(c, text.times(column, self.columns.out))
         base = self.emitter.base(kernel.out.buffer)
         for r in range(size):
@@ -247,15 +320,37 @@ class _Contraction:
         def step(index: str, carried: list[str]) -> list[str]:
             here = text.address(a, self.element, text.times(index, axis.left))
             there = text.address(b, self.element, text.times(index, axis.right))
-            inner = [
-                Val(n, t.dtype, t.width) for n, t in zip(carried, totals, strict=True)
-            ]
+            inner = _named(carried, totals)
             made = self._inner(depth + 1, here, there, inner, size, widths)
             return [one.name for one in made]
 
         kinds = [(t.type, t.name) for t in totals]
-        ends = text.loop("0", str(axis.size), 1, step, kinds)
-        return [Val(n, t.dtype, t.width) for n, t in zip(ends, totals, strict=True)]
+        return _named(text.loop("0", str(axis.size), 1, step, kinds), totals)
+
+    def _listed(
+        self,
+        stop: str,
+        places: str,
+        a: str,
+        b: str,
+        totals: list[Val],
+        size: int,
+        widths: list[int],
+    ) -> list[Val]:
+        """Add up over the places of a list."""
+        text, (axis,) = self.text, self.kernel.inner
+
+        def step(index: str, carried: list[str]) -> list[str]:
+            at = text.address(places, "i32", index)
+            short = text.let(f"load i32, ptr {at}, align 4")
+            place = text.let(f"zext i32 {short} to i64")
+            here = text.address(a, self.element, text.times(place, axis.left))
+            there = text.address(b, self.element, text.times(place, axis.right))
+            made = self._step(here, there, _named(carried, totals), size, widths)
+            return [one.name for one in made]
+
+        kinds = [(t.type, t.name) for t in totals]
+        return _named(text.loop("0", stop, 1, step, kinds), totals)
 
     def _step(
         self, a: str, b: str, totals: list[Val], size: int, widths: list[int]
@@ -276,6 +371,11 @@ class _Contraction:
                 old = totals[r * len(widths) + v]
                 made.append(self.maths.fma(spread[width], right[v], old))
         return made
+
+
+def _named(names: list[str], like: list[Val]) -> list[Val]:
+    """Return values of other names, but the same types."""
+    return [Val(n, t.dtype, t.width) for n, t in zip(names, like, strict=True)]
 
 
 def _widths(columns: int) -> list[int]:

@@ -10,6 +10,7 @@ from ganglion.backends.cpu_emitter import Emitted
 from ganglion.backends.cpu_loop import emit_loop
 from ganglion.backends.cpu_moves import emit_pool_back, emit_scan, emit_scatter
 from ganglion.backends.cpu_winograd import emit_winograd
+from ganglion.backends.cpu_zeros import emit_nonzeros
 from ganglion.plan.kernel import (
     Buffer,
     Contract,
@@ -20,6 +21,7 @@ from ganglion.plan.kernel import (
     Scan,
     Scatter,
 )
+from ganglion.plan.zeros import Nonzeros
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def emit_kernel(kernel: Kernel) -> Emitted:
         return emit_scan(kernel)
     if isinstance(kernel, Scatter):
         return emit_scatter(kernel)
+    if isinstance(kernel, Nonzeros):
+        return emit_nonzeros(kernel)
     return emit_winograd(kernel)
 
 

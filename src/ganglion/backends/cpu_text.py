@@ -133,7 +133,29 @@ class Text:
             return base
         return self.let(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
 
-    # ---- loops ----------------------------------------------------------------------
+    def put_index(self, index: str, address: str) -> None:
+        """Store an index in 32 bits."""
+        short = self.let(f"trunc i64 {index} to i32")
+        self.do(f"store i32 {short}, ptr {address}, align 4")
+
+    # ---- branches and loops --------------------------------------------------------
+
+    def when(
+        self,
+        condition: str,
+        body: Callable[[], None],
+        otherwise: Callable[[], None] | None = None,
+    ) -> None:
+        """Run a body if a condition holds, else perhaps another."""
+        yes, no = self.fresh("yes"), self.fresh("no")
+        after = self.fresh("after") if otherwise else no
+        self.do(f"br i1 {condition}, label {yes}, label {no}")
+        for label, emit in ((yes, body), (no, otherwise)):
+            if emit:
+                self.label(label)
+                emit()
+                self.do(f"br label {after}")
+        self.label(after)
 
     def loop(
         self,

@@ -32,6 +32,7 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.parts import parts_of
 from ganglion.plan.winograd import LANES, WinogradConv
+from ganglion.plan.zeros import Nonzeros
 
 FEWEST, MANY = 8, 16  # slices, for several threads to get about equal shares
 ROOM = 256 * 1024  # bytes of a slice, if a band has not many
@@ -64,12 +65,20 @@ def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
         return _cut(kernel.batch[0].size, _contract_views(kernel), aliases)
     if isinstance(kernel, PoolBack):
         return _cut(kernel.shape[0], _pool_views(kernel), aliases)
+    if isinstance(kernel, Nonzeros):
+        return _cut_lists(kernel, aliases)
     if isinstance(kernel, WinogradConv) and kernel.tiling.aligned:
         whole = View.whole(kernel.target)
         views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
         made = _cut(kernel.source[0], views, aliases)
         return Cut(kernel.parallel, made.own | {kernel.scratch})
     return None
+
+
+def _cut_lists(kernel: Nonzeros, aliases: Aliases) -> Cut | None:
+    views = kernel.views()
+    (_, (units, *_)), (_, (lists, *_)) = views
+    return _cut(units, views, aliases) if units == lists else None
 
 
 def _cut_loop(kernel: Loop, aliases: Aliases) -> Cut | None:
@@ -135,10 +144,12 @@ def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
         sizes = tuple(axis.size for axis in axes)
         return View(view.buffer, strides, view.offset), sizes
 
+    lists = [kernel.places.buffer] if kernel.places else []
     return [
         seen(kernel.left, every, "left"),
         seen(kernel.right, every, "right"),
         seen(kernel.out, outer, "out"),
+        *((View.whole(one), one.shape) for one in lists),
     ]
 
 
@@ -231,7 +242,7 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     before: list[int] = []
     skipped: list[int] = []
     units = head.cut.units if head.cut else 0
-    if not _suits(units, units, [head]) or work(head.kernel) < TINY:
+    if not _suits(units, units, [], [head]) or work(head.kernel) < TINY:
         return [], members, 1
     for number in range(1, min(len(left), FARTHEST)):
         skipped.append(number)
@@ -241,7 +252,7 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
         inside = _inside(left, members, needed)
         joined = [left[i] for i in members]
         shared = math.gcd(units, *(_units(left[i]) for i in inside))
-        fits = _suits(shared, units, [left[i] for i in inside])
+        fits = _suits(shared, units, joined, [left[i] for i in inside])
         if fits and _gains(left[number], joined) and _all_go(left, members, inside):
             units = shared
             members += inside
@@ -284,7 +295,9 @@ def _gains(one: _Member, members: Sequence[_Member]) -> bool:
     return any(o.cut and one.touched & o.touched & own & o.cut.own for o in members)
 
 
-def _suits(units: int, before: int, joining: Sequence[_Member]) -> bool:
+def _suits(
+    units: int, before: int, members: Sequence[_Member], joining: Sequence[_Member]
+) -> bool:
     """Tell whether a band may have as many slices as some units allow.
 
     A few slices do where a slice of everything is small; large ones are cut finely.
@@ -292,9 +305,10 @@ def _suits(units: int, before: int, joining: Sequence[_Member]) -> bool:
     slices = parts_of(units)
     if slices >= MANY:
         return True
-    own = {one for member in joining if member.cut for one in member.cut.own}
-    small = all(one.nbytes <= ROOM * slices for one in own)
-    return slices >= FEWEST and slices == parts_of(before) and small
+    coarser = slices < parts_of(before)  # then the members' slices grow, too
+    grown = (*members, *joining) if coarser else joining
+    own = {one for member in grown if member.cut for one in member.cut.own}
+    return slices >= FEWEST and all(one.nbytes <= ROOM * slices for one in own)
 
 
 def _all_go(

@@ -16,21 +16,25 @@ from ganglion.plan.moments import one_pass
 from ganglion.plan.narrow import turn_narrow
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
+from ganglion.plan.zeros import skip_zeros
 
 
 def build(program: Program, for_gpu: bool = False) -> Plan:
     """Return the plan of a program: lowered, fused, in one arena, marked, checked.
 
-    For a GPU, convolutions stay sums over their taps, as with `config.set_precise`, and
-    variances are taken in float64 rather than slice by slice.
+    For a GPU, convolutions stay sums over their taps and products multiply by the zeros
+    of the data, as with `config.set_precise`, and variances are taken in float64 rather
+    than slice by slice.
     """
     graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
-    winograd = not for_gpu and not config.precise()
-    low = Lowering(graph, set(program.data), winograd)
+    shortcuts = not for_gpu and not config.precise()
+    low = Lowering(graph, set(program.data), shortcuts)
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)
     kernels = fuse([collapse(one) for one in low.kernels], low.aliases)
+    if shortcuts:
+        kernels = skip_zeros(kernels, low.aliases)
     ordered, bands = arrange(kernels, low.aliases)
     inputs = {one.name: low.buffers[one] for one in graph.inputs}
     plan = Plan(

@@ -15,6 +15,7 @@ from ganglion.plan.kernel import (
     Uniform,
     walk,
 )
+from ganglion.plan.zeros import Nonzeros
 
 # Nanoseconds of one core, roughly: what decides is a factor of ten, not of two.
 CALL, MAC, ELEMENT, FUNCTION, DRAW, SHUFFLE, BYTE = (
@@ -45,6 +46,9 @@ def work(kernel: Kernel) -> float:
         macs = math.prod(axis.size for group in groups for axis in group)
         width = kernel.columns[-1].size if kernel.columns else 1
         return CALL + macs * MAC * _LANES / min(_LANES, max(width, 1))
+    if isinstance(kernel, Nonzeros):
+        axes = (*kernel.batch, kernel.rows, kernel.inner)
+        return CALL + ELEMENT * math.prod(axis.size for axis in axes)
     every = {*kernel.reads(), *kernel.writes()}
     return CALL + BYTE * sum(one.nbytes for one in every)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,6 +24,7 @@ from ganglion.plan.kernel import (
     Literal,
     Load,
     Loop,
+    Places,
     Plan,
     PoolBack,
     Scan,
@@ -32,6 +35,7 @@ from ganglion.plan.kernel import (
     View,
     walk,
 )
+from ganglion.plan.zeros import Nonzeros
 
 
 class PlanInterpreter:
@@ -99,6 +103,8 @@ class PlanInterpreter:
             np.add.at(target, self._flat(kernel.index, memory).reshape(-1), rows)
         elif isinstance(kernel, PoolBack):
             self._pool_back(kernel, memory)
+        elif isinstance(kernel, Nonzeros):
+            self._nonzeros(kernel, memory)
         else:
             see = partial(self._see, memory=memory)
             winograd_meaning.interpret(kernel, see)
@@ -187,6 +193,8 @@ class PlanInterpreter:
 
         letters = "abcdefghijklmnopqrstuvwxyz"[: len(every)]
         left, right = operand(kernel.left, "left"), operand(kernel.right, "right")
+        if kernel.places:
+            left = np.where(self._listed(kernel, kernel.places, memory), left, 0)
         used = [
             "".join(x for x, n in zip(letters, one.shape, strict=True) if n > 1)
             for one in (left, right)
@@ -207,6 +215,35 @@ class PlanInterpreter:
             kernel.out.buffer, tuple(axis.out for axis in kept), kernel.out.offset
         )
         self._see(target, kept_sizes, memory)[...] = product.reshape(ones)
+
+    def _nonzeros(self, kernel: Nonzeros, memory: Mapping[str, np.ndarray]) -> None:
+        axes = (*kernel.batch, kernel.rows, kernel.inner)
+        view = View(kernel.source.buffer, tuple(a.left for a in axes))
+        view = replace(view, offset=kernel.source.offset)
+        source = self._see(view, tuple(a.size for a in axes), memory)
+        lists = self._flat(kernel.places.buffer, memory)
+        lists = lists.reshape(-1, kernel.groups, kernel.places.buffer.shape[-1])
+        starts = range(0, kernel.rows.size, kernel.places.group)
+        for piece, rows in enumerate(source.reshape(-1, *source.shape[-2:])):
+            for group, start in enumerate(starts):
+                some = rows[start : start + kernel.places.group]
+                (found,) = np.nonzero((some != 0).any(axis=0))
+                lists[piece, group, 0] = len(found)
+                lists[piece, group, Places.HEAD :][: len(found)] = found
+
+    def _listed(
+        self, kernel: Contract, places: Places, memory: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        """Return which elements of the left operand are at places of the lists."""
+        (rows,), (inner,) = kernel.rows, kernel.inner
+        lists = self._flat(places.buffer, memory)
+        *batch, groups, length = places.buffer.shape
+        found = np.zeros((math.prod(batch) * groups, inner.size), bool)
+        for row, (count, *others) in zip(found, lists.reshape(-1, length), strict=True):
+            row[others[Places.HEAD - 1 :][:count]] = True
+        found = np.repeat(found.reshape(*batch, groups, -1), places.group, axis=-2)
+        found = found[..., : rows.size, :]
+        return found.reshape(*batch, rows.size, *(1 for _ in kernel.columns), -1)
 
     def _pool_back(self, kernel: PoolBack, memory: Mapping[str, np.ndarray]) -> None:
         dy = self._see(kernel.dy, kernel.shape, memory)

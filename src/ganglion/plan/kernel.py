@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -305,12 +305,29 @@ def replaced(kernel: Loop, **changes: Any) -> Loop:
     return replace(kernel, **changes)
 
 
+@dataclass(frozen=True)
+class Places:
+    """Lists of the places of an inner axis where a group of rows is not all zero.
+
+    For each place of the batch and each `group` of rows (the last may be smaller), the
+    buffer has `HEAD` numbers, the first of which is how many places follow; -1 stands
+    for all of them, which `every` lists.
+    """
+
+    HEAD: ClassVar[int] = 16  # so that a list begins where a cache line does
+
+    buffer: Buffer
+    group: int
+    every: Buffer
+
+
 @dataclass(frozen=True, eq=False)
 class Contract(Kernel):
     """out[b, m, n] = sum over k of left[b, m, k] * right[b, k, n].
 
     Every index may be several axes: each axis has an extent and a stride in the three
-    arrays. The last axis of `columns` is contiguous in `right` and `out`.
+    arrays. The last axis of `columns` is contiguous in `right` and `out`. With
+    `places`, left is zero at all others, and a sum may leave those out.
     """
 
     batch: tuple[Axis, ...]
@@ -320,6 +337,7 @@ class Contract(Kernel):
     left: View
     right: View
     out: View
+    places: Places | None = None
 
     @property
     def parallel(self) -> int:
@@ -328,7 +346,8 @@ class Contract(Kernel):
 
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
-        return [self.left.buffer, self.right.buffer]
+        lists = [self.places.buffer] if self.places else []
+        return [self.left.buffer, self.right.buffer, *lists]
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""

@@ -18,6 +18,7 @@ from ganglion.plan.kernel import (
     View,
 )
 from ganglion.plan.winograd import Tiled
+from ganglion.plan.zeros import Nonzeros
 
 
 def show(plan: Plan) -> str:
@@ -58,7 +59,13 @@ def _kernel(kernel: Kernel) -> str:
         ]
         text = "for batch {}, rows {}, columns {}, inner {}: ".format(*sizes)
         out, left, right = kernel.out.buffer, kernel.left.buffer, kernel.right.buffer
-        return f"{kernel.name} {text}{out!r} = {left!r} · {right!r}"
+        where = f"  at {kernel.places.buffer.name}" if kernel.places else ""
+        return f"{kernel.name} {text}{out!r} = {left!r} · {right!r}{where}"
+    if isinstance(kernel, Nonzeros):
+        groups = f"{kernel.parallel} groups of {kernel.places.group}"
+        lists, source = kernel.places.buffer, kernel.source.buffer
+        text = f"for {groups}, inner {kernel.inner.size}: {lists!r}"
+        return f"{text} = where {source!r} is not zero"
     reads = ", ".join(repr(one) for one in kernel.reads())
     writes = ", ".join(repr(one) for one in kernel.writes())
     cut = f" for {kernel.tiling}" if isinstance(kernel, Tiled) else ""

@@ -22,6 +22,7 @@ from ganglion.config import closest
 from ganglion.recipes import LayerSpec, Recipe
 
 PASSIVE = "passive"
+PRECISE = "ganglion-precise"  # no shortcuts: it multiplies what others multiply
 TEST_BATCH = 1000  # rows at a time when testing, the same in every engine
 
 
@@ -189,6 +190,14 @@ ENGINES: dict[str, Engine] = {
             ("fit",),
             _LLVM,
             imports=(*_OURS, "llvmlite.binding"),
+        ),
+        Engine(
+            PRECISE,
+            f"{_ROOM}.ganglion",
+            ("llvmlite",),
+            ("fit",),
+            _LLVM,
+            {"GANGLION_PRECISE": "1"},
         ),
         Engine("ganglion-numpy", f"{_ROOM}.ganglion", (), ("numpy",), imports=_OURS),
         Engine(

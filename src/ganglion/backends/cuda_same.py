@@ -30,7 +30,8 @@ def without_copies(kernels: Sequence[Kernel]) -> list[Kernel]:
     first: dict[Any, Root] = {}
     same: dict[Root, Root] = {}
     gone: set[Place] = set()
-    for key, places in list(writers.items()):
+    # What is ready first is kept: the others' readers come later.
+    for key, places in sorted(writers.items(), key=lambda one: one[1][-1]):
         sign = _sign(kernels, buffers[key], places, same)
         if sign is None:
             continue

@@ -314,17 +314,13 @@ class Blocks(Transforms):
         the processor does not see far ahead by itself.
         """
         text, view, step = self.text, window.view, self.tiling.step
-        text.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         _, _, corner = self._corner(window, where)
 
         def line(channel: str, _: list[str]) -> list[str]:
             here = self.at(corner, channel)
             for i, j in itertools.product(range(step), range(step)):
                 place = (window.size + i) * view.strides[1] + j * view.strides[2]
-                address = self.at(here, place)
-                text.do(
-                    f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)"
-                )
+                self.emitter.fetch(self.at(here, place))
             return []
 
         text.loop("0", str(channels), LANES, line)

@@ -14,6 +14,7 @@ from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
 from ganglion.plan.moments import one_pass
 from ganglion.plan.narrow import turn_narrow
+from ganglion.plan.pool_readers import into_readers
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
 
@@ -22,14 +23,15 @@ def build(program: Program, winograd: bool = True) -> Plan:
     """Return the plan of a program: lowered, fused, in one arena, marked, checked.
 
     Without `winograd`, convolutions stay sums over their taps, as with
-    `config.set_precise`.
+    `config.set_precise`, and what pools give back is stored.
     """
     graph = turn_narrow(one_pass(program.graph))
     low = Lowering(graph, set(program.data), winograd and not config.precise())
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)
-    kernels = fuse([collapse(one) for one in low.kernels], low.aliases)
+    lowered = into_readers(low.kernels, low.aliases) if winograd else low.kernels
+    kernels = fuse([collapse(one) for one in lowered], low.aliases)
     ordered, bands = arrange(kernels, low.aliases)
     inputs = {one.name: low.buffers[one] for one in graph.inputs}
     plan = Plan(

@@ -43,6 +43,7 @@ def collapse(kernel: Kernel) -> Kernel:
         expr=rewrite(kernel.expr, strides),
         target=stored(kernel.target),
         reduced=len(groups) - len(outer),
+        more=tuple((rewrite(one, strides), stored(view)) for one, view in kernel.more),
     )
 
 
@@ -105,11 +106,12 @@ def _groups(kernel: Loop) -> list[list[int]]:
 
 def _all_strides(kernel: Loop) -> list[Shape]:
     found: list[Shape] = []
-    for one in walk(kernel.expr):
+    for one in walk(*(expr for expr, _ in kernel.stored)):
         if isinstance(one, Load):
             found.append(one.view.strides)
         elif isinstance(one, Index):
             found.append(one.strides)
         elif isinstance(one, Indirect):
             found.append(one.within)
-    return [*found, kernel.target.strides + (0,) * kernel.reduced]
+    stored = [view.strides + (0,) * kernel.reduced for _, view in kernel.stored]
+    return [*found, *stored]

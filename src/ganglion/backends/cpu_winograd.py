@@ -101,6 +101,7 @@ class _Weights(Transforms):
                 base = self.at(here, text.times(number, places * rows * wide))
                 made = []
                 for i, name in enumerate(carried):
+                    self.emitter.fetch(self.at(base, (i * rows + 1) * wide))
                     one = self.emitter.load(
                         self.at(base, i * rows * wide), FLOAT, width
                     )

@@ -374,13 +374,10 @@ class Blocks(Transforms):
             made = []
             for r in range(rows):
                 one = self.emitter.load(self.at(left, r * a[1]), FLOAT, 1)
-                wide = self.maths.splat(one, widths[0])
+                copies = self.maths.splats(one, widths)
                 for v, width in enumerate(widths):
                     old = Val(carried[r * len(widths) + v], FLOAT, width)
-                    same = wide
-                    if width < wide.width:
-                        same = self.maths.picked(wide, wide, range(width))
-                    made.append(self.maths.fma(same, vectors[v], old).name)
+                    made.append(self.maths.fma(copies[v], vectors[v], old).name)
             return made
 
         ends = text.loop("0", inner, 1, step, [(t.type, t.name) for t in totals])

@@ -48,6 +48,8 @@ class Emitter:
         self.random = Random(self.text, self.maths)
         self.buffers: list[Buffer] = []
         self._bases: dict[Buffer, str] = {}
+        # Views of which more will be needed, and how many elements farther on.
+        self.ahead: dict[View, int] = {}
 
     def base(self, buffer: Buffer) -> str:
         """Return the address of a buffer; loaded at the top of the function."""
@@ -96,7 +98,16 @@ class Emitter:
     def load_view(self, view: View, at: list[str], vector: int, width: int) -> Val:
         """Load a view at some indices; `vector` is the axis that lanes run along."""
         index = self.text.affine(at, view.strides, view.offset)
+        if view in self.ahead and width > 1:
+            farther = self.text.add(index, str(self.ahead[view]))
+            element = memory_type(view.buffer.dtype)
+            self.fetch(self.text.address(self.base(view.buffer), element, farther))
         return self._spread(view.buffer, index, view.strides, vector, width)
+
+    def fetch(self, address: str) -> None:
+        """Have a line of memory brought into the second-level cache."""
+        self.text.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.text.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
 
     def _spread(
         self,

@@ -78,8 +78,9 @@ wait:
   %spins = load i64, ptr %patience, align 8
   %slept = call i1 @until_changed(ptr %round, i32 %now, ptr %sleepers, i64 %spins)
   %less = lshr i64 %spins, 2
-  %few = icmp ult i64 %less, 50
-  %lower = select i1 %few, i64 50, i64 %less
+  %fewest = lshr i64 %most, 5
+  %few = icmp ult i64 %less, %fewest
+  %lower = select i1 %few, i64 %fewest, i64 %less
   %more = shl i64 %spins, 1
   %many = icmp ugt i64 %more, %most
   %higher = select i1 %many, i64 %most, i64 %more

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -12,8 +14,18 @@ from ganglion.backends.cpu_emitter import I64, Emitted, Emitter
 from ganglion.backends.cpu_math import F64
 from ganglion.backends.cpu_moves import emit_turn
 from ganglion.backends.cpu_text import WIDTH, Val, llvm_type
-from ganglion.plan.kernel import Indirect, Load, Loop, Shuffled, Uniform, walk
+from ganglion.plan.kernel import (
+    Expr,
+    Indirect,
+    Load,
+    Loop,
+    Shuffled,
+    Uniform,
+    View,
+    walk,
+)
 
+PAGE = 4096  # bytes
 RUN = 32  # elements that are added up in their own type
 ACCUMULATORS = 8  # vectors of totals that a walk over the rows carries
 
@@ -21,12 +33,34 @@ ACCUMULATORS = 8  # vectors of totals that a walk over the rows carries
 def emit_loop(kernel: Loop) -> Emitted:
     """Return a loop kernel as text."""
     emitter = Emitter()
+    emitter.ahead = _ahead(kernel)
     if kernel.reduced:
         return _reduction(emitter, kernel)
     if not kernel.shape:
         _store_one(emitter, kernel, [], 0, 1)
         return emitter.emitted(1)
     return _map(emitter, kernel)
+
+
+def _ahead(kernel: Loop) -> dict[View, int]:
+    """Return the views that walk through several rows of an array at once.
+
+    Each row is a page or so, and the processor does not look ahead beyond a page: what
+    comes below is asked for.
+    """
+    views = {one.view for one in walk(*(e for e, _ in kernel.stored)) if _in_rows(one)}
+    taps = Counter((view.buffer, view.strides) for view in views)
+    window = kernel.how == "max" and len(kernel.shape) - kernel.reduced > 1
+    found = {}
+    for view in views:
+        steps = [s for s in view.strides if s * view.buffer.dtype.itemsize >= PAGE // 2]
+        if steps and (window or taps[view.buffer, view.strides] > 1):
+            found[view] = min(steps)
+    return found
+
+
+def _in_rows(one: Expr) -> TypeGuard[Load]:
+    return isinstance(one, Load) and one.view.buffer.nbytes > 16 * PAGE
 
 
 def _store_one(
@@ -191,20 +225,27 @@ def _reduce_across(
             )
             return
         many = max(1, ACCUMULATORS // len(kernel.stored))
-        wide = WIDTH * min(many, size // WIDTH or 1)
-        whole = size // wide * wide
+        vectors = _widths(size)
+        whole = 0 if len(vectors) <= many else size // (WIDTH * many) * WIDTH * many
 
         def panel(index: str, _: list[str]) -> list[str]:
-            _columns(emitter, kernel, at, index, [WIDTH] * (wide // WIDTH))
+            _columns(emitter, kernel, at, index, [WIDTH] * many)
             return []
 
-        emitter.text.loop("0", str(whole), wide, panel)
-        rest = size - whole
-        if rest:
-            widths = [WIDTH] * (rest // WIDTH) + [rest % WIDTH] * bool(rest % WIDTH)
-            _columns(emitter, kernel, at, str(whole), widths)
+        emitter.text.loop("0", str(whole), WIDTH * many, panel)
+        if whole < size:
+            _columns(emitter, kernel, at, str(whole), _widths(size - whole))
 
     emitter.nest(ranges[:axis], row)
+
+
+def _widths(size: int) -> list[int]:
+    """Cut neighbours into vectors.
+
+    >>> _widths(40)
+    [16, 16, 8]
+    """
+    return [WIDTH] * (size // WIDTH) + [size % WIDTH] * bool(size % WIDTH)
 
 
 def _columns(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -46,6 +46,18 @@ class Maths:
         zeros = f"<{width} x i32> zeroinitializer"
         name = self.text.let(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
         return Val(name, value.dtype, width)
+
+    def splats(self, value: Val, widths: Sequence[int]) -> list[Val]:
+        """Copy a scalar into vectors, of which narrower ones are parts of the widest.
+
+        LLVM would load it once more for each width.
+        """
+        most = max(widths)
+        whole = self.splat(value, most)
+        if min(widths) < most:
+            whole = self.intrinsic("arithmetic.fence", whole)
+        parts = {w: self.picked(whole, whole, range(w)) for w in {*widths} - {most}}
+        return [parts.get(width, whole) for width in widths]
 
     def picked(self, a: Val, b: Val, order: range) -> Val:
         """Return the lanes of two vectors, side by side, that a range names."""

@@ -17,7 +17,7 @@ from ganglion.backends import cpu_cache, cpu_machine
 from ganglion.backends.cpu_arena import aligned
 from ganglion.backends.cpu_executor import BARRIER_AT, POOL_BYTES, executor
 
-SPINS = 2000  # about 50 µs: longer than most waits, short enough to waste
+SPINS = 40_000  # about a millisecond: waking a core that sleeps may take 100 µs
 SPINS_CROWDED = 50  # more threads than cores: who waits keeps others from working
 
 

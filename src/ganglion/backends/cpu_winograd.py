@@ -6,7 +6,7 @@ from ganglion.backends.cpu_emitter import Emitted
 from ganglion.backends.cpu_text import Val
 from ganglion.backends.cpu_winograd_conv import Conv
 from ganglion.backends.cpu_winograd_grads import Grads
-from ganglion.backends.cpu_winograd_tile import Grid, Transforms
+from ganglion.backends.cpu_winograd_tile import Pixel, Transforms
 from ganglion.plan.kernel import Kernel
 from ganglion.plan.winograd import (
     FLOAT,
@@ -40,18 +40,18 @@ class _Weights(Transforms):
         _, _, rows, channels = kernel.shape
         source = self.emitter.base(kernel.source.buffer)
         target = self.emitter.base(kernel.target)
-        found = matrices(kernel.shape[0], kernel.span)
-        transform, places = self.by_matrix(found.weights), kernel.span**2
+        matrix = matrices(kernel.shape[0], kernel.span).weights
+        places = kernel.span**2
 
         def row(at: list[str]) -> None:
             for start, widths in panels(channels):
                 wide, first = sum(widths), 0
                 for width in widths:
-                    grid = self._taps(kernel, source, at[0], start + first, width)
+                    taps = self._taps(kernel, source, at[0], start + first, width)
                     place = self.text.times(at[0], wide)
                     here = self.at(target, places * rows * start + first)
                     here = self.at(here, place)
-                    for i, one in enumerate(self.both(transform, grid)):
+                    for i, one in self.both(matrix, taps):
                         self.emitter.put(one, self.at(here, i * rows * wide))
                     first += width
 
@@ -60,9 +60,9 @@ class _Weights(Transforms):
 
     def _taps(
         self, kernel: WinogradWeights, base: str, row: str, first: int, width: int
-    ) -> Grid:
-        """Load the taps of some channels; zeros where there are no more channels."""
-        view, (taps, _, _, channels) = kernel.source, kernel.shape
+    ) -> Pixel:
+        """Return what loads taps of some channels; zeros where there are no more."""
+        view, channels = kernel.source, kernel.shape[3]
         known = min(width, channels - first)
         here = self.at(base, self.text.times(row, view.strides[2]))
 
@@ -71,7 +71,7 @@ class _Weights(Transforms):
             value = self.emitter.load(self.at(here, place), FLOAT, known)
             return value if known == width else self._widened(value, width)
 
-        return [[one(i, j) for j in range(taps)] for i in range(taps)]
+        return one
 
     def _widened(self, value: Val, width: int) -> Val:
         if value.width == 1:
@@ -92,7 +92,7 @@ class _Weights(Transforms):
         wide = padded(channels)
         sums, target = self.emitter.base(kernel.sums), self.emitter.base(kernel.target)
         span, places = kernel.span, kernel.span**2
-        transform = self.by_matrix(matrices(taps, span).weights.T)
+        matrix = matrices(taps, span).weights.T
 
         def vector(row: str, channel: str, width: int) -> None:
             here = self.at(self.at(sums, text.times(row, wide)), channel)
@@ -101,6 +101,7 @@ class _Weights(Transforms):
                 base = self.at(here, text.times(number, places * rows * wide))
                 made = []
                 for i, name in enumerate(carried):
+                    self.emitter.fetch(self.at(base, (i * rows + 1) * wide))
                     one = self.emitter.load(
                         self.at(base, i * rows * wide), FLOAT, width
                     )
@@ -111,9 +112,8 @@ class _Weights(Transforms):
             start = [(zero.type, zero.name)] * places
             ends = text.loop("0", str(kernel.slices), 1, add, start)
             totals = [Val(name, FLOAT, width) for name in ends]
-            grid = [totals[i : i + span] for i in range(0, places, span)]
             there = self.at(self.at(target, text.times(row, channels)), channel)
-            for i, one in enumerate(self.both(transform, grid)):
+            for i, one in self.both(matrix, lambda i, j: totals[i * span + j]):
                 self.emitter.put(one, self.at(there, i * rows * channels))
 
         self.emitter.nest(

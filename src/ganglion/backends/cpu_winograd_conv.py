@@ -6,11 +6,15 @@ so that everything in between stays in the second-level cache of its thread.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterator
+
+import numpy as np
 
 from ganglion.backends.cpu_emitter import Emitted
 from ganglion.backends.cpu_text import Val
-from ganglion.backends.cpu_winograd_tile import Blocks, Transform, Where, Window
+from ganglion.backends.cpu_winograd_tile import Blocks, Where, Window
 from ganglion.plan.kernel import View
 from ganglion.plan.winograd import (
     FLOAT,
@@ -70,23 +74,17 @@ class Conv(Blocks):
     def _inputs(self, start: str, count: str) -> None:
         """Transform the inputs of a block."""
         tiling, text = self.tiling, self.text
-        transform: Transform = self.inputs
-        size, before = tiling.span, tiling.before
+        matrix, size, before = self.inputs, tiling.span, tiling.before
         if self.spreads:
-            size, before, transform = tiling.step, (0, 0), self.spread
+            matrix, size, before = self.spread, tiling.step, (0, 0)
         none = self.emitter.base(self.kernel.zeros)
         extent = self.source[1], self.source[2]
         window = Window(self.kernel.images, extent, size, before, none)
 
         def tile(number: str, where: Where) -> None:
             here = self.at(self.v, text.times(number, self.channels))
-            self.pixels(
-                window,
-                where,
-                lambda found: self.transformed(
-                    transform, found, self.channels, here, self.stride
-                ),
-            )
+            into = (matrix, self.channels, here, self.stride)
+            self.pixels(window, where, functools.partial(self.transformed, *into))
 
         self.tiles(start, count, tile)
 
@@ -160,25 +158,26 @@ class Conv(Blocks):
     def _store(self, source: str, pixels: list[list[str]], live: int) -> None:
         """Transform one tile back."""
         places = [place for row in pixels for place in row]
-        span, count = self.tiling.span, self.tiling.places
+        span = self.tiling.span
 
-        def loaded(channel: str, width: int) -> list[list[Val]]:
+        def made(
+            matrix: np.ndarray, channel: str, width: int
+        ) -> Iterator[tuple[str, Val]]:
             here = self.at(source, channel)
-            loads = [
-                self.emitter.load(self.at(here, i * self.wide_stride), FLOAT, width)
-                for i in range(count)
-            ]
-            return [loads[i : i + span] for i in range(0, count, span)]
+
+            def product(i: int, j: int) -> Val:
+                place = self.at(here, (i * span + j) * self.wide_stride)
+                return self.emitter.load(place, FLOAT, width)
+
+            for place, one in self.both(matrix, product):
+                yield self.at(places[place], channel), one
 
         def store(channel: str, width: int) -> None:
-            made = self.both(self.outputs, loaded(channel, width))
-            for one, place in zip(made, places, strict=True):
-                self.emitter.put(one, self.at(place, channel))
+            for there, one in made(self.outputs, channel, width):
+                self.emitter.put(one, there)
 
         def add(channel: str, width: int) -> None:
-            made = self.both(self.inputs_back, loaded(channel, width))
-            for one, place in zip(made, places, strict=True):
-                there = self.at(place, channel)
+            for there, one in made(self.inputs_back, channel, width):
                 old = self.emitter.load(there, FLOAT, width)
                 self.emitter.put(self.add(old, one), there)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from ganglion.backends.cpu_emitter import Emitted
 from ganglion.backends.cpu_text import Val
-from ganglion.backends.cpu_winograd_tile import Blocks, Transform, Where, Window
+from ganglion.backends.cpu_winograd_tile import Blocks, Where, Window
 from ganglion.plan.winograd import (
     FLOAT,
     LANES,
@@ -70,19 +71,17 @@ class Grads(Blocks):
         step = tiling.step
         grads = Window(kernel.grads, extents[1], step, (0, 0), none, channel)
 
-        def tile(number: str, where: Where) -> None:
-            def into(
-                transform: Transform, channels: int, row: int, place: tuple[str, int]
-            ) -> Callable[[list[list[str]]], None]:
-                here = self.at(place[0], text.times(number, row))
-                return lambda found: self.transformed(
-                    transform, found, channels, here, place[1]
-                )
+        passes = [
+            (images, self.inputs, self.channels, self.channels, v),
+            (grads, self.spread, self.live, self.group, z),
+        ]
 
-            self.pixels(
-                images, where, into(self.inputs, self.channels, self.channels, v)
-            )
-            self.pixels(grads, where, into(self.spread, self.live, self.group, z))
+        def tile(number: str, where: Where) -> None:
+            for window, matrix, channels, row, (base, stride) in passes:
+                self.ask_ahead(window, where, channels)
+                here = self.at(base, text.times(number, row))
+                into = (matrix, channels, here, stride)
+                self.pixels(window, where, functools.partial(self.transformed, *into))
 
         self.tiles(start, count, tile)
 

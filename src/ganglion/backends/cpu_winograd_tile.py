@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,8 @@ from ganglion.plan.winograd import FLOAT, LANES, Tiling
 
 ACCUMULATORS = 28  # that fit beside the operands in 32 vector registers
 ROWS_AT_MOST = 14
-Transform = Callable[[list[Val]], list[Val]]
-Grid = list[list[Val]]
+HALFWAY = 24  # vectors that fit there between the columns of a tile and its rows
+Pixel = Callable[[int, int], Val]
 Where = tuple[str, str, str]  # image, row and column of a tile
 
 
@@ -29,6 +30,20 @@ class Window:
     before: tuple[int, int]  # how far the first tile begins outside
     elsewhere: str
     first: str = "0"  # channel
+
+
+def _row_groups(matrix: np.ndarray) -> list[Sequence[int]]:
+    """Return rows to compute together: pairs are not parted, and registers suffice.
+
+    >>> from ganglion.plan.winograd_matrices import matrices
+    >>> [list(rows) for rows in _row_groups(matrices(3, 6).inputs)]
+    [[0, 5], [1, 2, 3, 4]]
+    """
+    rows, columns = matrix.shape
+    most = max(1, HALFWAY // columns // 2) * 2
+    alone = [[0, rows - 1]] if _in_pairs(matrix) else []
+    rest = range(1, rows - 1) if alone else range(rows)
+    return [*alone, *(rest[i : i + most] for i in range(0, len(rest), most))]
 
 
 def _in_pairs(matrix: np.ndarray) -> bool:
@@ -51,11 +66,22 @@ class Transforms:
         """Return the address of an element."""
         return self.text.address(base, "float", str(index))
 
-    def both(self, transform: Transform, grid: Grid) -> list[Val]:
-        """Transform the columns of a grid, then its rows; return them one by one."""
-        columns = [transform(list(column)) for column in zip(*grid, strict=True)]
-        rows = [transform(list(row)) for row in zip(*columns, strict=True)]
-        return [one for row in rows for one in row]
+    def both(self, matrix: np.ndarray, load: Pixel) -> Iterator[tuple[int, Val]]:
+        """Transform the columns of a tile, then its rows; yield places as they come.
+
+        What is yielded is to be stored at once. Some rows are made at a time, and the
+        pixels loaded anew for the next: stores of what registers cannot hold would
+        take longer.
+        """
+        down, across = matrix.shape[1], range(matrix.shape[1])
+        for rows in _row_groups(matrix):
+            columns = [
+                self.along(matrix, [load(i, j) for i in range(down)], rows)
+                for j in across
+            ]
+            for row, values in zip(rows, zip(*columns, strict=True), strict=True):
+                for j, one in enumerate(self.along(matrix, list(values))):
+                    yield row * len(matrix) + j, one
 
     def add(self, a: Val, b: Val) -> Val:
         """Return a + b."""
@@ -85,29 +111,40 @@ class Transforms:
             total = self.more(value, factor, total)
         return total
 
-    def by_matrix(self, matrix: np.ndarray) -> Transform:
-        """Return the transform that multiplies by a matrix.
+    def along(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int] | None = None
+    ) -> list[Val]:
+        """Return a matrix times values, or only some rows of that.
 
         Points come in pairs of opposite sign, whose rows (or columns) differ only in
         the sign of every other element: what they share is computed once.
         """
+        rows = rows or range(len(matrix))
         if _in_pairs(matrix):
-            return lambda values: self._by_rows(matrix, values)
+            return self._by_rows(matrix, values, rows)
         if _in_pairs(matrix.T):
-            return lambda values: self._by_columns(matrix, values)
+            return self._by_columns(matrix, values, rows)
         raise ValueError("the rows or columns of a transform come in pairs")
 
-    def _by_rows(self, matrix: np.ndarray, values: list[Val]) -> list[Val]:
-        made = [self.dot(matrix[0], values)]
-        for row in range(1, len(matrix) - 1, 2):
-            even, odd = matrix[row].copy(), matrix[row].copy()
-            even[1::2], odd[0::2] = 0, 0
-            scale = odd[np.flatnonzero(odd)[-1]] if odd.any() else 1.0
-            same, other = self.dot(even, values), self.dot(odd / scale, values)
-            made += [self.more(other, scale, same), self.more(other, -scale, same)]
-        return [*made, self.dot(matrix[-1], values)]
+    def _by_rows(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int]
+    ) -> list[Val]:
+        made: dict[int, Val] = {}
+        for row in rows:
+            if row in (0, len(matrix) - 1):
+                made[row] = self.dot(matrix[row], values)
+            elif row % 2:
+                even, odd = matrix[row].copy(), matrix[row].copy()
+                even[1::2], odd[0::2] = 0, 0
+                scale = odd[np.flatnonzero(odd)[-1]] if odd.any() else 1.0
+                same, other = self.dot(even, values), self.dot(odd / scale, values)
+                made[row] = self.more(other, scale, same)
+                made[row + 1] = self.more(other, -scale, same)
+        return [made[row] for row in rows]
 
-    def _by_columns(self, matrix: np.ndarray, values: list[Val]) -> list[Val]:
+    def _by_columns(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int]
+    ) -> list[Val]:
         terms, factors = [values[0]], [matrix[:, 0]]
         for column in range(1, len(values) - 1, 2):
             a, b = values[column : column + 2]
@@ -117,7 +154,7 @@ class Transforms:
             factors += [even, odd]
         terms.append(values[-1])
         factors.append(matrix[:, -1])
-        return [self.dot(row, terms) for row in np.array(factors).T]
+        return [self.dot([one[row] for one in factors], terms) for row in rows]
 
     # ---- control ---------------------------------------------------------------------
 
@@ -178,11 +215,9 @@ class Blocks(Transforms):
         super().__init__()
         self.tiling = tiling
         found = tiling.matrices
-        self.inputs = self.by_matrix(found.inputs)
-        self.outputs = self.by_matrix(found.outputs)
+        self.inputs, self.outputs = found.inputs, found.outputs
         # The transforms of gradients, which go the other way.
-        self.inputs_back = self.by_matrix(found.inputs.T)
-        self.spread = self.by_matrix(found.outputs.T)
+        self.inputs_back, self.spread = found.inputs.T, found.outputs.T
 
     def pieces(self, body: Callable[[str, str, str], None]) -> None:
         """Run over the blocks of each piece: its first tile, a block's, their count."""
@@ -231,12 +266,9 @@ class Blocks(Transforms):
         body: Callable[[list[list[str]]], None],
     ) -> None:
         """Give a body the addresses of a tile's pixels; elsewhere, what stands in."""
-        text, step, size = self.text, self.tiling.step, window.size
+        text, size = self.text, window.size
         view, (height, width) = window.view, window.extent
-        top = text.add(text.times(where[1], step), str(-window.before[0]))
-        left = text.add(text.times(where[2], step), str(-window.before[1]))
-        index = text.affine([where[0], top, left], view.strides[:3], view.offset)
-        corner = self.at(self.emitter.base(view.buffer), text.add(index, window.first))
+        top, left, corner = self._corner(window, where)
 
         def pixel(i: int, j: int) -> str:
             return self.at(corner, i * view.strides[1] + j * view.strides[2])
@@ -266,6 +298,33 @@ class Blocks(Transforms):
         )
         self.choose(fits, inside, careful)
 
+    def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
+        """Return the row and the column of a tile's first pixel, and its address."""
+        text, view, step = self.text, window.view, self.tiling.step
+        top = text.add(text.times(where[1], step), str(-window.before[0]))
+        left = text.add(text.times(where[2], step), str(-window.before[1]))
+        index = text.affine([where[0], top, left], view.strides[:3], view.offset)
+        base = self.emitter.base(view.buffer)
+        return top, left, self.at(base, text.add(index, window.first))
+
+    def ask_ahead(self, window: Window, where: Where, channels: int) -> None:
+        """Have the pixels of the tile below brought into the second-level cache.
+
+        Tiles walk through some rows of pixels at once, of which each is a page or so:
+        the processor does not see far ahead by itself.
+        """
+        text, view, step = self.text, window.view, self.tiling.step
+        _, _, corner = self._corner(window, where)
+
+        def line(channel: str, _: list[str]) -> list[str]:
+            here = self.at(corner, channel)
+            for i, j in itertools.product(range(step), range(step)):
+                place = (window.size + i) * view.strides[1] + j * view.strides[2]
+                self.emitter.fetch(self.at(here, place))
+            return []
+
+        text.loop("0", str(channels), LANES, line)
+
     def _all_inside(self, window: Window) -> bool:
         spans = zip(self.tiling.across, window.before, window.extent, strict=True)
         return all(
@@ -275,22 +334,21 @@ class Blocks(Transforms):
 
     def transformed(
         self,
-        transform: Transform,
-        pixels: list[list[str]],
+        matrix: np.ndarray,
         channels: int,
         target: str,
         stride: int,
+        pixels: list[list[str]],
     ) -> None:
         """Transform a tile, channel by channel, into the places of a block."""
 
         def vector(channel: str, width: int) -> None:
-            grid = [
-                [self.emitter.load(self.at(p, channel), FLOAT, width) for p in row]
-                for row in pixels
-            ]
+            def pixel(i: int, j: int) -> Val:
+                return self.emitter.load(self.at(pixels[i][j], channel), FLOAT, width)
+
             here = self.at(target, channel)
-            for i, one in enumerate(self.both(transform, grid)):
-                self.emitter.put(one, self.at(here, i * stride))
+            for place, one in self.both(matrix, pixel):
+                self.emitter.put(one, self.at(here, place * stride))
 
         self.lanes(channels, vector)
 
@@ -316,10 +374,10 @@ class Blocks(Transforms):
             made = []
             for r in range(rows):
                 one = self.emitter.load(self.at(left, r * a[1]), FLOAT, 1)
-                wide = {w: self.maths.splat(one, w) for w in sorted(set(widths))}
+                copies = self.maths.splats(one, widths)
                 for v, width in enumerate(widths):
                     old = Val(carried[r * len(widths) + v], FLOAT, width)
-                    made.append(self.maths.fma(wide[width], vectors[v], old).name)
+                    made.append(self.maths.fma(copies[v], vectors[v], old).name)
             return made
 
         ends = text.loop("0", inner, 1, step, [(t.type, t.name) for t in totals])

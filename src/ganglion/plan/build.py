@@ -14,6 +14,7 @@ from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
 from ganglion.plan.moments import one_pass
 from ganglion.plan.narrow import turn_narrow
+from ganglion.plan.pool_readers import into_readers
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
 from ganglion.plan.zeros import skip_zeros
@@ -23,8 +24,8 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     """Return the plan of a program: lowered, fused, in one arena, marked, checked.
 
     For a GPU, convolutions stay sums over their taps and products multiply by the zeros
-    of the data, as with `config.set_precise`, and variances are taken in float64 rather
-    than slice by slice.
+    of the data, as with `config.set_precise`; what pools give back is stored, and
+    variances are taken in float64 rather than slice by slice.
     """
     graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
     shortcuts = not for_gpu and not config.precise()
@@ -32,7 +33,8 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)
-    kernels = fuse([collapse(one) for one in low.kernels], low.aliases)
+    lowered = low.kernels if for_gpu else into_readers(low.kernels, low.aliases)
+    kernels = fuse([collapse(one) for one in lowered], low.aliases)
     if shortcuts:
         kernels = skip_zeros(kernels, low.aliases)
     ordered, bands = arrange(kernels, low.aliases)

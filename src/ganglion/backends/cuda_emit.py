@@ -16,6 +16,7 @@ from ganglion.backends.cuda_contract import emit_contract
 from ganglion.backends.cuda_cut import PROCESSORS
 from ganglion.backends.cuda_function import Function, LaneText
 from ganglion.backends.cuda_loop import emit_map
+from ganglion.backends.cuda_marks import mark_rounded, mark_settled, written_last
 from ganglion.backends.cuda_moves import (
     emit_adds,
     emit_scan,
@@ -33,12 +34,9 @@ from ganglion.backends.cuda_schedule import (
     ALIGNMENT,
     Lane,
     Launch,
-    mark_rounded,
-    mark_settled,
     place,
     schedule,
     works_of,
-    written_last,
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_tally import TALLY, emit_tallied_map

@@ -24,11 +24,11 @@ from ganglion.backends.cuda_emit import (
     Call,
     Emission,
     Target,
-    constants_of,
     emit,
     source,
 )
 from ganglion.backends.cuda_memory import Memory, Mirror, as_bytes, contiguous
+from ganglion.backends.cuda_own import Own
 from ganglion.backends.cuda_text import THREADS, root
 from ganglion.plan.build import build
 from ganglion.plan.kernel import Buffer, Plan
@@ -38,7 +38,6 @@ NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
 MOST_PLACES = 4  # of arrays whose recordings are kept: every `fit` may have its own
 WORTH_LENDING = 64  # bytes; what is smaller is looked at after every chunk
-RESULT_BYTES = 64 << 20  # of all results that are kept on the device
 
 
 def missing() -> str | None:
@@ -148,7 +147,7 @@ class CompiledProgram:
         self.emission = emit(plan, target)
         self._places: dict[tuple[int, ...], _Place] = {}
         self._modules, self._functions = _load(self.emission, on)
-        self._own = _Own(self.emission, on)
+        self._own = Own(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._prepared = False
@@ -361,50 +360,3 @@ class _Place:
 
     given: dict[tuple[Call, int], Any]  # by launch, for even and odd steps
     graphs: dict[tuple[int, int], Any] = field(default_factory=dict)
-
-
-class _Own:
-    """The memory of one program: constants, scratch, results, what is filled once."""
-
-    def __init__(self, emission: Emission, memory: Memory) -> None:
-        self._emission, self._memory, driver = emission, memory, memory.driver
-        self._blocks: list[tuple[int, int]] = []
-        self._base = self._allocate(emission.own_bytes)
-        driver.fill(self._base, 0, emission.own_bytes)
-        self._constants = {}
-        for key, array in constants_of(emission).items():
-            self._constants[key] = self._allocate(array.nbytes)
-            driver.upload(self._constants[key], array)
-        driver.wait()
-        each = max((one.nbytes for one in emission.results.values()), default=1)
-        self.capacity = max(1, min(4096, RESULT_BYTES // max(each, 1)))
-        if not emission.results:
-            self.capacity = 1 << 60
-        self.results = {
-            name: self._allocate(one.nbytes * self.capacity)
-            for name, one in emission.results.items()
-        }
-        self._step = self._allocate(4)
-
-    def _allocate(self, nbytes: int) -> int:
-        address = self._memory.allocate(nbytes, "a program's own memory")
-        self._blocks.append((address, nbytes))
-        return address
-
-    def __del__(self) -> None:
-        for address, nbytes in getattr(self, "_blocks", []):
-            self._memory.release(address, nbytes)
-
-    def address(self, buffer: Buffer) -> int:
-        """Return where a buffer is."""
-        if buffer.kind == "constant":
-            return self._constants[root(buffer)]
-        if buffer.kind == "result":
-            return self.results[buffer.name]
-        if buffer.kind == "step":
-            return self._step
-        return self._base + self._emission.own[root(buffer)]
-
-    def restart(self) -> None:
-        """Count steps from zero."""
-        self._memory.driver.fill(self._step, 0, 4)

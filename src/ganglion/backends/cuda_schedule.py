@@ -13,9 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-import numpy as np
-
-from ganglion.backends.cuda_ahead import NEXT
 from ganglion.backends.cuda_loop import SMALL
 from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of
 from ganglion.backends.cuda_simplify import in_rows
@@ -26,12 +23,11 @@ from ganglion.backends.cuda_work import (
     Work,
     is_flat,
     is_host,
-    is_map,
     takes,
     tallies,
     tallies_rows,
 )
-from ganglion.plan.kernel import Buffer, Contract, Kernel, Load, Loop
+from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop
 from ganglion.plan.memory import packed, rounded
 
 ALIGNMENT = 256  # bytes
@@ -357,55 +353,6 @@ def _keep_rows(launches: list[Launch]) -> None:
                 sizes = row_sizes(lane.kernels)
                 mine = {r for r in sizes if r[0] == "arena" and users[r] == {id(lane)}}
                 lane.private = {one: sizes[one] for one in sizes if one in mine}
-
-
-def mark_rounded(launches: Sequence[Launch]) -> None:
-    """Keep what only products read, or plain sums, rounded as tensor cores take it."""
-    spoiled: set[Root] = set()
-    products: set[Root] = set()
-    for _, work in works_of(launches):
-        for kernel in work.kernels:
-            read = {root(b) for b in kernel.reads() if b.kind == "arena"}
-            if isinstance(kernel, Contract):
-                products |= {root(b) for b in kernel.reads() if b.dtype == np.float32}
-            elif not _is_plain_sum(kernel):
-                spoiled |= read
-            if not isinstance(kernel, Contract) and not is_map(kernel):
-                spoiled |= {root(b) for b in kernel.writes()}
-    names = [name for kind, name in products - spoiled if kind == "arena"]
-    found = frozenset((kind, name) for name in names for kind in ("arena", NEXT))
-    for _, work in works_of(launches):
-        work.rounded = found
-
-
-def _is_plain_sum(kernel: Kernel) -> bool:
-    return (
-        isinstance(kernel, Loop)
-        and kernel.how == "sum"
-        and all(isinstance(expr, Load) for expr, _ in kernel.stored)
-    )
-
-
-def mark_settled(launches: Sequence[Launch], before: set[Root] | None) -> None:
-    """Tell all what they read that the launch before theirs does not write.
-
-    A launch starts when the one before it is under way, and so the one before that has
-    come to its end. `before` is what is written right before the first launch; None if
-    that is another program's launch.
-    """
-    for launch in launches:
-        works = [work for lane in launch.lanes for work in lane.works]
-        for work in works:
-            if before is not None:
-                work.settled = frozenset(work.reads() - before)
-        before = {one for work in works for one in work.writes()}
-
-
-def written_last(launches: Sequence[Launch]) -> set[Root]:
-    """Return what the last launch writes, as the next step calls it."""
-    works = [work for _, work in works_of(launches[-1:])]
-    roots = {one for work in works for one in work.writes()}
-    return {("arena", name) if kind == NEXT else (kind, name) for kind, name in roots}
 
 
 # ---- memory ------------------------------------------------------------------------

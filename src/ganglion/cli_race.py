@@ -30,9 +30,9 @@ def race(
     engines: Annotated[
         str | None,
         typer.Option(
-            help="With commas between: ganglion, ganglion-numpy, keras, keras-jax, "
-            "keras-torch, tensorflow, torch, torch-optimized, jax; those without a "
-            "hyphenated variant, and torch-optimized, by default."
+            help="With commas between: ganglion, ganglion-precise, ganglion-numpy, "
+            "keras, keras-jax, keras-torch, tensorflow, torch, torch-optimized, jax; "
+            "those without a hyphenated variant, and torch-optimized, by default."
         ),
     ] = None,
     runs: Annotated[

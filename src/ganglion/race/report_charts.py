@@ -26,6 +26,7 @@ PLACES = (
     "ganglion-numpy",
     "keras-jax",
     "keras-torch",
+    "ganglion-precise",
 )
 # Outlines around the middle, from -1 to 1: shapes tell engines apart without colour.
 SHAPES = (

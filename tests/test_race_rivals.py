@@ -160,7 +160,8 @@ def test_where_float32_parts_float64_does_not(name, small_course):
         for dtype in ("float32", exact.DTYPE)
     }
     assert far[exact.DTYPE] < 1e-9
-    assert far[exact.DTYPE] < 1e-3 * far["float32"]
+    # Ganglion without shortcuts may have the very same bits.
+    assert far[exact.DTYPE] <= 1e-3 * far["float32"]
 
 
 @pytest.mark.rivals

@@ -26,7 +26,6 @@ PLACES = (
     "ganglion-numpy",
     "keras-jax",
     "keras-torch",
-    "ganglion-precise",
 )
 # Outlines around the middle, from -1 to 1: shapes tell engines apart without colour.
 SHAPES = (

@@ -6,9 +6,10 @@ import pytest
 from cpu_checks import pure, training_step
 from cuda_cases import STACKS
 from cuda_checks import check, compiled, emulated
+from layer_cases import Case
 
 from ganglion import config
-from ganglion.backends import cuda_simplify, cuda_tally, cuda_work
+from ganglion.backends import cuda_rows, cuda_simplify, cuda_tally, cuda_work
 from ganglion.backends.cuda_emit import Target, schedule_of
 from ganglion.backends.cuda_schedule import works_of
 from ganglion.ir import arrays, pointwise, shaping, structured
@@ -140,3 +141,23 @@ def test_many_blocks_are_added_up_in_groups(monkeypatch):
     data = {name: rng.normal(size=one).astype("f4") for name, one in shapes.items()}
     assert "add_columns<11, 3, " in text_of(compiled(program, precise="float32"))
     check(program, data, {}, steps=2, tolerance=2e-4)
+
+
+def test_sums_of_a_turned_copy_are_not_forgotten():
+    """A copy that turns an array has code of its own, which adds up nothing."""
+    x = Input("x", (40, 128), "float32")
+    turned = arrays.transpose(x, axes=(1, 0))
+    ends = {"product": structured.matmul(turned, x)}
+    ends["total"] = shaping.sum_(pointwise.negative(turned), axes=(0,))
+    ends["plain"] = shaping.sum_(turned, axes=(0,))
+    data = {"x": np.random.default_rng(0).normal(size=x.shape).astype("f4")}
+    check(pure(Graph.of("turned", [x], ends)), data, {}, tolerance=2e-4)
+
+
+@pytest.mark.parametrize("layer", ["Softmax", "Dense", "LayerNormalization"])
+def test_blocks_that_have_rows_of_several_kernels_add_up_nothing(layer, monkeypatch):
+    monkeypatch.setattr(cuda_rows, "FEWEST_ROWS", 1)
+    arguments = {"units": 32, "activation": "softmax"} if layer == "Dense" else {}
+    case = Case(layer, ((64, 32),), arguments)
+    program, data, state = training_step(case, "float32")
+    check(program, data, state, steps=2, tolerance=2e-3)

@@ -286,10 +286,10 @@ def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
     if isinstance(kernel, Loop):
         if kernel.adds:
             return emit_adds(kernel)
-        if turned := turned_axes(work):
-            return emit_turned(work, turned)
         if work.tallies:
             return emit_tallied_map(work)
+        if turned := turned_axes(work):
+            return emit_turned(work, turned)
         return emit_reduction(work) if kernel.reduced else emit_map(work)
     if isinstance(kernel, Scan):
         return emit_scan(kernel)

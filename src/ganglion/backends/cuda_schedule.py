@@ -149,7 +149,7 @@ class Scheduler:
             # The last block to come ends a tally: only what is urgent may be there.
             if haste is Haste.NOW and _tallied(kernel, host):
                 return host
-            if tallies_rows(host, kernel):
+            if tallies_rows(host, kernel) and self._fits_rows(kernel, host):
                 host.tallies.append(Work(kernel, dropped=host.dropped))
                 return host
         return None

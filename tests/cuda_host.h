@@ -141,6 +141,8 @@ template <class T> DEVICE T from_lane_above(T value, int distance) {
 }
 DEVICE float read_through(const float* place) { return *place; }
 DEVICE double read_through(const double* place) { return *place; }
+struct alignas(16) Bytes16 { unsigned words[4]; };
+DEVICE Bytes16 read_through(const Bytes16* place) { return *place; }
 DEVICE void wait_for_others() {}
 DEVICE void let_others_start() {}
 

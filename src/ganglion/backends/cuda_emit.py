@@ -14,7 +14,7 @@ import numpy as np
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_contract import emit_contract
 from ganglion.backends.cuda_cut import PROCESSORS
-from ganglion.backends.cuda_function import Function, LaneText
+from ganglion.backends.cuda_function import Function, LaneText, RowsNear
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_marks import mark_rounded, mark_settled, written_last
 from ganglion.backends.cuda_moves import (
@@ -29,7 +29,7 @@ from ganglion.backends.cuda_plain import CONTRACTION
 from ganglion.backends.cuda_pool import emit_pool_back
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
-from ganglion.backends.cuda_rows import as_loop, rows_of_block
+from ganglion.backends.cuda_rows import as_loop, early_for_rows, rows_of_block
 from ganglion.backends.cuda_schedule import (
     ALIGNMENT,
     Lane,
@@ -254,8 +254,8 @@ class _Maker:
         if lane.by_rows:
             rows = rows_of_block(lane.rows, lane.kernels)
             bodies = [emit_rows(one, rows) for one in lane.works]
-            blocks, private = lane.rows // rows, lane.private
-            return LaneText(bodies, blocks, lane.haste, rows, private)
+            near = RowsNear(rows, lane.private, lane.shown, early_for_rows(lane.works))
+            return LaneText(bodies, lane.rows // rows, lane.haste, near)
         bodies = [emit_work(one, how, room, alone) for one in lane.works]
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
         return LaneText(bodies, blocks, lane.haste)

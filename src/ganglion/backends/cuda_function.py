@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from ganglion.backends.cuda_schedule import Haste
@@ -14,14 +14,39 @@ from ganglion.plan.memory import rounded
 
 
 @dataclass(frozen=True)
+class RowsNear:
+    """What blocks that go on row by row have in memory of their own.
+
+    Of arrays that a lane makes, the elements of a row are known: `private` are those
+    that nobody else reads; `shown` are copied to where others find them, at the end.
+    Whole arrays that are ready `early` are copied before others have come to an end.
+    """
+
+    rows: int  # of a block
+    private: Mapping[Root, int]
+    shown: Mapping[Root, int]
+    early: Sequence[Buffer]
+
+    def is_early(self, buffer: Buffer) -> bool:
+        """Tell whether a block copies all of an array before it starts."""
+        return any(root(one) == root(buffer) for one in self.early)
+
+    def size(self, buffer: Buffer) -> int:
+        """Return how many elements of an array a block has, 0 for none."""
+        if self.is_early(buffer):
+            return buffer.size
+        row = self.private.get(root(buffer)) or self.shown.get(root(buffer), 0)
+        return self.rows * row
+
+
+@dataclass(frozen=True)
 class LaneText:
     """A lane as bodies of code, one after the other."""
 
     bodies: list[Emitted]
     blocks: int
     haste: Haste
-    rows: int = 0  # of a block
-    private: Mapping[Root, int] = field(default_factory=dict)  # elements of a row
+    near: RowsNear | None = None  # for lanes that go on row by row
 
     def order(self) -> tuple[bool, int, float, int]:
         """Sort what takes long to the front, and what nobody waits for to the end."""
@@ -30,15 +55,14 @@ class LaneText:
 
     @cached_property
     def _layout(self) -> tuple[dict[Root, int], int]:
-        """Where in shared memory private arrays are, and the end of them all."""
+        """Where in shared memory arrays of a block are, and the end of them all."""
         found: dict[Root, int] = {}
         end = rounded(max(one.shared for one in self.bodies), 16)
         for buffer in (b for one in self.bodies for b in one.buffers):
-            key = root(buffer)
-            if key in self.private and key not in found:
-                found[key] = end
-                row = self.private[key] * buffer.dtype.itemsize
-                end += rounded(self.rows * row, 16)
+            size = self.near.size(buffer) if self.near else 0
+            if size and root(buffer) not in found:
+                found[root(buffer)] = end
+                end += rounded(size * buffer.dtype.itemsize, 16)
         return found, end
 
     @property
@@ -46,14 +70,18 @@ class LaneText:
         """The shared memory of a block."""
         return self._layout[1]
 
-    def address(self, buffer: Buffer) -> str:
-        """Return where row 0 of a private array would be, "" if it is none."""
+    def near_place(self, buffer: Buffer) -> str:
+        """Return where a block has an array, "" if it has none of it."""
         at = self._layout[0].get(root(buffer))
-        if at is None:
-            return ""
-        before = self.rows * self.private[root(buffer)]
         kind = c_type(buffer.dtype)
-        return f"({kind}*)(shared_bytes + {at}) - (BLOCK_OF_LANE) * {before}"
+        return "" if at is None else f"({kind}*)(shared_bytes + {at})"
+
+    def address(self, buffer: Buffer) -> str:
+        """Return where all of an array would be, if a block has some of it, or ""."""
+        place = self.near_place(buffer)
+        if not place or self.near is None or self.near.is_early(buffer):
+            return place
+        return f"{place} - (BLOCK_OF_LANE) * {self.near.size(buffer)}"
 
 
 class Function:
@@ -63,11 +91,12 @@ class Function:
         self._bodies: dict[str, str] = {}
         self._buffers: list[Buffer] = []
         self._places: dict[Root, int] = {}
-        self._lanes: list[tuple[int, bool, list[str]]] = []
+        self._lanes: list[tuple[int, list[str]]] = []
         self._scratch = 0
 
     def add(self, lane: LaneText) -> None:
         """Add a lane to the right of those that are there."""
+        near = lane.near
         calls = []
         for body in lane.bodies:
             name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
@@ -75,11 +104,30 @@ class Function:
                 lane.address(one) or f"a{self._argument(one)}" for one in body.buffers
             )
             which = f"BLOCK_OF_LANE, {lane.blocks}"
-            if lane.rows:
-                which = f"(BLOCK_OF_LANE) * {lane.rows}"
+            if near:
+                which = f"(BLOCK_OF_LANE) * {near.rows}"
             separator = ", " if given else ""
-            calls.append(f"{name}({which}{separator}{given});")
-        self._lanes.append((lane.blocks, lane.bodies[0].waits, calls))
+            calls.append(f"NAME_{name}({which}{separator}{given});")
+        start = [] if lane.bodies[0].waits else ["start_after_others();"]
+        if near:
+            early, shown = self._copies(lane, near)
+            start = [*early, *start, *["BARRIER;"] * bool(early)]
+            calls += ["\n    ".join(shown)] * bool(shown)
+        self._lanes.append((lane.blocks, [*start, "\n    BARRIER;\n    ".join(calls)]))
+
+    def _copies(self, lane: LaneText, near: RowsNear) -> tuple[list[str], list[str]]:
+        """Return what copies arrays to a block, and what shows others its own."""
+        early, shown = [], []
+        buffers = {root(b): b for body in lane.bodies for b in body.buffers}
+        for key, buffer in buffers.items():
+            count, place = near.size(buffer), lane.near_place(buffer)
+            if near.is_early(buffer):
+                given = f"a{self._argument(buffer)}"
+                early.append(f"bring_near<{count}>({place}, {given});")
+            elif key in near.shown:
+                to = f"a{self._argument(buffer)} + (BLOCK_OF_LANE) * {count}"
+                shown.append(f"show_others<{count}>({to}, {place});")
+        return early, shown
 
     def _argument(self, buffer: Buffer) -> int:
         key = root(buffer)
@@ -108,18 +156,12 @@ class Function:
             f"NAME({given}) {{"
         )
         start = 0
-        for number, (blocks, waits, calls) in enumerate(self._lanes):
+        for number, (blocks, calls) in enumerate(self._lanes):
             last = number == len(self._lanes) - 1
             head = "" if last else f"if (BLOCK < {start + blocks}) "
             lines.append(f"  {head}{{")
-            if not waits:
-                lines.append("    start_after_others();")
             at = f"BLOCK - {start}" if start else "BLOCK"
-            for index, one in enumerate(calls):
-                if index:
-                    lines.append("    BARRIER;")
-                called = one.replace("BLOCK_OF_LANE", at)
-                lines.append(f"    NAME_{called}")
+            lines += [f"    {one.replace('BLOCK_OF_LANE', at)}" for one in calls]
             lines.append("  }" if last else "  } else")
             start += blocks
         return "\n".join([*lines, "}", ""]), self._buffers

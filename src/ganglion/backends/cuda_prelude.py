@@ -30,6 +30,11 @@ template <class T> DEVICE T from_lane_above(T value, int distance) {
 }
 DEVICE float read_through(const float* place) { return __ldcg(place); }
 DEVICE double read_through(const double* place) { return __ldcg(place); }
+struct alignas(16) Bytes16 { unsigned words[4]; };
+DEVICE Bytes16 read_through(const Bytes16* place) {
+  const uint4 read = __ldcg((const uint4*)place);
+  return {{read.x, read.y, read.z, read.w}};
+}
 DEVICE void wait_for_others() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -172,7 +177,6 @@ template <> METHOD double remainder_of(double a, double b) {
 
 // ---- neighbours ------------------------------------------------------------------
 
-struct alignas(16) Bytes16 { unsigned words[4]; };
 struct alignas(8) Bytes8 { unsigned words[2]; };
 template <int BYTES> struct Chunk { typedef Bytes16 Type; };
 template <> struct Chunk<8> { typedef Bytes8 Type; };
@@ -197,6 +201,24 @@ template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LAN
 #pragma unroll
   for (int i = 0; i < bytes / (int)sizeof(Part); i++)
     ((Part*)to)[i] = both.parts[i];
+}
+
+// Copies a small array to a block's own memory, or from there.
+template <int COUNT, class T> DEVICE void bring_near(T* to, const T* from) {
+  constexpr int WHOLE = COUNT * (int)sizeof(T) / 16, DONE = WHOLE * 16 / (int)sizeof(T);
+  constexpr int TURNS = (WHOLE + THREADS - 1) / THREADS;
+  Bytes16 held[TURNS > 0 ? TURNS : 1];
+#pragma unroll
+  for (int u = 0; u < TURNS; u++)
+    if (u * THREADS + THREAD < WHOLE)
+      held[u] = read_through((const Bytes16*)from + u * THREADS + THREAD);
+#pragma unroll
+  for (int u = 0; u < TURNS; u++)
+    if (u * THREADS + THREAD < WHOLE) ((Bytes16*)to)[u * THREADS + THREAD] = held[u];
+  for (int i = DONE + THREAD; i < COUNT; i += THREADS) to[i] = from[i];
+}
+template <int COUNT, class T> DEVICE void show_others(T* to, const T* from) {
+  for (int i = THREAD; i < COUNT; i += THREADS) to[i] = from[i];
 }
 
 #ifdef TENSOR_CORES

@@ -8,18 +8,19 @@ product, its softmax, its loss.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from ganglion.backends.cuda_cut import Product
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, joined, tables_of
-from ganglion.plan.kernel import Apply, Contract, Kernel, Load, Loop, View, walk
+from ganglion.backends.cuda_work import Root, Work, is_flat, joined, tables_of
+from ganglion.plan.kernel import Apply, Buffer, Contract, Kernel, Load, Loop, View, walk
 
 FEWEST_ROWS, MOST_ROWS = 16, 1024
 MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
 FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
 NARROW = 16  # columns, or inner places, of a product that is as fast as a loop
+MOST_EARLY, FEW_BYTES = 48 * 1024, 2048  # of arrays that are copied to a block
 
 Access = tuple[Root, View, tuple[int, ...]]
 
@@ -80,6 +81,46 @@ def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
             if _row_step(view, one.outer) == size:
                 found[root(view.buffer)] = size
     return found
+
+
+def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
+    """Return the arrays of which kernels make every element, each of them once."""
+    views = [
+        (view, one.outer)
+        for one in kernels
+        if isinstance(one, Loop)
+        for _, view in one.stored
+    ]
+    made = Counter(root(view.buffer) for view, _ in views)
+    flat = {root(view.buffer) for view, outer in views if is_flat(view, outer)}
+    return {one for one in flat if made[one] == 1}
+
+
+def early_for_rows(works: Sequence[Work]) -> list[Buffer]:
+    """Return small arrays that a lane's blocks can copy before others come to an end.
+
+    All rows need all of them, or they are very small.
+    """
+    written = {one for work in works for one in work.writes()}
+    settled = {one for work in works for one in work.settled} - written
+    loads = [
+        one.view
+        for work in works
+        for kernel in work.kernels
+        if isinstance(kernel, Loop)
+        for one in walk(*(expr for expr, _ in kernel.stored))
+        if isinstance(one, Load)
+    ]
+    by_rows = {root(view.buffer) for view in loads if any(view.strides[:1])}
+    found: dict[Root, Buffer] = {}
+    room = MOST_EARLY
+    for buffer in (view.buffer for view in loads):
+        key = root(buffer)
+        alike = key not in by_rows or buffer.nbytes <= FEW_BYTES
+        if key in settled and key not in found and alike and buffer.nbytes <= room:
+            found[key] = buffer
+            room -= buffer.nbytes
+    return list(found.values())
 
 
 def _accesses(kernel: Loop) -> Iterator[Access]:

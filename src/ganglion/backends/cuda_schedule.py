@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ganglion.backends.cuda_loop import SMALL
-from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of
+from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of, whole_rows
 from ganglion.backends.cuda_simplify import in_rows
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import (
@@ -53,6 +53,7 @@ class Lane:
     rows: int = 0  # over which its kernels may go on row by row
     haste: Haste = Haste.NOW
     private: dict[Root, int] = field(default_factory=dict)  # see `_keep_rows`
+    shown: dict[Root, int] = field(default_factory=dict)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -63,6 +64,11 @@ class Lane:
     def by_rows(self) -> bool:
         """Whether several blocks run through it, each with its own rows."""
         return self.rows > 0 and len(self.works) > 1
+
+    def goes_on(self, made: Root) -> bool:
+        """Tell whether another piece of work reads what one of them makes."""
+        maker = next(i for i, one in enumerate(self.works) if made in one.writes())
+        return any(made in one.reads() for one in self.works[maker + 1 :])
 
     def place(self, work: Work) -> int:
         """Return where in the lane a piece of work is."""
@@ -337,22 +343,29 @@ def _drop_unread(launches: list[Launch]) -> None:
 
 
 def _keep_rows(launches: list[Launch]) -> None:
-    """Find the arrays that a lane makes for itself, row by row: few bytes of a block.
+    """Find the arrays that a lane makes and goes on with, row by row: few bytes each.
 
-    They need no place in memory; of each, the elements of a row are known.
+    Those that nobody else reads are private, and need no place in memory; others are
+    shown when the lane comes to its end. Of each, the elements of a row are known.
     """
     users: dict[Root, set[int]] = defaultdict(set)
-    for launch in launches:
-        for lane in launch.lanes:
-            for work in lane.works:
-                for one in (work.reads() | work.writes()) - work.dropped:
-                    users[one].add(id(lane))
-    for launch in launches:
-        for lane in launch.lanes:
-            if lane.by_rows:
-                sizes = row_sizes(lane.kernels)
-                mine = {r for r in sizes if r[0] == "arena" and users[r] == {id(lane)}}
-                lane.private = {one: sizes[one] for one in sizes if one in mine}
+    writers: dict[Root, set[int]] = defaultdict(set)
+    lanes = [lane for launch in launches for lane in launch.lanes]
+    for lane in lanes:
+        for work in lane.works:
+            for one in (work.reads() | work.writes()) - work.dropped:
+                users[one].add(id(lane))
+            for one in work.writes():
+                writers[one].add(id(lane))
+    for lane in (one for one in lanes if one.by_rows):
+        sizes = row_sizes(lane.kernels)
+        arena = {one: sizes[one] for one in sizes if one[0] == "arena"}
+        whole = whole_rows(lane.kernels)
+        for one, size in arena.items():
+            if users[one] == {id(lane)}:
+                lane.private[one] = size
+            elif one in whole and writers[one] == {id(lane)} and lane.goes_on(one):
+                lane.shown[one] = size
 
 
 # ---- memory ------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ganglion.backends.cuda_cut import (
-    PAD,
     PLAIN,
     PLAIN_STEP,
     PROCESSORS,
@@ -19,6 +18,7 @@ from ganglion.backends.cuda_cut import (
     Product,
     Tile,
     cut_of,
+    line_of,
     on_tensor_cores,
     plain_splits,
     shared_bytes,
@@ -272,7 +272,7 @@ def _shape_struct(
         "SPLITS": cut.splits,
         "LANES": shape.lanes,
         "TURNS": _turns(tile, shape.lanes),
-        "SUMS": tile.columns + (PAD if tensor else 4),
+        "SUMS": line_of(tile.columns) if tensor else tile.columns + 4,
         "LEFT_LANES": product.lanes("left"),
         "RIGHT_LANES": product.lanes("right"),
     }

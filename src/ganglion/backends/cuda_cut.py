@@ -19,8 +19,18 @@ CHANNELS = 32  # of an image that are taken together where windows overlap
 # Bytes a nanosecond that a processor gets from far, cycles a nanosecond, and how long
 # the first byte takes.
 BANDWIDTH, CLOCK, LATENCY = 36.0, 1.75, 900.0
-PAD = 8  # floats between rows of sums in shared memory, against bank conflicts
 SHARED = 228 * 1024  # bytes of shared memory of a processor
+
+
+def line_of(columns: int) -> int:
+    """Return how far rows lie apart in shared memory: an odd number of 8 elements.
+
+    So rows that are read at once do not lie in the same banks.
+
+    >>> line_of(32), line_of(24)
+    (40, 24)
+    """
+    return columns if columns % 16 else columns + 8
 
 
 @dataclass(frozen=True)
@@ -253,8 +263,8 @@ def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
         left = tile.rows * (step * width + 16)
     else:
         left = step * (tile.rows + 8) * width
-    right = step * (tile.columns + 8) * product.width("right")
-    sums = tile.groups * tile.rows * (tile.columns + PAD)
+    right = step * line_of(tile.columns) * product.width("right")
+    sums = tile.groups * tile.rows * line_of(tile.columns)
     return max(stages * (left + right), 4 * sums)
 
 

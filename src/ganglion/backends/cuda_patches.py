@@ -96,7 +96,8 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
   typedef typename S::Right Right;
   constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
   constexpr int across = (S::N + S::BN - 1) / S::BN;
-  constexpr int steps = (S::K + S::BK - 1) / S::BK, STAGE = S::BK * (S::BN + 8);
+  constexpr int steps = (S::K + S::BK - 1) / S::BK;
+  constexpr int STAGE = S::BK * Stage<S>::RIGHT_LINE;
   constexpr bool STAY = S::STAGES >= steps;
   auto* patches = shared_bytes;
   Right* stages = (Right*)(patches + S::PATCHES * Patch<S>::BYTES);

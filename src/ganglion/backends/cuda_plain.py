@@ -30,15 +30,18 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
     if (!am_last(counters + tile, S::SPLITS)) return;
   }
   const T* all = parts + (long long)tile * S::SPLITS * (S::BM * S::BN);
+  // A thread keeps its columns: some are left over where ACROSS does not divide them.
   constexpr int TURNS = S::TURNS, COUNT = S::BM * ACROSS;
+  constexpr int WORK = THREADS / ACROSS * ACROSS;
 #pragma unroll 1
-  for (int first = THREAD; first < COUNT; first += THREADS * TURNS) {
+  for (int first = THREAD < WORK ? THREAD : COUNT; first < COUNT;
+       first += WORK * TURNS) {
     int m[TURNS], n[TURNS];
     bool exists[TURNS];
     T total[TURNS][LANES];
 #pragma unroll
     for (int u = 0; u < TURNS; u++) {
-      const int e = first + u * THREADS;
+      const int e = first + u * WORK;
       m[u] = S::row_of(m0, e / ACROSS);
       n[u] = n0 + e % ACROSS * LANES;
       exists[u] = e < COUNT && m[u] < S::M && n[u] < S::N;

@@ -69,12 +69,13 @@ template <int COUNT, int WIDTH, class T> DEVICE double add_column(const T* first
 template <int ACROSS, int COLUMNS, int KINDS, int LANES, class T>
 DEVICE void fold_threads(const T (&mine)[KINDS][LANES], T* to) {
   constexpr int EACH = ACROSS * LANES, WIDTH = KINDS * EACH;
-  static_assert(THREADS % ACROSS == 0, "whole lines");
   T* sums = (T*)shared_bytes;
   T* here = sums + THREAD / ACROSS * WIDTH + THREAD % ACROSS * LANES;
   BARRIER;
+  if (THREAD < THREADS / ACROSS * ACROSS) {
 #pragma unroll
-  for (int k = 0; k < KINDS; k++) store_lanes(here + k * EACH, mine[k]);
+    for (int k = 0; k < KINDS; k++) store_lanes(here + k * EACH, mine[k]);
+  }
   BARRIER;
   for (int c = THREAD; c < WIDTH; c += THREADS)
     if (c % EACH < COLUMNS)
@@ -86,20 +87,22 @@ DEVICE void fold_threads(const T (&mine)[KINDS][LANES], T* to) {
 template <int MOST, int WIDTH, class T>
 DEVICE const double* add_rows(const T* parts, int rows) {
   constexpr int V = 16 / (int)sizeof(T), NEAR = WIDTH / V, SHARES = THREADS / NEAR;
-  static_assert(WIDTH % V == 0 && THREADS % NEAR == 0, "whole lines");
+  static_assert(WIDTH % V == 0, "whole lines");
   const int near = THREAD % NEAR * V, share = THREAD / NEAR;
   double total[V] = {};
 #pragma unroll
   for (int u = 0; u < (MOST + SHARES - 1) / SHARES; u++) {
     const int r = share + u * SHARES;
     T part[V] = {};
-    if (r < rows) load_lanes(part, parts + r * WIDTH + near);
+    if (r < rows && share < SHARES) load_lanes(part, parts + r * WIDTH + near);
 #pragma unroll
     for (int v = 0; v < V; v++) total[v] += part[v];
   }
   double* totals = (double*)shared_bytes;
+  if (share < SHARES) {
 #pragma unroll
-  for (int v = 0; v < V; v++) totals[share * WIDTH + near + v] = total[v];
+    for (int v = 0; v < V; v++) totals[share * WIDTH + near + v] = total[v];
+  }
   BARRIER;
   double* whole = totals + SHARES * WIDTH;
   for (int c = THREAD; c < WIDTH; c += THREADS) {

@@ -12,7 +12,8 @@ template <class S> struct Stage {
   static constexpr int LEFT_LINE = S::LEFT_ROWS ? S::BK + PAD : S::BM + 8;
   static constexpr int LEFT_LINES = S::LEFT_ROWS ? S::BM : S::BK;
   static constexpr int LEFT = LEFT_LINES * LEFT_LINE * (int)sizeof(Left);
-  static constexpr int RIGHT_LINE = S::BN + 8;
+  // Lines are an odd number of 8 elements, against bank conflicts.
+  static constexpr int RIGHT_LINE = S::BN % 16 ? S::BN : S::BN + 8;
   static constexpr int RIGHT = S::BK * RIGHT_LINE * (int)sizeof(Right);
   static constexpr int BYTES = LEFT + RIGHT;
 };
@@ -65,10 +66,9 @@ template <class S> struct RightCopies {
   typedef typename S::Offset Offset;
   typedef typename S::Right Right;
   static constexpr int V = S::RIGHT_LANES, ACROSS = S::BN / V;
-  static constexpr int STEP = THREADS / ACROSS;
+  static constexpr int STEP = THREADS / ACROSS;  // some threads may be left over
   static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
   static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
-  static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
   const Right* places[COUNT];
   bool exists;
   METHOD void begin(const Right* from, int n0) {
@@ -88,7 +88,8 @@ template <class S> struct RightCopies {
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + line + i * STEP;
       const Right* from = places[i] + (S::RIGHT_EVEN ? moved : S::right_inner(k));
-      if (S::BK % STEP == 0 || line + i * STEP < S::BK)
+      if ((THREADS % ACROSS == 0 || line < STEP) &&
+          (S::BK % STEP == 0 || line + i * STEP < S::BK))
         copy_async<V * (int)sizeof(Right), false>(
             to + i * STEP * Stage<S>::RIGHT_LINE, from,
             exists && (ALL_K || k < S::K));
@@ -107,7 +108,6 @@ template <class S> struct Warp {
   static constexpr int P = !S::BF16 || DOWN < 2 ? 1 : 2;
   static constexpr int Q = !S::BF16 || RIGHT_HALF ? 1 : RIGHT < 4 ? RIGHT : 4;
   static_assert((IN_ORDER || DOWN % P == 0) && RIGHT % Q == 0, "whole groups");
-  static_assert(!RIGHT_HALF || RIGHT % 2 == 0, "columns are loaded 16 at a time");
   DEVICE int row(int i, int half, int g) {
     if (IN_ORDER) return i * 16 + half * 8 + g;
     return i / P * (16 * P) + g * (2 * P) + i % P * 2 + half;
@@ -185,13 +185,14 @@ DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2],
   constexpr int LINE = Stage<S>::RIGHT_LINE;
   const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
   if constexpr (W::RIGHT_HALF) {
-    const auto* at = b + (k + lane % 16) * LINE + n0 + lane / 16 * 8;
+    const auto* at = b + (k + lane % 16) * LINE + n0;
 #pragma unroll
     for (int j = 0; j < W::RIGHT; j += 2) {
+      const bool both = j + 1 < W::RIGHT;  // else the second half is the first again
       unsigned words[4];
-      load_turned(words, at + j * 8);
+      load_turned(words, at + j * 8 + (both ? lane / 16 * 8 : 0));
 #pragma unroll
-      for (int h = 0; h < 4; h++) right[j + h / 2][h % 2] = words[h];
+      for (int h = 0; h < (both ? 4 : 2); h++) right[j + h / 2][h % 2] = words[h];
     }
   } else {
 #pragma unroll

@@ -12,10 +12,10 @@ from ganglion.backends.cuda_cut import (
     LARGE,
     LATENCY,
     LONG,
-    PAD,
     PROCESSORS,
     Product,
     Tile,
+    line_of,
     on_tensor_cores,
     parts_of,
     plain_splits,
@@ -26,16 +26,25 @@ from ganglion.plan.kernel import Axis, Contract
 
 WINDOW_TILES = (
     Tile(256, 64, 4, 2),
+    Tile(256, 48, 4, 2),
     Tile(256, 32, 8, 1),
     Tile(256, 32, 4, 1),
+    Tile(256, 24, 4, 1),
+    Tile(128, 48, 4, 2),
+    Tile(128, 48, 2, 2),
     Tile(128, 64, 2, 2),
     Tile(128, 64, 4, 2),
     Tile(64, 128, 1, 4),
     Tile(64, 64, 1, 2),
     Tile(64, 64, 2, 2),
+    Tile(64, 48, 2, 2),
+    Tile(64, 48, 2, 1),
     Tile(128, 32, 4, 1),
     Tile(128, 32, 2, 1),
+    Tile(128, 24, 4, 1),
+    Tile(128, 24, 2, 1),
     Tile(144, 32, 3, 1),
+    Tile(144, 24, 3, 1),
     Tile(96, 32, 2, 1),
     Tile(64, 32, 2, 1),
     Tile(64, 32, 1, 1),
@@ -147,23 +156,26 @@ def _window_cuts(product: Product, window: Window, bf16: bool) -> Iterator[Windo
         if tile.columns > max(product.n, 32) or tile.columns < min(product.n, 17):
             continue
         base = tile.step(bf16)
-        all_steps = -(-product.k // base)
+        steps = {base: True, 2 * base: window.channels % (2 * base) == 0}
+        # Whole pixels leave less to reckon.
+        pixels = math.lcm(window.channels, tile.groups * (16 if bf16 else 8))
+        steps |= {pixels: pixels <= 4 * base}
         for tile_y in range(1, min(tile.rows // window.x, window.y) + 1):
             images = window.tile_images(tile_y, tile.rows)
-            for patches in (1, 2):
-                yield WindowCut(tile, images, tile_y, base, all_steps, patches)
-            for step in (base, 2 * base):
-                whole = step == base or window.channels % step == 0
+            for step in (one for one, suits in steps.items() if suits):
+                whole = -(-product.k // step)
+                for patches in (1, 2):
+                    yield WindowCut(tile, images, tile_y, step, whole, patches)
                 for stages in (2, 3, 4):
-                    if whole and stages * step < product.k:
+                    if stages < whole:
                         yield WindowCut(tile, images, tile_y, step, stages, 1)
 
 
 def window_bytes(product: Product, window: Window, cut: WindowCut) -> int:
     """Return the shared memory that patches and the weights beside them need."""
     tile = cut.tile
-    weights = cut.stages * cut.step * (tile.columns + 8) * product.width("right")
-    sums = 4 * tile.groups * tile.rows * (tile.columns + PAD)
+    weights = cut.stages * cut.step * line_of(tile.columns) * product.width("right")
+    sums = 4 * tile.groups * tile.rows * line_of(tile.columns)
     return cut.patches * max(_patch_bytes(product, window, cut), sums) + weights
 
 

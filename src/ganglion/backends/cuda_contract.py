@@ -39,6 +39,7 @@ from ganglion.backends.cuda_text import (
 )
 from ganglion.backends.cuda_windows import (
     TapsCut,
+    Where,
     Window,
     WindowCut,
     taps_bytes,
@@ -63,7 +64,8 @@ def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted
     shape = _Shape(work, Product(kernel), precision == "bf16")
     if not on_tensor_cores(kernel, precision):
         return _emit_plainly(shape)
-    cut = _cut_for(kernel, shape.bf16, room, alone, bool(work.tallies))
+    where = Where(alone, root(kernel.right.buffer) in work.settled)
+    cut = _cut_for(kernel, shape.bf16, room, where, bool(work.tallies))
     if isinstance(cut, WindowCut):
         return _emit_windows(shape, cut, alone)
     if isinstance(cut, TapsCut):
@@ -73,13 +75,13 @@ def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted
 
 @lru_cache(maxsize=64)
 def _cut_for(
-    kernel: Contract, bf16: bool, room: int, alone: bool, tallied: bool
+    kernel: Contract, bf16: bool, room: int, where: Where, tallied: bool
 ) -> Cut | WindowCut | TapsCut:
     """Return the cheapest way to cut a product; a program has most of them twice."""
     product = Product(kernel)
     cut, cost = cut_of(product, bf16, room)
     if window := window_of(product, bf16):
-        patch = window_cut_of(product, window, bf16, room, alone, cost)
+        patch = window_cut_of(product, window, bf16, room, where, cost)
         if patch is not None:
             return patch
     taps = taps_of(product, bf16)

@@ -108,6 +108,14 @@ def _in_chunks(product: Product, side: str, bf16: bool) -> bool:
 
 
 @dataclass(frozen=True)
+class Where:
+    """What a product finds on the GPU."""
+
+    alone: bool  # no other product shares the GPU with it
+    early: bool  # its right operand has long been ready
+
+
+@dataclass(frozen=True)
 class WindowCut:
     """A tile of whole rows of images, and how far copies of the weights run ahead."""
 
@@ -132,12 +140,11 @@ class WindowCut:
 
 
 def window_cut_of(
-    product: Product, window: Window, bf16: bool, room: int, alone: bool, usual: float
+    product: Product, window: Window, bf16: bool, room: int, where: Where, usual: float
 ) -> WindowCut | None:
     """Return the cheapest way to cut a convolution by patches, None if none pays.
 
-    `alone` tells that no other product shares the GPU with it, and `usual` what it
-    costs as any other.
+    `usual` is what it costs as any other product.
     """
     found = [
         one
@@ -146,7 +153,7 @@ def window_cut_of(
     ]
     if not found:
         return None
-    costs = [_window_cost(product, window, one, bf16, alone) for one in found]
+    costs = [_window_cost(product, window, one, bf16, where) for one in found]
     best = min(range(len(found)), key=costs.__getitem__)
     return found[best] if costs[best] < usual else None
 
@@ -196,11 +203,11 @@ def window_blocks(product: Product, window: Window, cut: WindowCut, alone: bool)
 
 
 def _window_cost(
-    product: Product, window: Window, cut: WindowCut, bf16: bool, alone: bool
+    product: Product, window: Window, cut: WindowCut, bf16: bool, where: Where
 ) -> float:
     tile = cut.tile
     right = product.width("right")
-    blocks = window_blocks(product, window, cut, alone)
+    blocks = window_blocks(product, window, cut, where.alone)
     across = -(-product.n // tile.columns)
     turns = -(-cut.tiles(window) * across // blocks)
     each = turns * -(-blocks // PROCESSORS)  # tiles of a processor
@@ -210,12 +217,14 @@ def _window_cost(
     weights = product.k * tile.columns * right / BANDWIDTH
     shared = window_bytes(product, window, cut)
     together = side_by_side(shared)
-    if alone:  # else other products work while this one waits
+    if where.alone:  # else other products work while this one waits
         together = min(together, each)
     ahead = min(cut.patches, turns)
     if not cut.stays(product):
         worked = max(worked, weights) + product.k / cut.step * 100 / together
         weights = 0
+    elif where.early:  # most of them come while the launch before ends
+        weights /= 4
     size = tile.rows * tile.columns * 4
     ends = 200 + tile.groups * size / 48 / CLOCK + size / BANDWIDTH
     waited = LATENCY / (together * ahead)

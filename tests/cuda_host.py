@@ -23,8 +23,10 @@ from ganglion.backends import cuda_emit
 from ganglion.backends.cuda_prelude import MACHINE
 
 HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
-_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?'
-                        r"(\w+)\(([^)]*)\)")  # fmt: skip
+_SIGNATURE = re.compile(
+    r'extern "C" __global__ void (?:CLUSTER_OF\((\d+)\) )?'
+    r"(?:__launch_bounds__\([\d, ]+\) )?(\w+)\(([^)]*)\)"
+)
 
 
 def reason() -> str | None:
@@ -40,13 +42,16 @@ def _wrapped(source: str) -> str:
     """Return CUDA text as C++, with a function `run_NAME(blocks, given)` for each."""
     made = source.replace(cuda_emit.header(MACHINE), cuda_emit.header(HEADER))
     assert made != source
-    for name, given in _SIGNATURE.findall(source):
+    for cluster, name, given in _SIGNATURE.findall(source):
         kinds = [one.rsplit(" ", 1)[0] for one in given.split(", ")] if given else []
         casts = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(kinds))
         made += (
             f'\nextern "C" void run_{name}(int blocks, void** given) {{\n'
-            "  for (emulated_block = 0; emulated_block < blocks; emulated_block++)\n"
-            f"    run_block([&] {{ {name}({casts}); }});\n}}\n"
+            f"  const int cluster = {cluster or 1};\n"
+            "  if (blocks % cluster) abort();\n"
+            "  for (emulated_block = 0; emulated_block < blocks;\n"
+            "       emulated_block += cluster)\n"
+            f"    run_cluster(cluster, [&] {{ {name}({casts}); }});\n}}\n"
         )
     return made
 

@@ -124,7 +124,7 @@ class _Shape:
             self.early &= self.work.settled
         lines = _shape_struct(self, cut, step, tensor, more)
         self.body.before += lines
-        turns = more.get("TURNS", _turns(cut.tile, self.lanes))
+        turns = more.get("TURNS", _turns(cut, self.lanes))
         _call(self, cut, function, turns)
 
 
@@ -158,7 +158,8 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
     made = shape.finish(tile, cut.splits, blocks, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
     weight = steps * tile.rows * tile.columns * step / 500
-    return replace(made, work=weight, waits=bool(shape.early))
+    cluster = cut.splits if cut.cluster else 1
+    return replace(made, work=weight, waits=bool(shape.early), cluster=cluster)
 
 
 def _emit_windows(shape: _Shape, patch: WindowCut, alone: bool) -> Emitted:
@@ -273,7 +274,7 @@ def _shape_struct(
         "STAGES": cut.stages,
         "SPLITS": cut.splits,
         "LANES": shape.lanes,
-        "TURNS": _turns(tile, shape.lanes),
+        "TURNS": _turns(cut, shape.lanes),
         "SUMS": line_of(tile.columns) if tensor else tile.columns + 4,
         "LEFT_LANES": product.lanes("left"),
         "RIGHT_LANES": product.lanes("right"),
@@ -303,6 +304,7 @@ def _shape_struct(
         "LEFT_EVEN": _is_even(product.inner, "left", step),
         "RIGHT_EVEN": _is_even(product.inner, "right", step),
         "PARTED": product.parts > 1,
+        "CLUSTER": cut.cluster,
         "ROUND_LEFT": root(product.kernel.left.buffer) not in rounded,
         "ROUND_RIGHT": root(product.kernel.right.buffer) not in rounded,
         "BF16": shape.bf16,
@@ -348,7 +350,7 @@ def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
     dtype = computed(kernel.out.buffer.dtype)
     kind = c_type(dtype)
     parts, counters = f"({kind}*)0", "(unsigned*)0"
-    if cut.splits > 1 and product.parts == 1:
+    if cut.splits > 1 and product.parts == 1 and not cut.cluster:
         tiles, tile = product.tiles(cut.tile), cut.tile
         size = tiles * cut.splits * tile.rows * tile.columns
         parts = body.scratch(size, dtype.name)
@@ -370,9 +372,12 @@ def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
     )
 
 
-def _turns(tile: Tile, lanes: int) -> int:
+def _turns(cut: Cut, lanes: int) -> int:
     """Return how many groups of neighbours a thread finishes at a time."""
-    return min(max(tile.rows * tile.columns // lanes // THREADS, 1), 4)
+    groups = cut.tile.rows * cut.tile.columns // lanes
+    if cut.cluster:
+        groups //= cut.splits
+    return min(max(groups // THREADS, 1), 4)
 
 
 def _finish(shape: _Shape, turn: int) -> list[str]:

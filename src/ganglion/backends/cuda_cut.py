@@ -157,6 +157,7 @@ class Cut:
     tile: Tile
     splits: int
     stages: int
+    cluster: bool = False  # the blocks of a tile see each other's shared memory
 
 
 def cut_of(product: Product, bf16: bool, room: int) -> tuple[Cut, float]:

@@ -29,7 +29,12 @@ from ganglion.backends.cuda_plain import CONTRACTION
 from ganglion.backends.cuda_pool import emit_pool_back
 from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
-from ganglion.backends.cuda_rows import as_loop, early_for_rows, rows_of_block
+from ganglion.backends.cuda_rows import (
+    as_loop,
+    early_for_rows,
+    given_by_rows,
+    rows_of_block,
+)
 from ganglion.backends.cuda_schedule import (
     ALIGNMENT,
     Lane,
@@ -235,8 +240,7 @@ class _Maker:
         text, buffers = function.text(pair)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.functions.setdefault(name, text.replace("NAME", name))
-        blocks = sum(one.blocks for one in lanes)
-        return Call(name, blocks, shared, self._renamed(buffers))
+        return Call(name, function.blocks, shared, self._renamed(buffers))
 
     def _renamed(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
         """Give scratch memory names of its own in this program."""
@@ -254,7 +258,13 @@ class _Maker:
         if lane.by_rows:
             rows = rows_of_block(lane.rows, lane.kernels)
             bodies = [emit_rows(one, rows) for one in lane.works]
-            near = RowsNear(rows, lane.private, lane.shown, early_for_rows(lane.works))
+            near = RowsNear(
+                rows,
+                lane.private,
+                [lane.shown_by(one) for one in lane.works],
+                given_by_rows(lane.works, lane.rows),
+                early_for_rows(lane.works),
+            )
             return LaneText(bodies, lane.rows // rows, lane.haste, near)
         bodies = [emit_work(one, how, room, alone) for one in lane.works]
         blocks = bodies[0].blocks if len(bodies) == 1 else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,14 +17,16 @@ from ganglion.plan.memory import rounded
 class RowsNear:
     """What blocks that go on row by row have in memory of their own.
 
-    Of arrays that a lane makes, the elements of a row are known: `private` are those
-    that nobody else reads; `shown` are copied to where others find them, at the end.
-    Whole arrays that are ready `early` are copied before others have come to an end.
+    Of most arrays it is a block's own rows, whose elements are known. `private` are
+    those that only the lane makes and reads; `shown` are copied to where others find
+    them, too; `given` are made by others, and copied at the start. Whole arrays that
+    are ready `early` are copied before others have come to an end.
     """
 
     rows: int  # of a block
     private: Mapping[Root, int]
-    shown: Mapping[Root, int]
+    shown: Sequence[Mapping[Root, int]]  # by each body
+    given: Mapping[Root, int]
     early: Sequence[Buffer]
 
     def is_early(self, buffer: Buffer) -> bool:
@@ -35,8 +37,10 @@ class RowsNear:
         """Return how many elements of an array a block has, 0 for none."""
         if self.is_early(buffer):
             return buffer.size
-        row = self.private.get(root(buffer)) or self.shown.get(root(buffer), 0)
-        return self.rows * row
+        for known in (self.private, self.given, *self.shown):
+            if root(buffer) in known:
+                return self.rows * known[root(buffer)]
+        return 0
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,19 @@ class LaneText:
     haste: Haste
     near: RowsNear | None = None  # for lanes that go on row by row
 
-    def order(self) -> tuple[bool, int, float, int]:
-        """Sort what takes long to the front, and what nobody waits for to the end."""
+    @property
+    def cluster(self) -> int:
+        """How many blocks run together."""
+        return self.bodies[0].cluster
+
+    def order(self) -> tuple[bool, bool, int, float, int]:
+        """Sort what takes long to the front, and what nobody waits for to the end.
+
+        Clusters must begin where a whole number of them has been before.
+        """
         work = max(one.work for one in self.bodies)
-        return self.blocks > 1, self.haste.value, -work, -self.blocks
+        many = self.blocks > 1
+        return self.cluster == 1, many, self.haste.value, -work, -self.blocks
 
     @cached_property
     def _layout(self) -> tuple[dict[Root, int], int]:
@@ -93,41 +106,55 @@ class Function:
         self._places: dict[Root, int] = {}
         self._lanes: list[tuple[int, list[str]]] = []
         self._scratch = 0
+        self._cluster = 1
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of all lanes, in whole clusters."""
+        return rounded(sum(blocks for blocks, _ in self._lanes), self._cluster)
 
     def add(self, lane: LaneText) -> None:
         """Add a lane to the right of those that are there."""
         near = lane.near
-        calls = []
-        for body in lane.bodies:
-            name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
-            given = ", ".join(
-                lane.address(one) or f"a{self._argument(one)}" for one in body.buffers
-            )
-            which = f"BLOCK_OF_LANE, {lane.blocks}"
-            if near:
-                which = f"(BLOCK_OF_LANE) * {near.rows}"
-            separator = ", " if given else ""
-            calls.append(f"NAME_{name}({which}{separator}{given});")
-        start = [] if lane.bodies[0].waits else ["start_after_others();"]
+        self._cluster = max(self._cluster, lane.cluster)
+        lines = [] if lane.bodies[0].waits else ["start_after_others();"]
         if near:
-            early, shown = self._copies(lane, near)
-            start = [*early, *start, *["BARRIER;"] * bool(early)]
-            calls += ["\n    ".join(shown)] * bool(shown)
-        self._lanes.append((lane.blocks, [*start, "\n    BARRIER;\n    ".join(calls)]))
+            lines = self._bring(lane, near, lines)
+        which = f"(BLOCK_OF_LANE) * {near.rows}" if near else "BLOCK_OF_LANE"
+        for number, body in enumerate(lane.bodies):
+            if number:
+                lines.append("BARRIER;")
+            if number and near:
+                lines += self._show(lane, near, number - 1)
+            name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
+            given = [
+                lane.address(one) or f"a{self._argument(one)}" for one in body.buffers
+            ]
+            blocks = [] if near else [str(lane.blocks)]
+            lines.append(f"NAME_{name}({', '.join([which, *blocks, *given])});")
+        self._lanes.append((lane.blocks, lines))
 
-    def _copies(self, lane: LaneText, near: RowsNear) -> tuple[list[str], list[str]]:
-        """Return what copies arrays to a block, and what shows others its own."""
-        early, shown = [], []
+    def _bring(self, lane: LaneText, near: RowsNear, start: list[str]) -> list[str]:
+        """Return how a block starts, and copies what it needs of arrays."""
+        early, then = list[str](), list[str]()
         buffers = {root(b): b for body in lane.bodies for b in body.buffers}
         for key, buffer in buffers.items():
-            count, place = near.size(buffer), lane.near_place(buffer)
+            size, place = near.size(buffer), lane.near_place(buffer)
             if near.is_early(buffer):
-                given = f"a{self._argument(buffer)}"
-                early.append(f"bring_near<{count}>({place}, {given});")
-            elif key in near.shown:
-                to = f"a{self._argument(buffer)} + (BLOCK_OF_LANE) * {count}"
-                shown.append(f"show_others<{count}>({to}, {place});")
-        return early, shown
+                far = f"a{self._argument(buffer)}"
+                early.append(f"bring_near<{size}>({place}, {far});")
+            elif key in near.given:
+                far = f"a{self._argument(buffer)} + (BLOCK_OF_LANE) * {size}"
+                then.append(f"bring_near<{size}>({place}, {far});")
+        return [*early, *start, *then, *["all_near();"] * bool(early or then)]
+
+    def _show(self, lane: LaneText, near: RowsNear, number: int) -> Iterator[str]:
+        """Yield how others are shown what a body has made."""
+        for buffer in lane.bodies[number].buffers:
+            if root(buffer) in near.shown[number]:
+                size = near.size(buffer)
+                far = f"a{self._argument(buffer)} + (BLOCK_OF_LANE) * {size}"
+                yield f"show_others<{size}>({far}, {lane.near_place(buffer)});"
 
     def _argument(self, buffer: Buffer) -> int:
         key = root(buffer)
@@ -151,14 +178,16 @@ class Function:
         given = ", ".join(
             f"{c_type(one.dtype)}* a{i}" for i, one in enumerate(self._buffers)
         )
+        cluster = f"CLUSTER_OF({self._cluster}) " * (self._cluster > 1)
         lines.append(
-            f'extern "C" __global__ void __launch_bounds__({THREADS}{", 2" * pair}) '
-            f"NAME({given}) {{"
+            f'extern "C" __global__ void {cluster}'
+            f"__launch_bounds__({THREADS}{', 2' * pair}) NAME({given}) {{"
         )
         start = 0
         for number, (blocks, calls) in enumerate(self._lanes):
             last = number == len(self._lanes) - 1
-            head = "" if last else f"if (BLOCK < {start + blocks}) "
+            whole = last and start + blocks == self.blocks
+            head = "" if whole else f"if (BLOCK < {start + blocks}) "
             lines.append(f"  {head}{{")
             at = f"BLOCK - {start}" if start else "BLOCK"
             lines += [f"    {one.replace('BLOCK_OF_LANE', at)}" for one in calls]

@@ -40,9 +40,12 @@ def emit_map(work: Work, rows: int = 0) -> Emitted:
     count = total // width
     groups = (*shape[:-1], shape[-1] // width)
     head = f"{body.index} i = ({body.index})block * THREADS + THREAD"
-    if total <= SMALL:  # one block may have to take several turns
+    if THREADS < count <= SMALL:  # one block may have to take several turns
         body.lines.append("#pragma unroll 4")
-    with body.block(f"for ({head}; i < {count}; i += blocks * THREADS)"):
+    loop = f"for ({head}; i < {count}; i += blocks * THREADS)"
+    if count <= THREADS:  # one turn of the first block, so no loop
+        loop = f"if ({head}; i < {count})"
+    with body.block(loop):
         at = body.places("i", groups)
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")

@@ -14,6 +14,7 @@ MACHINE = """\
 #define THREAD ((int)threadIdx.x)
 #define BLOCK ((int)blockIdx.x)
 #define BARRIER __syncthreads()
+#define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
 extern __shared__ __align__(128) unsigned char shared_bytes[];
 
 DEVICE float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
@@ -30,11 +31,6 @@ template <class T> DEVICE T from_lane_above(T value, int distance) {
 }
 DEVICE float read_through(const float* place) { return __ldcg(place); }
 DEVICE double read_through(const double* place) { return __ldcg(place); }
-struct alignas(16) Bytes16 { unsigned words[4]; };
-DEVICE Bytes16 read_through(const Bytes16* place) {
-  const uint4 read = __ldcg((const uint4*)place);
-  return {{read.x, read.y, read.z, read.w}};
-}
 DEVICE void wait_for_others() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -43,6 +39,36 @@ DEVICE void wait_for_others() {
 DEVICE void let_others_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Blocks of a cluster wait for each other, and see each other's shared memory.
+DEVICE void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+template <int LANES>
+DEVICE void load_from_block(float (&to)[LANES], const float* from, int block) {
+#if __CUDA_ARCH__ >= 900
+  unsigned place;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(place)
+      : "r"((unsigned)__cvta_generic_to_shared(from)), "r"(block));
+  if constexpr (LANES == 4) {
+    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "r"(place)
+                 : "memory");
+  } else {
+#pragma unroll
+    for (int i = 0; i < LANES; i++)
+      asm volatile("ld.shared::cluster.f32 %0, [%1];"
+                   : "=f"(to[i])
+                   : "r"(place + 4 * i)
+                   : "memory");
+  }
 #endif
 }
 
@@ -177,6 +203,7 @@ template <> METHOD double remainder_of(double a, double b) {
 
 // ---- neighbours ------------------------------------------------------------------
 
+struct alignas(16) Bytes16 { unsigned words[4]; };
 struct alignas(8) Bytes8 { unsigned words[2]; };
 template <int BYTES> struct Chunk { typedef Bytes16 Type; };
 template <> struct Chunk<8> { typedef Bytes8 Type; };
@@ -203,22 +230,38 @@ template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LAN
     ((Part*)to)[i] = both.parts[i];
 }
 
-// Copies a small array to a block's own memory, or from there.
+// Copies a small array to a block's own memory; it has come when `all_near` says so.
 template <int COUNT, class T> DEVICE void bring_near(T* to, const T* from) {
-  constexpr int WHOLE = COUNT * (int)sizeof(T) / 16, DONE = WHOLE * 16 / (int)sizeof(T);
-  constexpr int TURNS = (WHOLE + THREADS - 1) / THREADS;
-  Bytes16 held[TURNS > 0 ? TURNS : 1];
+#ifdef TENSOR_CORES
+  constexpr int BYTES = COUNT * (int)sizeof(T);
+  constexpr int CHUNK = BYTES % 16 == 0 ? 16 : 4;
+  if constexpr (BYTES % CHUNK == 0) {
+    constexpr int EACH = THREADS * CHUNK;
 #pragma unroll
-  for (int u = 0; u < TURNS; u++)
-    if (u * THREADS + THREAD < WHOLE)
-      held[u] = read_through((const Bytes16*)from + u * THREADS + THREAD);
-#pragma unroll
-  for (int u = 0; u < TURNS; u++)
-    if (u * THREADS + THREAD < WHOLE) ((Bytes16*)to)[u * THREADS + THREAD] = held[u];
-  for (int i = DONE + THREAD; i < COUNT; i += THREADS) to[i] = from[i];
-}
-template <int COUNT, class T> DEVICE void show_others(T* to, const T* from) {
+    for (int turn = 0; turn < (BYTES + EACH - 1) / EACH; turn++) {
+      const int at = turn * EACH + THREAD * CHUNK;
+      if ((turn + 1) * EACH <= BYTES || at < BYTES)
+        copy_async<CHUNK, false>((char*)to + at, (const char*)from + at, true);
+    }
+    return;
+  }
+#endif
   for (int i = THREAD; i < COUNT; i += THREADS) to[i] = from[i];
+}
+DEVICE void all_near() {
+#ifdef TENSOR_CORES
+  commit_copies();
+  await_copies<0>();
+#endif
+  BARRIER;
+}
+// Copies from there; threads that have least to do begin.
+template <int COUNT, class T> DEVICE void show_others(T* to, const T* from) {
+#pragma unroll
+  for (int turn = 0; turn < (COUNT + THREADS - 1) / THREADS; turn++) {
+    const int i = turn * THREADS + THREADS - 1 - THREAD;
+    if (i < COUNT) to[i] = from[i];
+  }
 }
 
 #ifdef TENSOR_CORES

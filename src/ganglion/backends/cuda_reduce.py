@@ -230,19 +230,23 @@ class _Reduction:
         if kernel.how == "sum":
             self._add_runs(outer, start, step, together)
             return
-        body.lines.append(f"#pragma unroll {together}")
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
+        if self.length <= step:  # one turn at most
+            head = f"if ({body.index} r = {start}; r < {self.length})"
+        else:
+            body.lines.append(f"#pragma unroll {together}")
         with body.block(head):
             self._take(outer, self.totals)
 
     def _add_runs(self, outer: list[str], start: str, step: int, run: int) -> None:
         """Add up short runs as they are, and only those in float64."""
         body, lanes = self.body, self.cut.lanes
+        run = min(run, -(-self.length // step))
         whole = self.length % (step * run) == 0
-        head = (
-            f"for ({body.index} r0 = {start}; r0 < {self.length}; r0 += {step * run})"
-        )
-        with body.block(head):
+        turns = -(-self.length // (step * run))
+        body.lines.append("#pragma unroll 1")  # long code takes long to be fetched
+        with body.block(f"for (int turn = 0; turn < {turns}; turn++)"):
+            body.do(f"const {body.index} r0 = {start} + turn * {step * run};")
             runs = [body.fresh("run") for _ in self.totals]
             for name, (expr, _) in zip(runs, self.kernel.stored, strict=True):
                 body.do(f"{c_type(expr.dtype)} {name}[{lanes}] = {{}};")

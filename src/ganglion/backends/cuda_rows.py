@@ -20,7 +20,8 @@ FEWEST_ROWS, MOST_ROWS = 16, 1024
 MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
 FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
 NARROW = 16  # columns, or inner places, of a product that is as fast as a loop
-MOST_EARLY, FEW_BYTES = 48 * 1024, 2048  # of arrays that are copied to a block
+MOST_EARLY, FEW_BYTES = 24 * 1024, 2048  # of arrays that are copied to a block
+MOST_OF_ROW = 2048  # elements
 
 Access = tuple[Root, View, tuple[int, ...]]
 
@@ -101,16 +102,8 @@ def early_for_rows(works: Sequence[Work]) -> list[Buffer]:
 
     All rows need all of them, or they are very small.
     """
-    written = {one for work in works for one in work.writes()}
-    settled = {one for work in works for one in work.settled} - written
-    loads = [
-        one.view
-        for work in works
-        for kernel in work.kernels
-        if isinstance(kernel, Loop)
-        for one in walk(*(expr for expr, _ in kernel.stored))
-        if isinstance(one, Load)
-    ]
+    settled = {one for work in works for one in work.settled}
+    loads = [view for _, view, _ in _given(works)]
     by_rows = {root(view.buffer) for view in loads if any(view.strides[:1])}
     found: dict[Root, Buffer] = {}
     room = MOST_EARLY
@@ -121,6 +114,31 @@ def early_for_rows(works: Sequence[Work]) -> list[Buffer]:
             found[key] = buffer
             room -= buffer.nbytes
     return list(found.values())
+
+
+def given_by_rows(works: Sequence[Work], rows: int) -> dict[Root, int]:
+    """Return arrays of which blocks only read their own rows, and a row's elements."""
+    steps: dict[Root, set[int | None]] = defaultdict(set)
+    sizes = {}
+    for key, view, shape in _given(works):
+        sizes[key] = view.buffer.size // rows
+        own = shape[:1] == (rows,) and view.buffer.size % rows == 0
+        steps[key].add(_row_step(view, shape) if own else None)
+    return {
+        key: size
+        for key, size in sizes.items()
+        if steps[key] == {size} and size <= MOST_OF_ROW
+    }
+
+
+def _given(works: Sequence[Work]) -> Iterator[Access]:
+    """Yield what a lane's loops load of what others have made, with their shapes."""
+    written = {one for work in works for one in work.writes() | work.dropped}
+    for kernel in (kernel for work in works for kernel in work.kernels):
+        if isinstance(kernel, Loop):
+            for one in walk(*(expr for expr, _ in kernel.stored)):
+                if isinstance(one, Load) and root(one.view.buffer) not in written:
+                    yield root(one.view.buffer), one.view, kernel.shape
 
 
 def _accesses(kernel: Loop) -> Iterator[Access]:

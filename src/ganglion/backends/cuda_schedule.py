@@ -70,6 +70,11 @@ class Lane:
         maker = next(i for i, one in enumerate(self.works) if made in one.writes())
         return any(made in one.reads() for one in self.works[maker + 1 :])
 
+    def shown_by(self, work: Work) -> dict[Root, int]:
+        """Return what a piece of work makes for others, too."""
+        made = work.writes()
+        return {one: size for one, size in self.shown.items() if one in made}
+
     def place(self, work: Work) -> int:
         """Return where in the lane a piece of work is."""
         return next(i for i, one in enumerate(self.works) if one is work)

@@ -162,6 +162,8 @@ def _window_cuts(product: Product, window: Window, bf16: bool) -> Iterator[Windo
     for tile in WINDOW_TILES:
         if tile.columns > max(product.n, 32) or tile.columns < min(product.n, 17):
             continue
+        if tile.columns % 32 and product.n % tile.columns:
+            continue
         base = tile.step(bf16)
         steps = {base: True, 2 * base: window.channels % (2 * base) == 0}
         # Whole pixels leave less to reckon.

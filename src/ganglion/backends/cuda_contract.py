@@ -17,6 +17,7 @@ from ganglion.backends.cuda_cut import (
     Cut,
     Product,
     Tile,
+    Where,
     cut_of,
     line_of,
     on_tensor_cores,
@@ -39,7 +40,6 @@ from ganglion.backends.cuda_text import (
 )
 from ganglion.backends.cuda_windows import (
     TapsCut,
-    Where,
     Window,
     WindowCut,
     taps_bytes,
@@ -54,23 +54,20 @@ from ganglion.backends.cuda_work import Root, Work, joined, lanes_allowed, sizes
 from ganglion.plan.kernel import Axis, Contract, View
 
 
-def emit_contract(work: Work, precision: str, room: int, alone: bool) -> Emitted:
-    """Return a contraction, and its guests, as text; `room` is its shared memory.
-
-    `alone` tells that no other product shares the GPU with it.
-    """
+def emit_contract(work: Work, precision: str, room: int, where: Where) -> Emitted:
+    """Return a contraction, and its guests, as text; `room` is its shared memory."""
     kernel = work.kernel
     assert isinstance(kernel, Contract)
     shape = _Shape(work, Product(kernel), precision == "bf16")
     if not on_tensor_cores(kernel, precision):
         return _emit_plainly(shape)
-    where = Where(alone, root(kernel.right.buffer) in work.settled)
+    where = replace(where, early=root(kernel.right.buffer) in work.settled)
     cut = _cut_for(kernel, shape.bf16, room, where, bool(work.tallies))
     if isinstance(cut, WindowCut):
-        return _emit_windows(shape, cut, alone)
+        return _emit_windows(shape, cut, where)
     if isinstance(cut, TapsCut):
         return _emit_taps(shape, cut)
-    return _emit_tiles(shape, cut)
+    return _emit_tiles(shape, cut, where)
 
 
 @lru_cache(maxsize=64)
@@ -79,7 +76,8 @@ def _cut_for(
 ) -> Cut | WindowCut | TapsCut:
     """Return the cheapest way to cut a product; a program has most of them twice."""
     product = Product(kernel)
-    cut, cost = cut_of(product, bf16, room)
+    # Where sums are taken along, blocks take several turns anyway.
+    cut, cost = cut_of(product, bf16, room, where.most if not tallied else 1 << 30)
     if window := window_of(product, bf16):
         patch = window_cut_of(product, window, bf16, room, where, cost)
         if patch is not None:
@@ -136,24 +134,24 @@ def _emit_plainly(shape: _Shape) -> Emitted:
     shape.bf16 = False
     shape.emitted("contract_plainly", cut, PLAIN_STEP)
     shared = max(2 * PLAIN_STEP * 68, 64 * 68) * itemsize
-    return _weighed(shape, cut, PLAIN_STEP, shared)
+    return _weighed(shape, cut, PLAIN_STEP, shared, 1 << 30)
 
 
-def _emit_tiles(shape: _Shape, cut: Cut) -> Emitted:
+def _emit_tiles(shape: _Shape, cut: Cut, where: Where) -> Emitted:
     """Return a product on tensor cores as text."""
     step = cut.tile.step(shape.bf16)
     shape.emitted("contract_on_tensor_cores", cut, step)
     shared = shared_bytes(shape.product, cut.tile, cut.stages, shape.bf16)
-    return _weighed(shape, cut, step, shared)
+    return _weighed(shape, cut, step, shared, where.most)
 
 
-def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
+def _weighed(shape: _Shape, cut: Cut, step: int, shared: int, most: int) -> Emitted:
     """End a product in tiles, and say how much work a block has."""
     tile, product = cut.tile, shape.product
     blocks = product.tiles(tile) * cut.splits
     if shape.tallies and cut.splits == 1:  # a block adds up what it has only once
         across = -(-product.n // tile.columns)
-        slots = PROCESSORS * side_by_side(shared)
+        slots = min(PROCESSORS * side_by_side(shared), most)
         blocks = min(blocks, max(slots // across, 1) * across)
     made = shape.finish(tile, cut.splits, blocks, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
@@ -162,12 +160,12 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int) -> Emitted:
     return replace(made, work=weight, waits=bool(shape.early), cluster=cluster)
 
 
-def _emit_windows(shape: _Shape, patch: WindowCut, alone: bool) -> Emitted:
+def _emit_windows(shape: _Shape, patch: WindowCut, where: Where) -> Emitted:
     """Return a convolution by patches of images as text."""
     product, tile = shape.product, patch.tile
     window = window_of(product, shape.bf16)
     assert window is not None
-    blocks = window_blocks(product, window, patch, alone)
+    blocks = window_blocks(product, window, patch, where)
     shape.emitted(
         "contract_windows",
         Cut(tile, 1, patch.stages),

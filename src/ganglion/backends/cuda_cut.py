@@ -151,6 +151,16 @@ class Product:
 
 
 @dataclass(frozen=True)
+class Where:
+    """What work finds on the GPU."""
+
+    alone: bool  # at most one product is launched
+    early: bool = False  # its right operand has long been ready
+    most: int = 1 << 30  # blocks that run at once beside what else is launched
+    aside: int = 1 << 30  # blocks of what nobody waits for
+
+
+@dataclass(frozen=True)
 class Cut:
     """A tile, over how many blocks its inner axis is cut, and how far copies run."""
 
@@ -160,13 +170,17 @@ class Cut:
     cluster: bool = False  # the blocks of a tile see each other's shared memory
 
 
-def cut_of(product: Product, bf16: bool, room: int) -> tuple[Cut, float]:
+def cut_of(
+    product: Product, bf16: bool, room: int, most: int = 1 << 30
+) -> tuple[Cut, float]:
     """Choose the cheapest way to cut a product, by a rough model of a large GPU.
 
-    Also return what it costs.
+    Into `most` blocks, if that can be. Also return what it costs.
     """
     parts = product.parts
     found = _cuts(product, bf16, room, [parts] if parts > 1 else None)
+    few = [one for one in found if product.tiles(one.tile) * one.splits <= most]
+    found = few or found
     costs = [_cost(product, one, bf16, parts > 1) for one in found]
     best = min(range(len(found)), key=costs.__getitem__)
     return found[best], costs[best]

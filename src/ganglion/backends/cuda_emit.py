@@ -13,7 +13,7 @@ import numpy as np
 
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_contract import emit_contract
-from ganglion.backends.cuda_cut import PROCESSORS
+from ganglion.backends.cuda_cut import PROCESSORS, Where
 from ganglion.backends.cuda_function import Function, LaneText, RowsNear
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_marks import mark_rounded, mark_settled, written_last
@@ -37,6 +37,7 @@ from ganglion.backends.cuda_rows import (
 )
 from ganglion.backends.cuda_schedule import (
     ALIGNMENT,
+    Haste,
     Lane,
     Launch,
     place,
@@ -64,6 +65,7 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.memory import rounded
 
+MOST_ASIDE = 64  # blocks without haste beside some that go on row by row
 TENSOR_CORES = 80  # compute capability from which tf32 and bf16 exist
 # Kilobytes of shared memory of a block, by compute capability.
 _SHARED = {75: 64, 80: 163, 87: 163, 90: 227, 100: 227, 103: 227}
@@ -226,11 +228,15 @@ class _Maker:
     def call(self, launch: Launch) -> Call:
         """Return a launch, its function written down if it is new."""
         products = sum(isinstance(w.kernel, Contract) for w in _firsts(launch))
-        alone = products == 1
-        lanes = [self._lane(one, self.target.half, alone) for one in launch.lanes]
+        where = Where(alone=products == 1)
+        if any(one.by_rows for one in launch.lanes):  # few blocks, on which all wait
+            where = replace(where, aside=MOST_ASIDE)
+        lanes = [self._lane(one, self.target.half, where) for one in launch.lanes]
         if sum(one.blocks for one in lanes) <= PROCESSORS:
             whole = self.target.shared - 1024
-            lanes = [self._lane(one, whole, alone) for one in launch.lanes]
+            lanes = [self._lane(one, whole, where) for one in launch.lanes]
+        elif products:
+            lanes = self._in_one_wave(launch, lanes, where)
         lanes.sort(key=LaneText.order)
         function = Function()
         for lane in lanes:
@@ -241,6 +247,29 @@ class _Maker:
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.functions.setdefault(name, text.replace("NAME", name))
         return Call(name, function.blocks, shared, self._renamed(buffers))
+
+    def _in_one_wave(
+        self, launch: Launch, lanes: list[LaneText], where: Where
+    ) -> list[LaneText]:
+        """Cut products into fewer blocks, if some would have to wait for the others."""
+        made = list(lanes)
+
+        def rank(number: int) -> tuple[bool, int]:
+            """Rather what this step needs no more, such as new weights."""
+            written = launch.lanes[number].works[0].writes()
+            needed = any(kind == "arena" for kind, _ in written)
+            return needed, -lanes[number].blocks
+
+        for number in sorted(range(len(lanes)), key=rank):
+            excess = sum(one.blocks for one in made) - 2 * PROCESSORS
+            lane = launch.lanes[number]
+            if excess <= 0 or not isinstance(lane.works[0].kernel, Contract):
+                continue
+            fewer = replace(where, most=max(made[number].blocks - excess, 1))
+            again = self._lane(lane, self.target.half, fewer)
+            if 0.4 * made[number].blocks <= again.blocks < made[number].blocks:
+                made[number] = again
+        return made
 
     def _renamed(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
         """Give scratch memory names of its own in this program."""
@@ -253,7 +282,7 @@ class _Maker:
             made.append(one)
         return tuple(made)
 
-    def _lane(self, lane: Lane, room: int, alone: bool) -> LaneText:
+    def _lane(self, lane: Lane, room: int, where: Where) -> LaneText:
         how = self.target.products
         if lane.by_rows:
             rows = rows_of_block(lane.rows, lane.kernels)
@@ -266,8 +295,10 @@ class _Maker:
                 early_for_rows(lane.works),
             )
             return LaneText(bodies, lane.rows // rows, lane.haste, near)
-        bodies = [emit_work(one, how, room, alone) for one in lane.works]
+        bodies = [emit_work(one, how, room, where) for one in lane.works]
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
+        if lane.haste is Haste.ASIDE:
+            blocks = min(blocks, where.aside)
         return LaneText(bodies, blocks, lane.haste)
 
     def counting(self) -> Call:
@@ -285,14 +316,11 @@ def _firsts(launch: Launch) -> list[Work]:
     return [lane.works[0] for lane in launch.lanes]
 
 
-def emit_work(work: Work, precision: str, room: int, alone: bool) -> Emitted:
-    """Return a kernel and its guests as text, within some shared memory.
-
-    `alone` tells that no other product runs at the same time.
-    """
+def emit_work(work: Work, precision: str, room: int, where: Where) -> Emitted:
+    """Return a kernel and its guests as text, within some shared memory."""
     kernel = work.kernel
     if isinstance(kernel, Contract):
-        return emit_contract(work, precision, room, alone)
+        return emit_contract(work, precision, room, where)
     if isinstance(kernel, Loop):
         if kernel.adds:
             return emit_adds(kernel)

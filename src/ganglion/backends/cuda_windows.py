@@ -15,6 +15,7 @@ from ganglion.backends.cuda_cut import (
     PROCESSORS,
     Product,
     Tile,
+    Where,
     line_of,
     on_tensor_cores,
     parts_of,
@@ -108,14 +109,6 @@ def _in_chunks(product: Product, side: str, bf16: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class Where:
-    """What a product finds on the GPU."""
-
-    alone: bool  # no other product shares the GPU with it
-    early: bool  # its right operand has long been ready
-
-
-@dataclass(frozen=True)
 class WindowCut:
     """A tile of whole rows of images, and how far copies of the weights run ahead."""
 
@@ -194,13 +187,16 @@ def _patch_bytes(product: Product, window: Window, cut: WindowCut) -> int:
     return pixels * (window.channels * product.width("left") + 16)
 
 
-def window_blocks(product: Product, window: Window, cut: WindowCut, alone: bool) -> int:
+def window_blocks(
+    product: Product, window: Window, cut: WindowCut, where: Where
+) -> int:
     """Return how many blocks share the tiles: as many as run at once."""
     across = -(-product.n // cut.tile.columns)
     together = side_by_side(window_bytes(product, window, cut))
-    slots = PROCESSORS * (together if alone else 1)
+    slots = PROCESSORS * (together if where.alone else 1)
     if not cut.stays(product):
         slots = max(slots, cut.tiles(window) * across)
+    slots = min(slots, where.most)
     return across * min(cut.tiles(window), max(slots // across, 1))
 
 
@@ -209,7 +205,7 @@ def _window_cost(
 ) -> float:
     tile = cut.tile
     right = product.width("right")
-    blocks = window_blocks(product, window, cut, where.alone)
+    blocks = window_blocks(product, window, cut, where)
     across = -(-product.n // tile.columns)
     turns = -(-cut.tiles(window) * across // blocks)
     each = turns * -(-blocks // PROCESSORS)  # tiles of a processor

@@ -117,3 +117,23 @@ def _graph(graph, steps):
     rng = np.random.default_rng(steps)
     drawn = {one.name: rng.uniform(-1, 1, one.shape) for one in whole.inputs}
     return pure(whole), drawn
+
+
+def scaled_bytes(rows, inner, columns):
+    """Return products of scaled bytes with a matrix, and with another from the left."""
+    rng = np.random.default_rng(rows)
+    x = Input("x", (rows, inner), "uint8")
+    w = Input("w", (inner, columns), "float32")
+    g = Input("g", (rows, columns), "float32")
+    floats = pointwise.cast(x, dtype="float32")
+    floats = pointwise.multiply(floats, shaping.fill(1 / 255, floats))
+    ends = {
+        "forward": structured.matmul(floats, w),
+        "gradient": structured.matmul(arrays.transpose(floats, axes=(1, 0)), g),
+    }
+    data = {
+        "x": rng.integers(0, 256, x.shape).astype("uint8"),
+        "w": rng.normal(size=w.shape).astype("float32"),
+        "g": rng.normal(size=g.shape).astype("float32"),
+    }
+    return pure(Graph.of("bytes", [x, w, g], ends)), data, {}

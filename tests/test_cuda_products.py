@@ -1,9 +1,11 @@
 """Products by patches, and operands in two bytes, on a CPU that plays a GPU."""
 
+import re
+
 import cuda_host
 import pytest
 from cpu_checks import training_step
-from cuda_cases import STACKS, Stack, convolution
+from cuda_cases import STACKS, Stack, convolution, scaled_bytes
 from cuda_checks import check, compiled
 from layer_cases import CASES, Case
 
@@ -105,3 +107,19 @@ def test_what_is_computed_twice_is_kept_where_it_is_ready_first():
     """Zeros for all pads may be filled in long before, in any order."""
     program, data, state = training_step(Stack((16, 12, 12, 8), 32), "float32")
     check(program, data, state, tolerance=2e-3)
+
+
+@pytest.mark.parametrize("shape", [(16, 32, 24), (48, 784, 40), (144, 16, 20)])
+def test_scaled_bytes_stay_bytes(shape):
+    program, data, state = scaled_bytes(*shape)
+    text = text_of(program, "tf32")
+    assert set(re.findall(r"typedef (.*) Left;", text)) == {"unsigned char"}
+    check(program, data, state, tolerance=LOST["tf32"], precise="tf32")
+
+
+@pytest.mark.parametrize("shape", [(16, 30, 24), (5, 32, 24)])
+def test_bytes_that_cannot_be_copied_in_chunks_become_floats(shape):
+    program, data, state = scaled_bytes(*shape)
+    text = text_of(program, "tf32")
+    assert ("typedef unsigned char Left" in text) == (shape[1] % 16 == 0)
+    check(program, data, state, tolerance=LOST["tf32"], precise="tf32")

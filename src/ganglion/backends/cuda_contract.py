@@ -10,6 +10,9 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+
+from ganglion.backends.cuda_bytes import Scaled
 from ganglion.backends.cuda_cut import (
     PLAIN,
     PLAIN_STEP,
@@ -35,6 +38,7 @@ from ganglion.backends.cuda_text import (
     c_type,
     computed,
     is_wide,
+    number,
     root,
     split_places,
 )
@@ -293,6 +297,9 @@ def _shape_struct(
         lines.append(f"  typedef {c_type(view.buffer.dtype)} {name};")
     for name, value in (numbers | more).items():
         lines.append(f"  static constexpr int {name} = {value};")
+    if isinstance(product.kernel.left.buffer, Scaled):
+        scale = number(product.kernel.left.buffer.scale, np.dtype("float32"))
+        lines.append(f"  static constexpr float LEFT_SCALE = {scale};")
     flags = {
         "LEFT_ROWS": product.along_rows,
         "LEFT_AGAIN": product.again > 1.5,

@@ -277,7 +277,7 @@ def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
     if product.along_rows:
         left = tile.rows * (step * width + 16)
     else:
-        left = step * (tile.rows + 8) * width
+        left = step * (tile.rows + (16 if width == 1 else 8)) * width
     right = step * line_of(tile.columns) * product.width("right")
     sums = tile.groups * tile.rows * line_of(tile.columns)
     return max(stages * (left + right), 4 * sums)

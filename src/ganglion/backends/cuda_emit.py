@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
+from ganglion.backends.cuda_bytes import in_bytes
 from ganglion.backends.cuda_contract import emit_contract
 from ganglion.backends.cuda_cut import PROCESSORS, Where
 from ganglion.backends.cuda_function import Function, LaneText, RowsNear
@@ -65,6 +66,9 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.memory import rounded
 
+# Blocks that go on row by row would gather on processors that happen to be idle: each
+# takes so large a part of their memory that they cannot.
+SPREAD = 3
 MOST_ASIDE = 64  # blocks without haste beside some that go on row by row
 TENSOR_CORES = 80  # compute capability from which tf32 and bf16 exist
 # Kilobytes of shared memory of a block, by compute capability.
@@ -194,6 +198,8 @@ def prepared(kernels: Sequence[Kernel], target: Target) -> Simplified:
     simple = Simplified(simple.once, every)
     if target.products == "float32":
         return simple
+    if target.products == "tf32":
+        simple = Simplified(simple.once, tuple(in_bytes(simple.every)))
     return kept_operands(simple, target.products == "bf16")
 
 
@@ -242,6 +248,8 @@ class _Maker:
         for lane in lanes:
             function.add(lane)
         shared = max(one.shared for one in lanes)
+        if any(one.near for one in lanes):
+            shared = max(shared, self.target.shared // SPREAD)
         pair = bool(products) and 2 * (shared + 1024) <= self.target.shared
         text, buffers = function.text(pair)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]

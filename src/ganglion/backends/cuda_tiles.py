@@ -9,7 +9,8 @@ template <class S> struct Stage {
   typedef typename S::Left Left;
   typedef typename S::Right Right;
   static constexpr int PAD = 16 / (int)sizeof(Left);
-  static constexpr int LEFT_LINE = S::LEFT_ROWS ? S::BK + PAD : S::BM + 8;
+  static constexpr int BESIDE = sizeof(Left) == 1 ? 16 : 8;
+  static constexpr int LEFT_LINE = S::LEFT_ROWS ? S::BK + PAD : S::BM + BESIDE;
   static constexpr int LEFT_LINES = S::LEFT_ROWS ? S::BM : S::BK;
   static constexpr int LEFT = LEFT_LINES * LEFT_LINE * (int)sizeof(Left);
   // Lines are an odd number of 8 elements, against bank conflicts.
@@ -102,9 +103,10 @@ template <class S> struct RightCopies {
 // a thread rounds of several tiles lies side by side.
 template <class S> struct Warp {
   static constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
+  static constexpr bool LEFT_BYTES = sizeof(typename S::Left) == 1;
   static constexpr bool LEFT_HALF = sizeof(typename S::Left) == 2;
   static constexpr bool RIGHT_HALF = sizeof(typename S::Right) == 2;
-  static constexpr bool IN_ORDER = S::LEFT_ROWS || LEFT_HALF;
+  static constexpr bool IN_ORDER = S::LEFT_ROWS || LEFT_HALF || LEFT_BYTES;
   static constexpr int P = !S::BF16 || DOWN < 2 ? 1 : 2;
   static constexpr int Q = !S::BF16 || RIGHT_HALF ? 1 : RIGHT < 4 ? RIGHT : 4;
   static_assert((IN_ORDER || DOWN % P == 0) && RIGHT % Q == 0, "whole groups");
@@ -140,7 +142,20 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const typename S::Lef
   typedef Warp<S> W;
   constexpr int LINE = Stage<S>::LEFT_LINE;
   const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
-  if constexpr (S::LEFT_ROWS && W::LEFT_HALF == S::BF16) {
+  if constexpr (W::LEFT_BYTES) {
+    auto scaled = [&](int m, int k) {
+      return S::LEFT_SCALE * (float)a[S::LEFT_ROWS ? m * LINE + k : k * LINE + m];
+    };
+#pragma unroll
+    for (int i = 0; i < W::DOWN; i++)
+#pragma unroll
+      for (int h = 0; h < 4; h++) {
+        const int m = m0 + W::row(i, h % 2, g);
+        const int kk = S::BF16 ? k + 2 * t + h / 2 * 8 : k + t + h / 2 * 4;
+        left[i][h] = S::BF16 ? as_bf16_pair(scaled(m, kk), scaled(m, kk + 1))
+                             : as_tf32(scaled(m, kk));
+      }
+  } else if constexpr (S::LEFT_ROWS && W::LEFT_HALF == S::BF16) {
     const auto* row = a + (m0 + lane % 16) * LINE + k + lane / 16 * Stage<S>::PAD;
 #pragma unroll
     for (int i = 0; i < W::DOWN; i++) load_left<S>(left[i], row + i * 16 * LINE);

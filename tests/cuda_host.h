@@ -1,7 +1,6 @@
 // A GPU of one block at a time, on a CPU: every thread is a fibre, and barriers switch
 // between them. Stands under the backend's own CUDA text instead of its MACHINE part.
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -13,16 +12,12 @@
 #define RESTRICT __restrict__
 #define __global__
 #define __launch_bounds__(...)
-#define CLUSTER_OF(blocks)
-#define THREAD (emulated_thread % THREADS)
-#define BLOCK (emulated_block + emulated_thread / THREADS)
-#define BARRIER meet(emulated_all[emulated_thread / THREADS])
-#define MOST_BLOCKS 16  // of a cluster
-#define shared_bytes emulated_shared[emulated_thread / THREADS]
+#define THREAD emulated_thread
+#define BLOCK emulated_block
+#define BARRIER meet(emulated_all)
 
-// The first block of a cluster, and a thread among all that its blocks have.
-static int emulated_block, emulated_thread;
-alignas(128) static unsigned char emulated_shared[MOST_BLOCKS][256 * 1024];
+static int emulated_thread, emulated_block;
+alignas(128) static unsigned char shared_bytes[256 * 1024];
 
 extern "C" void switch_stack(void** old, void* fresh);
 asm(R"(
@@ -49,11 +44,10 @@ switch_stack:
 struct Meeting {
   int arrived = 0, expected = 0, round = 0;
 };
-static Meeting emulated_cluster, emulated_all[MOST_BLOCKS];
-static Meeting emulated_warps[MOST_BLOCKS * THREADS / 32];
-static void* fibre_tops[MOST_BLOCKS * THREADS];
+static Meeting emulated_all, emulated_warps[32];
+static void* fibre_tops[THREADS];
 static void* main_top;
-static bool fibre_done[MOST_BLOCKS * THREADS];
+static bool fibre_done[THREADS];
 static std::function<void()>* fibre_work;
 
 static void leave_fibre() {
@@ -81,30 +75,24 @@ extern "C" void fibre_main() {
   (*fibre_work)();
   const int me = emulated_thread;
   fibre_done[me] = true;
-  go_home(emulated_cluster);
-  go_home(emulated_all[me / THREADS]);
+  go_home(emulated_all);
   go_home(emulated_warps[me / 32]);
   void* unused;
   switch_stack(&unused, main_top);
   abort();
 }
-static void expect(Meeting& where, int threads) {
-  where = Meeting();
-  where.expected = threads;
-}
-static void run_cluster(int blocks, std::function<void()> work) {
+static void run_block(std::function<void()> work) {
   static const size_t room = 128 * 1024;
-  static unsigned char* stacks =
-      (unsigned char*)aligned_alloc(64, room * MOST_BLOCKS * THREADS);
-  const int threads = blocks * THREADS;
+  static unsigned char* stacks = (unsigned char*)aligned_alloc(64, room * THREADS);
   fibre_work = &work;
-  expect(emulated_cluster, threads);
-  for (int block = 0; block < blocks; block++) {
-    memset(emulated_shared[block], 0xFF, sizeof emulated_shared[block]);
-    expect(emulated_all[block], THREADS);  // what nobody wrote shows
+  memset(shared_bytes, 0xFF, sizeof shared_bytes);  // what nobody wrote shows
+  emulated_all = Meeting();
+  emulated_all.expected = THREADS;
+  for (int warp = 0; warp < THREADS / 32; warp++) {
+    emulated_warps[warp] = Meeting();
+    emulated_warps[warp].expected = 32;
   }
-  for (int warp = 0; warp < threads / 32; warp++) expect(emulated_warps[warp], 32);
-  for (int i = 0; i < threads; i++) {
+  for (int i = 0; i < THREADS; i++) {
     uintptr_t* top = (uintptr_t*)(stacks + room * (i + 1));
     *--top = 0;  // the stack is aligned as after a call
     *--top = (uintptr_t)fibre_main;
@@ -112,8 +100,8 @@ static void run_cluster(int blocks, std::function<void()> work) {
     fibre_tops[i] = top;
     fibre_done[i] = false;
   }
-  for (int left = threads; left > 0;) {
-    for (int i = 0; i < threads; i++) {
+  for (int left = THREADS; left > 0;) {
+    for (int i = 0; i < THREADS; i++) {
       if (fibre_done[i]) continue;
       emulated_thread = i;
       switch_stack(&main_top, fibre_tops[i]);
@@ -142,20 +130,13 @@ DEVICE unsigned upper_product(unsigned a, unsigned b) {
 }
 DEVICE unsigned count_up(unsigned* place) { return (*place)++; }
 DEVICE void publish() {}
-DEVICE void meet_cluster() { meet(emulated_cluster); }
-template <int LANES>
-DEVICE void load_from_block(float (&to)[LANES], const float* from, int block) {
-  const ptrdiff_t place = (const unsigned char*)from - shared_bytes;
-  memcpy(to, emulated_shared[block] + place, sizeof to);
-}
 template <class T> DEVICE T from_lane_above(T value, int distance) {
-  static T shown[MOST_BLOCKS * THREADS];
-  const int me = emulated_thread;
-  shown[me] = value;
-  meet(emulated_warps[me / 32]);
-  const bool there = me % 32 + distance < 32;
-  const T found = shown[there ? me + distance : me];
-  meet(emulated_warps[me / 32]);
+  static T shown[THREADS];
+  shown[THREAD] = value;
+  meet(emulated_warps[THREAD / 32]);
+  const bool there = THREAD % 32 + distance < 32;
+  const T found = shown[there ? THREAD + distance : THREAD];
+  meet(emulated_warps[THREAD / 32]);
   return found;
 }
 DEVICE float read_through(const float* place) { return *place; }
@@ -171,21 +152,21 @@ DEVICE void copy_async(void* to, const void* from, bool wanted) {
   else
     memset(to, 0, BYTES);
 }
-static const void* matrix_rows[MOST_BLOCKS * THREADS];
+static const void* matrix_rows[THREADS];
 static void name_row(const void* row) {
   if ((uintptr_t)row % 16) abort();
-  matrix_rows[emulated_thread] = row;
-  meet(emulated_warps[emulated_thread / 32]);
+  matrix_rows[THREAD] = row;
+  meet(emulated_warps[THREAD / 32]);
 }
 DEVICE void load_matrices(unsigned (&words)[4], const void* row) {
-  const int warp = emulated_thread / 32, lane = THREAD % 32;
+  const int warp = THREAD / 32, lane = THREAD % 32;
   name_row(row);
   for (int i = 0; i < 4; i++)
     words[i] = ((const unsigned*)matrix_rows[warp * 32 + i * 8 + lane / 4])[lane % 4];
   meet(emulated_warps[warp]);
 }
 DEVICE void load_turned(unsigned (&words)[4], const void* row) {
-  const int warp = emulated_thread / 32, lane = THREAD % 32;
+  const int warp = THREAD / 32, lane = THREAD % 32;
   name_row(row);
   for (int i = 0; i < 4; i++) {
     unsigned short pair[2];
@@ -212,12 +193,12 @@ DEVICE unsigned bf16_bits(float x) {
 DEVICE unsigned as_bf16_pair(float low, float high) {
   return bf16_bits(low) | bf16_bits(high) << 16;
 }
-static unsigned fragments[MOST_BLOCKS * THREADS][6];
+static unsigned fragments[THREADS][6];
 template <bool BF16>
 DEVICE void multiply_parts(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  const int warp = emulated_thread / 32, lane = THREAD % 32, g = lane / 4, t = lane % 4;
-  for (int i = 0; i < 4; i++) fragments[emulated_thread][i] = a[i];
-  for (int i = 0; i < 2; i++) fragments[emulated_thread][4 + i] = b[i];
+  const int warp = THREAD / 32, lane = THREAD % 32, g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; i++) fragments[THREAD][i] = a[i];
+  for (int i = 0; i < 2; i++) fragments[THREAD][4 + i] = b[i];
   meet(emulated_warps[warp]);
   constexpr int K = BF16 ? 16 : 8, QUARTER = BF16 ? 2 : 1;
   auto part = [&](int row_lane, int k, int reg) {

@@ -23,10 +23,8 @@ from ganglion.backends import cuda_emit
 from ganglion.backends.cuda_prelude import MACHINE
 
 HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
-_SIGNATURE = re.compile(
-    r'extern "C" __global__ void (?:CLUSTER_OF\((\d+)\) )?'
-    r"(?:__launch_bounds__\([\d, ]+\) )?(\w+)\(([^)]*)\)"
-)
+_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?'
+                        r"(\w+)\(([^)]*)\)")  # fmt: skip
 
 
 def reason() -> str | None:
@@ -42,16 +40,13 @@ def _wrapped(source: str) -> str:
     """Return CUDA text as C++, with a function `run_NAME(blocks, given)` for each."""
     made = source.replace(cuda_emit.header(MACHINE), cuda_emit.header(HEADER))
     assert made != source
-    for cluster, name, given in _SIGNATURE.findall(source):
+    for name, given in _SIGNATURE.findall(source):
         kinds = [one.rsplit(" ", 1)[0] for one in given.split(", ")] if given else []
         casts = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(kinds))
         made += (
             f'\nextern "C" void run_{name}(int blocks, void** given) {{\n'
-            f"  const int cluster = {cluster or 1};\n"
-            "  if (blocks % cluster) abort();\n"
-            "  for (emulated_block = 0; emulated_block < blocks;\n"
-            "       emulated_block += cluster)\n"
-            f"    run_cluster(cluster, [&] {{ {name}({casts}); }});\n}}\n"
+            "  for (emulated_block = 0; emulated_block < blocks; emulated_block++)\n"
+            f"    run_block([&] {{ {name}({casts}); }});\n}}\n"
         )
     return made
 
@@ -96,6 +91,9 @@ class HostDriver:
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
         assert nbytes <= 227 * 1024
+
+    def prefer_shared(self, function: Any) -> None:
+        pass
 
     def allocate(self, nbytes: int) -> int:
         raw = np.full(nbytes + 256, 0xFF, np.uint8)

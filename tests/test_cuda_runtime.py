@@ -49,6 +49,9 @@ class Recorder:
     def allow_shared(self, function, nbytes):
         self.log.append(("shared", function))
 
+    def prefer_shared(self, function):
+        self.log.append(("prefers shared", function))
+
     def allocate(self, nbytes):
         if nbytes > self.room:
             raise OutOfMemory

@@ -13,7 +13,9 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
     if (i < 768) {
       const int i1 = (i / 16);
       const int i2 = (i % 16);
-      for (int r0 = g; r0 < 20; r0 += 16) {
+#pragma unroll 1
+      for (int turn = 0; turn < 2; turn++) {
+        const int r0 = g + turn * 16;
         float run3[1] = {};
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -72,7 +74,9 @@ DEVICE void KERNEL_body1(int block, int blocks, float* RESTRICT p0, float* RESTR
     if (i < 768) {
       const int i1 = (i / 16);
       const int i2 = (i % 16);
-      for (int r0 = g; r0 < 20; r0 += 16) {
+#pragma unroll 1
+      for (int turn = 0; turn < 2; turn++) {
+        const int r0 = g + turn * 16;
         float run3[1] = {};
 #pragma unroll
         for (int u = 0; u < 4; u++) {

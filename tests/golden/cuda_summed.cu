@@ -11,10 +11,12 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
 #pragma unroll
     for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
     if (i < 24) {
-      for (int r0 = g; r0 < 40; r0 += 64) {
+#pragma unroll 1
+      for (int turn = 0; turn < 1; turn++) {
+        const int r0 = g + turn * 48;
         float run1[1] = {};
 #pragma unroll
-        for (int u = 0; u < 4; u++) {
+        for (int u = 0; u < 3; u++) {
           const int r = r0 + u * 16;
           if (r < 40) {
             const float v2 = p0[i + r * 24];
@@ -62,8 +64,7 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1) {
 
 DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, int* RESTRICT p2) {
   float* p1_now = p1 + (long long)*p2 * 24;
-#pragma unroll 4
-  for (int i = (int)block * THREADS + THREAD; i < 24; i += blocks * THREADS) {
+  if (int i = (int)block * THREADS + THREAD; i < 24) {
     const float v1 = p0[i];
     p1_now[i] = v1;
   }
@@ -77,10 +78,12 @@ DEVICE void KERNEL_body1(int block, int blocks, float* RESTRICT p0, float* RESTR
 #pragma unroll
     for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
     if (i < 24) {
-      for (int r0 = g; r0 < 40; r0 += 64) {
+#pragma unroll 1
+      for (int turn = 0; turn < 1; turn++) {
+        const int r0 = g + turn * 48;
         float run1[1] = {};
 #pragma unroll
-        for (int u = 0; u < 4; u++) {
+        for (int u = 0; u < 3; u++) {
           const int r = r0 + u * 16;
           if (r < 40) {
             const float v2 = p0[i + r * 24];
@@ -132,8 +135,7 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, i
 
 DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, int* RESTRICT p2) {
   float* p1_now = p1 + (long long)*p2 * 24;
-#pragma unroll 4
-  for (int i = (int)block * THREADS + THREAD; i < 24; i += blocks * THREADS) {
+  if (int i = (int)block * THREADS + THREAD; i < 24) {
     const float v1 = p0[i];
     p1_now[i] = v1;
   }

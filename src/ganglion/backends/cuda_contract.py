@@ -17,6 +17,7 @@ from ganglion.backends.cuda_cut import (
     PLAIN,
     PLAIN_STEP,
     PROCESSORS,
+    READS_AGAIN,
     Cut,
     Product,
     Tile,
@@ -160,8 +161,7 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int, most: int) -> Emit
     made = shape.finish(tile, cut.splits, blocks, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
     weight = steps * tile.rows * tile.columns * step / 500
-    cluster = cut.splits if cut.cluster else 1
-    return replace(made, work=weight, waits=bool(shape.early), cluster=cluster)
+    return replace(made, work=weight, waits=bool(shape.early))
 
 
 def _emit_windows(shape: _Shape, patch: WindowCut, where: Where) -> Emitted:
@@ -302,14 +302,13 @@ def _shape_struct(
         lines.append(f"  static constexpr float LEFT_SCALE = {scale};")
     flags = {
         "LEFT_ROWS": product.along_rows,
-        "LEFT_AGAIN": product.again > 1.5,
+        "LEFT_AGAIN": product.again > READS_AGAIN,
         "EARLY_LEFT": root(product.kernel.left.buffer) in shape.early,
         "EARLY_RIGHT": root(product.kernel.right.buffer) in shape.early,
         "LEFT_SAME": _rows_alike(product, tile, step),
         "LEFT_EVEN": _is_even(product.inner, "left", step),
         "RIGHT_EVEN": _is_even(product.inner, "right", step),
         "PARTED": product.parts > 1,
-        "CLUSTER": cut.cluster,
         "ROUND_LEFT": root(product.kernel.left.buffer) not in rounded,
         "ROUND_RIGHT": root(product.kernel.right.buffer) not in rounded,
         "BF16": shape.bf16,
@@ -355,7 +354,7 @@ def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
     dtype = computed(kernel.out.buffer.dtype)
     kind = c_type(dtype)
     parts, counters = f"({kind}*)0", "(unsigned*)0"
-    if cut.splits > 1 and product.parts == 1 and not cut.cluster:
+    if cut.splits > 1 and product.parts == 1:
         tiles, tile = product.tiles(cut.tile), cut.tile
         size = tiles * cut.splits * tile.rows * tile.columns
         parts = body.scratch(size, dtype.name)
@@ -380,8 +379,6 @@ def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
 def _turns(cut: Cut, lanes: int) -> int:
     """Return how many groups of neighbours a thread finishes at a time."""
     groups = cut.tile.rows * cut.tile.columns // lanes
-    if cut.cluster:
-        groups //= cut.splits
     return min(max(groups // THREADS, 1), 4)
 
 

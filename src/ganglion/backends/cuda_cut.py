@@ -19,6 +19,7 @@ CHANNELS = 32  # of an image that are taken together where windows overlap
 # Bytes a nanosecond that a processor gets from far, cycles a nanosecond, and how long
 # the first byte takes.
 BANDWIDTH, CLOCK, LATENCY = 36.0, 1.75, 900.0
+READS_AGAIN = 1.5  # times that elements are read where windows overlap
 SHARED = 228 * 1024  # bytes of shared memory of a processor
 
 
@@ -167,7 +168,6 @@ class Cut:
     tile: Tile
     splits: int
     stages: int
-    cluster: bool = False  # the blocks of a tile see each other's shared memory
 
 
 def cut_of(
@@ -241,7 +241,7 @@ def _cost(product: Product, cut: Cut, bf16: bool, parted: bool) -> float:
         together = min(together, each)
     # While the only block of a processor waits, nobody works.
     slowly = 1.7 if together == 1 else 1.2
-    if product.again > 1.5:  # windows: places of elements take some arithmetic
+    if product.again > READS_AGAIN:  # windows: places of elements take some arithmetic
         slowly *= 1.2
     worked = (near + lanes) / 128 * step / CLOCK * slowly
     waits = max(steps / (cut.stages - 1), 1)

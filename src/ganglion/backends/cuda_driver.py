@@ -52,6 +52,13 @@ class Driver(Protocol):
         """Let a function use this much shared memory."""
         ...
 
+    def prefer_shared(self, function: Handle) -> None:
+        """Let a processor that runs a function have as little cache as it can.
+
+        Launches overlap on a processor only if its memory is divided alike for both.
+        """
+        ...
+
     def allocate(self, nbytes: int) -> int:
         """Return the address of new memory; raise `OutOfMemory` if there is none."""
         ...
@@ -230,6 +237,12 @@ class CudaDriver:
         kinds = self._cu.CUfunction_attribute
         wanted = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._check(self._cu.cuFuncSetAttribute(function, wanted, nbytes))
+
+    def prefer_shared(self, function: Handle) -> None:
+        """Let a processor that runs a function have as little cache as it can."""
+        kinds = self._cu.CUfunction_attribute
+        wanted = kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        self._check(self._cu.cuFuncSetAttribute(function, wanted, 100))
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of new memory."""

@@ -14,7 +14,7 @@ import numpy as np
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_bytes import in_bytes
 from ganglion.backends.cuda_contract import emit_contract
-from ganglion.backends.cuda_cut import PROCESSORS, Where
+from ganglion.backends.cuda_cut import PROCESSORS, READS_AGAIN, Product, Where
 from ganglion.backends.cuda_function import Function, LaneText, RowsNear
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_marks import mark_rounded, mark_settled, written_last
@@ -127,6 +127,7 @@ class Emission:
     own: dict[Root, int]  # of memory that nobody else may use; zero at first
     own_bytes: int
     results: dict[str, Buffer]
+    keeps_cache: bool  # rather than memory for the blocks of two launches at once
 
     @property
     def calls(self) -> Iterator[Call]:
@@ -188,7 +189,13 @@ def emit(plan: Plan, target: Target) -> Emission:
         maker.own,
         maker.own_bytes,
         dict(plan.results),
+        any(_reads_again(work.kernel) for _, work in works_of(made.every)),
     )
+
+
+def _reads_again(kernel: Kernel) -> bool:
+    """Tell whether a kernel reads elements several times: windows of images."""
+    return isinstance(kernel, Contract) and Product(kernel).again > READS_AGAIN
 
 
 def prepared(kernels: Sequence[Kernel], target: Target) -> Simplified:
@@ -254,7 +261,8 @@ class _Maker:
         text, buffers = function.text(pair)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.functions.setdefault(name, text.replace("NAME", name))
-        return Call(name, function.blocks, shared, self._renamed(buffers))
+        blocks = sum(one.blocks for one in lanes)
+        return Call(name, blocks, shared, self._renamed(buffers))
 
     def _in_one_wave(
         self, launch: Launch, lanes: list[LaneText], where: Where

@@ -52,19 +52,10 @@ class LaneText:
     haste: Haste
     near: RowsNear | None = None  # for lanes that go on row by row
 
-    @property
-    def cluster(self) -> int:
-        """How many blocks run together."""
-        return self.bodies[0].cluster
-
-    def order(self) -> tuple[bool, bool, int, float, int]:
-        """Sort what takes long to the front, and what nobody waits for to the end.
-
-        Clusters must begin where a whole number of them has been before.
-        """
+    def order(self) -> tuple[bool, int, float, int]:
+        """Sort what takes long to the front, and what nobody waits for to the end."""
         work = max(one.work for one in self.bodies)
-        many = self.blocks > 1
-        return self.cluster == 1, many, self.haste.value, -work, -self.blocks
+        return self.blocks > 1, self.haste.value, -work, -self.blocks
 
     @cached_property
     def _layout(self) -> tuple[dict[Root, int], int]:
@@ -106,17 +97,10 @@ class Function:
         self._places: dict[Root, int] = {}
         self._lanes: list[tuple[int, list[str]]] = []
         self._scratch = 0
-        self._cluster = 1
-
-    @property
-    def blocks(self) -> int:
-        """The blocks of all lanes, in whole clusters."""
-        return rounded(sum(blocks for blocks, _ in self._lanes), self._cluster)
 
     def add(self, lane: LaneText) -> None:
         """Add a lane to the right of those that are there."""
         near = lane.near
-        self._cluster = max(self._cluster, lane.cluster)
         lines = [] if lane.bodies[0].waits else ["start_after_others();"]
         if near:
             lines = self._bring(lane, near, lines)
@@ -178,16 +162,14 @@ class Function:
         given = ", ".join(
             f"{c_type(one.dtype)}* a{i}" for i, one in enumerate(self._buffers)
         )
-        cluster = f"CLUSTER_OF({self._cluster}) " * (self._cluster > 1)
         lines.append(
-            f'extern "C" __global__ void {cluster}'
-            f"__launch_bounds__({THREADS}{', 2' * pair}) NAME({given}) {{"
+            f'extern "C" __global__ void __launch_bounds__({THREADS}{", 2" * pair}) '
+            f"NAME({given}) {{"
         )
         start = 0
         for number, (blocks, calls) in enumerate(self._lanes):
             last = number == len(self._lanes) - 1
-            whole = last and start + blocks == self.blocks
-            head = "" if whole else f"if (BLOCK < {start + blocks}) "
+            head = "" if last else f"if (BLOCK < {start + blocks}) "
             lines.append(f"  {head}{{")
             at = f"BLOCK - {start}" if start else "BLOCK"
             lines += [f"    {one.replace('BLOCK_OF_LANE', at)}" for one in calls]

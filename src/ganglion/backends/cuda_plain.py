@@ -11,13 +11,13 @@ CONTRACTION = """\
 // out[b, m, n] = sum of left[b, m, k] * right[b, k, n], tile by tile. `S` says the
 // sizes and where elements are; `store` takes LANES neighbours of a row of the result.
 // Where the inner axis is cut over blocks, the last of them adds up the parts, or all
-// store theirs; blocks of a cluster read each other's, each for some of the rows.
+// store theirs.
 template <class S, class T, class Store>
 DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* parts,
                         unsigned* counters, Store store) {
   constexpr int LANES = S::LANES, ROW = S::SUMS, ACROSS = S::BN / LANES;
   BARRIER;
-  constexpr bool joins = S::SPLITS > 1 && !S::PARTED && !S::CLUSTER;
+  constexpr bool joins = S::SPLITS > 1 && !S::PARTED;
   if constexpr (joins) {
     T* mine = parts + ((long long)tile * S::SPLITS + split) * (S::BM * S::BN);
     for (int e = THREAD; e < S::BM * S::BN; e += THREADS) {
@@ -31,10 +31,8 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
   }
   const T* all = parts + (long long)tile * S::SPLITS * (S::BM * S::BN);
   // A thread keeps its columns: some are left over where ACROSS does not divide them.
-  constexpr int TURNS = S::TURNS, WORK = THREADS / ACROSS * ACROSS;
-  constexpr int COUNT = S::BM * ACROSS / (S::CLUSTER ? S::SPLITS : 1);
-  const int before = S::CLUSTER ? split * COUNT : 0;
-  if constexpr (S::CLUSTER) meet_cluster();
+  constexpr int TURNS = S::TURNS, COUNT = S::BM * ACROSS;
+  constexpr int WORK = THREADS / ACROSS * ACROSS;
 #pragma unroll 1
   for (int first = THREAD < WORK ? THREAD : COUNT; first < COUNT;
        first += WORK * TURNS) {
@@ -43,10 +41,10 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
     T total[TURNS][LANES];
 #pragma unroll
     for (int u = 0; u < TURNS; u++) {
-      const int e = before + first + u * WORK;
+      const int e = first + u * WORK;
       m[u] = S::row_of(m0, e / ACROSS);
       n[u] = n0 + e % ACROSS * LANES;
-      exists[u] = e < before + COUNT && m[u] < S::M && n[u] < S::N;
+      exists[u] = e < COUNT && m[u] < S::M && n[u] < S::N;
       if (!exists[u]) m[u] = n[u] = 0;  // a place that can be read
 #pragma unroll
       for (int l = 0; l < LANES; l++) total[u][l] = T(0);
@@ -61,13 +59,9 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
                 read_through(all + (long long)s * (S::BM * S::BN) + place + l);
       } else {
 #pragma unroll
-        for (int w = 0; w < (S::CLUSTER ? S::SPLITS : 1) * S::WK; w++) {
-          const T* from = (const T*)sums + w % S::WK * S::BM * ROW + place;
+        for (int w = 0; w < S::WK; w++) {
           T part[LANES];
-          if constexpr (S::CLUSTER)
-            load_from_block(part, from, w / S::WK);
-          else
-            load_lanes(part, from);
+          load_lanes(part, (const T*)sums + w * S::BM * ROW + place);
 #pragma unroll
           for (int l = 0; l < LANES; l++) total[u][l] += part[l];
         }
@@ -75,7 +69,6 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
     }
     store(split, b, m, n, exists, total);
   }
-  if constexpr (S::CLUSTER) meet_cluster();  // others have read what is here
 }
 
 template <class S> struct Place {

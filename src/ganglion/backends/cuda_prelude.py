@@ -14,7 +14,6 @@ MACHINE = """\
 #define THREAD ((int)threadIdx.x)
 #define BLOCK ((int)blockIdx.x)
 #define BARRIER __syncthreads()
-#define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
 extern __shared__ __align__(128) unsigned char shared_bytes[];
 
 DEVICE float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
@@ -39,36 +38,6 @@ DEVICE void wait_for_others() {
 DEVICE void let_others_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-// Blocks of a cluster wait for each other, and see each other's shared memory.
-DEVICE void meet_cluster() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-template <int LANES>
-DEVICE void load_from_block(float (&to)[LANES], const float* from, int block) {
-#if __CUDA_ARCH__ >= 900
-  unsigned place;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(place)
-      : "r"((unsigned)__cvta_generic_to_shared(from)), "r"(block));
-  if constexpr (LANES == 4) {
-    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-                 : "r"(place)
-                 : "memory");
-  } else {
-#pragma unroll
-    for (int i = 0; i < LANES; i++)
-      asm volatile("ld.shared::cluster.f32 %0, [%1];"
-                   : "=f"(to[i])
-                   : "r"(place + 4 * i)
-                   : "memory");
-  }
 #endif
 }
 

@@ -20,7 +20,7 @@ FEWEST_ROWS, MOST_ROWS = 16, 1024
 MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
 FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
 NARROW = 16  # columns, or inner places, of a product that is as fast as a loop
-MOST_EARLY, FEW_BYTES = 24 * 1024, 2048  # of arrays that are copied to a block
+MOST_EARLY, FEW_BYTES = 48 * 1024, 2048  # of arrays that are copied to a block
 MOST_OF_ROW = 2048  # elements
 
 Access = tuple[Root, View, tuple[int, ...]]

@@ -125,6 +125,9 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
             raise memory.refused(len(code), "a program's code", "its layers") from None
         modules.append(module)
         loaded |= functions
+    if not emission.keeps_cache:
+        for function in loaded.values():
+            driver.prefer_shared(function)
     for call in emission.calls:
         if call.shared > 48 * 1024:
             driver.allow_shared(loaded[call.function], call.shared)

@@ -134,7 +134,6 @@ class Emitted:
     shared: int = 0  # bytes of shared memory
     work: float = 0.0  # nanoseconds of a block, roughly: long ones are started first
     waits: bool = False  # for the launch before by itself
-    cluster: int = 1  # blocks that must run together, one after the other in the grid
 
 
 class Body:

@@ -1,0 +1,114 @@
+"""Blocks that go on row by row: what they copy, keep and show, on a CPU that plays."""
+
+import re
+
+import cuda_host
+import numpy as np
+import pytest
+from cuda_checks import check, compiled
+
+from ganglion import config, layers, models, optimizers
+from ganglion.backends import cuda_emit, cuda_run
+from ganglion.backends.cuda_rows import early_for_rows, given_by_rows
+from ganglion.backends.cuda_text import root
+from ganglion.data import Table
+from ganglion.runner import batch_of
+
+emulation = pytest.mark.skipif(
+    cuda_host.reason() is not None, reason=str(cuda_host.reason())
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    config.set_backend("numpy")
+
+
+def classifier(batch, features=24, classes=10):
+    """Return the training step of a small classifier, with data for some batches."""
+    model = models.Sequential(
+        [
+            layers.Input((features,)),
+            layers.Dense(40, activation="relu"),
+            layers.Dense(classes, activation="softmax", name="last"),
+        ],
+        name="classifier",
+    )
+    rate = optimizers.SGD(0.1)
+    model.compile(rate, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(3 * batch, features)).astype("float32")
+    table = Table(x, rng.integers(0, classes, 3 * batch).astype("int32"))
+    signature = table.signature(batch, len(x), False)
+    step, _ = model._runner.step("train", batch_of(table), signature)
+    state = {key: one.numpy().copy() for key, one in step.variables.items()}
+    arrays = table.arrays()
+    return step.program, {key: arrays[key] for key in step.program.data}, state
+
+
+def lanes_by_rows(program):
+    target = cuda_emit.Target(90, "tf32")
+    launches = cuda_emit.schedule_of(cuda_run.plan_of(program), target).every
+    return [
+        (launches[number - 1], lane)
+        for number, launch in enumerate(launches)
+        for lane in launch.lanes
+        if lane.by_rows
+    ]
+
+
+@emulation
+@pytest.mark.parametrize("batch", [16, 48])
+@pytest.mark.parametrize("precise", ["float32", "tf32"])
+def test_a_classifier_ends_row_by_row(batch, precise):
+    program, data, state = classifier(batch)
+    text = "".join(compiled(program, None, precise).emission.functions.values())
+    for copied in ("bring_near<", "show_others<", "all_near();"):
+        assert copied in text
+    lost = 2e-5 if precise == "float32" else 1e-2
+    check(program, data, state, steps=3, tolerance=lost, precise=precise)
+
+
+def test_what_is_copied_early_is_ready():
+    ((before, lane),) = lanes_by_rows(classifier(32)[0])
+    early = {root(one) for one in early_for_rows(lane.works)}
+    assert ("state", "classifier/last/kernel") in early
+    written = {one for each in before.lanes for w in each.works for one in w.writes()}
+    assert written
+    assert not written & early
+    assert given_by_rows(lane.works, lane.rows).keys() & written
+
+
+def test_what_others_read_is_shown_once_and_what_nobody_reads_has_no_place():
+    ((_, lane),) = lanes_by_rows(classifier(32)[0])
+    assert lane.shown
+    assert lane.private
+    shown = [name for work in lane.works for name in lane.shown_by(work)]
+    assert sorted(shown) == sorted(lane.shown)
+    assert not lane.private.keys() & lane.shown.keys()
+
+
+def test_code_that_runs_once_has_no_loops():
+    program, _, _ = classifier(16)
+    functions = cuda_emit.emit(
+        cuda_run.plan_of(program), cuda_emit.Target(90, "float32")
+    ).functions
+    text = "".join(functions.values())
+    assert "if (int i = " in text
+    runs = {int(n) for n in re.findall(r"u < (\d+); u\+\+", text)}
+    assert max(runs) <= 16
+
+
+def test_blocks_by_rows_do_not_gather_on_idle_processors():
+    target = cuda_emit.Target(90, "tf32")
+    emission = cuda_emit.emit(cuda_run.plan_of(classifier(32)[0]), target)
+    near = [
+        call
+        for call in emission.every
+        if "all_near();" in emission.functions[call.function]
+    ]
+    assert near
+    for call in near:
+        assert 3 * (call.shared + 1024) > 228 * 1024
+        assert call.shared <= target.half

@@ -115,7 +115,12 @@ class Runner:
         self, kind: str, batch: Batch, signature: Signature, table: Table, steps: int
     ) -> Any:
         """Run some steps; return the results in the structure of the outputs."""
-        step, executable = self.step(kind, batch, signature)
+        return self._run(self.step(kind, batch, signature), table, steps)
+
+    def _run(
+        self, compiled: tuple[Step, base.Executable], table: Table, steps: int
+    ) -> Any:
+        step, executable = compiled
         arrays = table.arrays()
         data = {name: arrays[name] for name in step.program.data}
         keeping = getattr(executable, "run_and_keep", None)
@@ -160,9 +165,9 @@ class Runner:
             if before is not None:
                 before(done)
             signature = table.signature(rows, table.rows, shuffle)
-            self.step(kind, batch, signature)  # compiling is not part of the pace
+            compiled = self.step(kind, batch, signature)  # not a part of the pace
             with pace:
-                results = self.run(kind, batch, signature, table, count)
+                results = self._run(compiled, table, count)
             done += count
             if rows == size:
                 self._paces[known] = pace.steps

@@ -9,7 +9,7 @@ from cuda_checks import check, compiled
 
 from ganglion import config, layers, models, optimizers
 from ganglion.backends import cuda_emit, cuda_run
-from ganglion.backends.cuda_rows import early_for_rows, given_by_rows
+from ganglion.backends.cuda_rows import given_by_rows, near_for_rows
 from ganglion.backends.cuda_text import root
 from ganglion.data import Table
 from ganglion.runner import batch_of
@@ -72,7 +72,8 @@ def test_a_classifier_ends_row_by_row(batch, precise):
 
 def test_what_is_copied_early_is_ready():
     ((before, lane),) = lanes_by_rows(classifier(32)[0])
-    early = {root(one) for one in early_for_rows(lane.works)}
+    near = {root(one) for one in near_for_rows(lane.works)}
+    early = near & {one for work in lane.works for one in work.settled}
     assert ("state", "classifier/last/kernel") in early
     written = {one for each in before.lanes for w in each.works for one in w.writes()}
     assert written

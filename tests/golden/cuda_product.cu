@@ -13,7 +13,7 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
     if (i < 768) {
       const int i1 = (i / 16);
       const int i2 = (i % 16);
-#pragma unroll 1
+#pragma unroll 4
       for (int turn = 0; turn < 2; turn++) {
         const int r0 = g + turn * 16;
         float run3[1] = {};
@@ -74,7 +74,7 @@ DEVICE void KERNEL_body1(int block, int blocks, float* RESTRICT p0, float* RESTR
     if (i < 768) {
       const int i1 = (i / 16);
       const int i2 = (i % 16);
-#pragma unroll 1
+#pragma unroll 4
       for (int turn = 0; turn < 2; turn++) {
         const int r0 = g + turn * 16;
         float run3[1] = {};

@@ -11,7 +11,7 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
 #pragma unroll
     for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
     if (i < 24) {
-#pragma unroll 1
+#pragma unroll 4
       for (int turn = 0; turn < 1; turn++) {
         const int r0 = g + turn * 48;
         float run1[1] = {};
@@ -78,7 +78,7 @@ DEVICE void KERNEL_body1(int block, int blocks, float* RESTRICT p0, float* RESTR
 #pragma unroll
     for (int lane = 0; lane < 1; lane++) total0[lane] = 0;
     if (i < 24) {
-#pragma unroll 1
+#pragma unroll 4
       for (int turn = 0; turn < 1; turn++) {
         const int r0 = g + turn * 48;
         float run1[1] = {};

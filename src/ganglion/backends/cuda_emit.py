@@ -32,8 +32,8 @@ from ganglion.backends.cuda_prelude import COMMON, MACHINE
 from ganglion.backends.cuda_reduce import emit_reduction
 from ganglion.backends.cuda_rows import (
     as_loop,
-    early_for_rows,
     given_by_rows,
+    near_for_rows,
     rows_of_block,
 )
 from ganglion.backends.cuda_schedule import (
@@ -308,7 +308,8 @@ class _Maker:
                 lane.private,
                 [lane.shown_by(one) for one in lane.works],
                 given_by_rows(lane.works, lane.rows),
-                early_for_rows(lane.works),
+                {root(one) for one in near_for_rows(lane.works)},
+                {one for work in lane.works for one in work.settled},
             )
             return LaneText(bodies, lane.rows // rows, lane.haste, near)
         bodies = [emit_work(one, how, room, where) for one in lane.works]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,23 +19,20 @@ class RowsNear:
 
     Of most arrays it is a block's own rows, whose elements are known. `private` are
     those that only the lane makes and reads; `shown` are copied to where others find
-    them, too; `given` are made by others, and copied at the start. Whole arrays that
-    are ready `early` are copied before others have come to an end.
+    them, too; `given` are made by others, and copied at the start, as `whole` arrays
+    are. What is ready `early` is copied before others have come to an end.
     """
 
     rows: int  # of a block
     private: Mapping[Root, int]
     shown: Sequence[Mapping[Root, int]]  # by each body
     given: Mapping[Root, int]
-    early: Sequence[Buffer]
-
-    def is_early(self, buffer: Buffer) -> bool:
-        """Tell whether a block copies all of an array before it starts."""
-        return any(root(one) == root(buffer) for one in self.early)
+    whole: Collection[Root]
+    early: Collection[Root]
 
     def size(self, buffer: Buffer) -> int:
         """Return how many elements of an array a block has, 0 for none."""
-        if self.is_early(buffer):
+        if root(buffer) in self.whole:
             return buffer.size
         for known in (self.private, self.given, *self.shown):
             if root(buffer) in known:
@@ -83,7 +80,7 @@ class LaneText:
     def address(self, buffer: Buffer) -> str:
         """Return where all of an array would be, if a block has some of it, or ""."""
         place = self.near_place(buffer)
-        if not place or self.near is None or self.near.is_early(buffer):
+        if not place or self.near is None or root(buffer) in self.near.whole:
             return place
         return f"{place} - (BLOCK_OF_LANE) * {self.near.size(buffer)}"
 
@@ -123,13 +120,13 @@ class Function:
         early, then = list[str](), list[str]()
         buffers = {root(b): b for body in lane.bodies for b in body.buffers}
         for key, buffer in buffers.items():
-            size, place = near.size(buffer), lane.near_place(buffer)
-            if near.is_early(buffer):
-                far = f"a{self._argument(buffer)}"
-                early.append(f"bring_near<{size}>({place}, {far});")
-            elif key in near.given:
-                far = f"a{self._argument(buffer)} + (BLOCK_OF_LANE) * {size}"
-                then.append(f"bring_near<{size}>({place}, {far});")
+            if key in near.whole or key in near.given:
+                size, far = near.size(buffer), f"a{self._argument(buffer)}"
+                if key not in near.whole:
+                    far += f" + (BLOCK_OF_LANE) * {size}"
+                place = lane.near_place(buffer)
+                copies = early if key in near.early else then
+                copies.append(f"bring_near<{size}>({place}, {far});")
         return [*early, *start, *then, *["all_near();"] * bool(early or then)]
 
     def _show(self, lane: LaneText, near: RowsNear, number: int) -> Iterator[str]:

@@ -244,7 +244,8 @@ class _Reduction:
         run = min(run, -(-self.length // step))
         whole = self.length % (step * run) == 0
         turns = -(-self.length // (step * run))
-        body.lines.append("#pragma unroll 1")  # long code takes long to be fetched
+        # What is near needs no more at a time, and long code takes long to be fetched.
+        body.lines.append(f"#pragma unroll {1 if body.by_rows else 4}")
         with body.block(f"for (int turn = 0; turn < {turns}; turn++)"):
             body.do(f"const {body.index} r0 = {start} + turn * {step * run};")
             runs = [body.fresh("run") for _ in self.totals]

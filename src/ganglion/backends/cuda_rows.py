@@ -20,7 +20,7 @@ FEWEST_ROWS, MOST_ROWS = 16, 1024
 MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
 FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
 NARROW = 16  # columns, or inner places, of a product that is as fast as a loop
-MOST_EARLY, FEW_BYTES = 48 * 1024, 2048  # of arrays that are copied to a block
+MOST_NEAR, FEW_BYTES = 48 * 1024, 2048  # of arrays that are copied to a block
 MOST_OF_ROW = 2048  # elements
 
 Access = tuple[Root, View, tuple[int, ...]]
@@ -97,20 +97,19 @@ def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
     return {one for one in flat if made[one] == 1}
 
 
-def early_for_rows(works: Sequence[Work]) -> list[Buffer]:
-    """Return small arrays that a lane's blocks can copy before others come to an end.
+def near_for_rows(works: Sequence[Work]) -> list[Buffer]:
+    """Return the small arrays that a lane's blocks copy as a whole.
 
     All rows need all of them, or they are very small.
     """
-    settled = {one for work in works for one in work.settled}
     loads = [view for _, view, _ in _given(works)]
     by_rows = {root(view.buffer) for view in loads if any(view.strides[:1])}
     found: dict[Root, Buffer] = {}
-    room = MOST_EARLY
+    room = MOST_NEAR
     for buffer in (view.buffer for view in loads):
         key = root(buffer)
         alike = key not in by_rows or buffer.nbytes <= FEW_BYTES
-        if key in settled and key not in found and alike and buffer.nbytes <= room:
+        if key not in found and alike and buffer.nbytes <= room:
             found[key] = buffer
             room -= buffer.nbytes
     return list(found.values())

@@ -13,6 +13,7 @@ Not collected by pytest: the tests without a GPU are in test_cuda*.py.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import warnings
@@ -141,7 +142,7 @@ def compile_share(job):
 
 
 def compile_functions(emission, compiler):
-    for bundle in cuda_run.bundles_of(emission.functions):
+    for bundle in cuda_run.bundles_of(emission.functions, os.cpu_count()):
         cuda_run.code_of([emission.functions[name] for name in bundle], compiler)
 
 

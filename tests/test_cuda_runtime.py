@@ -380,11 +380,12 @@ def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
     first, second, third = Recorder(), Recorder(), Recorder()
     cuda_run.CompiledProgram(plan, Memory(first))
     cuda_run.CompiledProgram(plan, Memory(second))
-    assert (first.compiled, second.compiled) == (1, 0)
+    assert first.compiled > 0
+    assert second.compiled == 0
     for path in own_cache.glob("*.program"):
         path.write_bytes(path.read_bytes()[:-1])
     cuda_run.CompiledProgram(plan, Memory(third))
-    assert third.compiled == 1
+    assert third.compiled == first.compiled
 
 
 def test_the_reason_why_there_is_no_gpu():

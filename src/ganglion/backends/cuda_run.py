@@ -73,14 +73,16 @@ def undisturbed() -> Iterator[None]:
             before(*asked[0])
 
 
-def bundles_of(functions: dict[str, str]) -> list[list[str]]:
+def bundles_of(functions: dict[str, str], at_once: int = 1) -> list[list[str]]:
     """Return names of functions that are compiled together: each some long, some short.
+
+    There are enough of them for so many to be compiled at once.
 
     >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")})
     [['ccc', 'a', 'd'], ['bb', 'ee']]
     """
     names = sorted(functions, key=lambda name: -len(functions[name]))
-    count = -(-len(names) // BUNDLE)
+    count = max(-(-len(names) // BUNDLE), min(at_once, len(names)))
     bundles: list[list[str]] = [[] for _ in range(count)]
     for number, name in enumerate(names):
         turn, place = divmod(number, count)
@@ -108,13 +110,13 @@ def code_of(functions: Sequence[str], driver: Driver) -> bytes:
 
 def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]]:
     """Compile all functions, several at a time, and load them."""
-    driver = memory.driver
-    bundles = bundles_of(emission.functions)
+    driver, cores = memory.driver, os.cpu_count() or 1
+    bundles = bundles_of(emission.functions, cores)
 
     def made(bundle: list[str]) -> bytes:
         return code_of([emission.functions[name] for name in bundle], driver)
 
-    with ThreadPoolExecutor(min(len(bundles) or 1, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(bundles) or 1, cores)) as pool:
         codes = list(pool.map(made, bundles))
     modules, loaded = list[Any](), dict[str, Any]()
     for bundle, code in zip(bundles, codes, strict=True):

@@ -10,7 +10,13 @@ from cuda_checks import check, compiled
 from layer_cases import CASES, Case
 
 from ganglion import config
-from ganglion.backends import cuda_emit, cuda_operands, cuda_run, cuda_windows
+from ganglion.backends import (
+    cuda_emit,
+    cuda_operands,
+    cuda_run,
+    cuda_tap_cuts,
+    cuda_windows,
+)
 from ganglion.backends.cuda_text import BF16
 
 pytestmark = pytest.mark.skipif(
@@ -35,11 +41,9 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def patches_are_cheap(monkeypatch):
     """Let every convolution that can go by patches do so."""
-    for name in ("_window_cost", "_taps_cost"):
-        real = getattr(cuda_windows, name)
-        monkeypatch.setattr(
-            cuda_windows, name, lambda *given, real=real: 1e-6 * real(*given)
-        )
+    for module, name in ((cuda_windows, "_window_cost"), (cuda_tap_cuts, "_taps_cost")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, real=real: 1e-6 * real(*given))
 
 
 def text_of(program, precise):

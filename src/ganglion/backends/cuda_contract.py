@@ -31,6 +31,12 @@ from ganglion.backends.cuda_cut import (
 )
 from ganglion.backends.cuda_loop import host_guests
 from ganglion.backends.cuda_tally import Tally
+from ganglion.backends.cuda_tap_cuts import (
+    TapsCut,
+    taps_bytes,
+    taps_cut_of,
+    taps_of,
+)
 from ganglion.backends.cuda_text import (
     THREADS,
     Body,
@@ -44,12 +50,8 @@ from ganglion.backends.cuda_text import (
     split_places,
 )
 from ganglion.backends.cuda_windows import (
-    TapsCut,
     Window,
     WindowCut,
-    taps_bytes,
-    taps_cut_of,
-    taps_of,
     window_blocks,
     window_bytes,
     window_cut_of,

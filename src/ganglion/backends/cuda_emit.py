@@ -47,11 +47,11 @@ from ganglion.backends.cuda_schedule import (
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_tally import TALLY, emit_tallied_map
+from ganglion.backends.cuda_tap_cuts import parts_for
 from ganglion.backends.cuda_taps import TAPS
 from ganglion.backends.cuda_text import STEP, THREADS, Emitted, root
 from ganglion.backends.cuda_tiles import TENSOR
 from ganglion.backends.cuda_turn import emit_turned, turned_axes
-from ganglion.backends.cuda_windows import parts_for
 from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
 from ganglion.plan.kernel import (

@@ -3,6 +3,7 @@
 import re
 
 import cuda_host
+import numpy as np
 import pytest
 from cpu_checks import training_step
 from cuda_cases import STACKS, Stack, convolution, scaled_bytes
@@ -127,3 +128,10 @@ def test_bytes_that_cannot_be_copied_in_chunks_become_floats(shape):
     text = text_of(program, "tf32")
     assert ("typedef unsigned char Left" in text) == (shape[1] % 16 == 0)
     check(program, data, state, tolerance=LOST["tf32"], precise="tf32")
+
+
+def test_bytes_are_multiplied_exactly():
+    program, data, state = scaled_bytes(48, 64, 24)
+    for name in ("w", "g"):  # what TF32 does not round
+        data[name] = np.round(8 * data[name]) / 8
+    check(program, data, state, tolerance=2e-6, precise="tf32")

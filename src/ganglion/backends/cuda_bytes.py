@@ -1,8 +1,8 @@
-"""Operands of products that are bytes: they stay bytes, and are scaled where read.
+"""Operands of products that are bytes: they stay bytes, and sums are scaled.
 
 Images come as bytes, and what a first layer multiplies is each of them times a number.
-As bytes they take a quarter of the memory, and of the time to fetch them; a product
-makes floats of them on their way to the tensor cores.
+As bytes they take a quarter of the memory, and of the time to fetch them. A product
+multiplies them as they are, which no precision rounds, and scales its sums.
 """
 
 from __future__ import annotations

@@ -143,8 +143,9 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const typename S::Lef
   constexpr int LINE = Stage<S>::LEFT_LINE;
   const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
   if constexpr (W::LEFT_BYTES) {
-    auto scaled = [&](int m, int k) {
-      return S::LEFT_SCALE * (float)a[S::LEFT_ROWS ? m * LINE + k : k * LINE + m];
+    // Bytes are exact as they are; sums are scaled instead.
+    auto byte = [&](int m, int k) {
+      return (float)a[S::LEFT_ROWS ? m * LINE + k : k * LINE + m];
     };
 #pragma unroll
     for (int i = 0; i < W::DOWN; i++)
@@ -152,8 +153,8 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const typename S::Lef
       for (int h = 0; h < 4; h++) {
         const int m = m0 + W::row(i, h % 2, g);
         const int kk = S::BF16 ? k + 2 * t + h / 2 * 8 : k + t + h / 2 * 4;
-        left[i][h] = S::BF16 ? as_bf16_pair(scaled(m, kk), scaled(m, kk + 1))
-                             : as_tf32(scaled(m, kk));
+        left[i][h] = S::BF16 ? as_bf16_pair(byte(m, kk), byte(m, kk + 1))
+                             : bits_of_float(byte(m, kk));
       }
   } else if constexpr (S::LEFT_ROWS && W::LEFT_HALF == S::BF16) {
     const auto* row = a + (m0 + lane % 16) * LINE + k + lane / 16 * Stage<S>::PAD;
@@ -254,6 +255,14 @@ DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const typename S::Left* a,
   }
 }
 
+// A sum of products; of bytes, it is still to be scaled.
+template <class S> DEVICE float scaled(float sum) {
+  if constexpr (Warp<S>::LEFT_BYTES)
+    return S::LEFT_SCALE * sum;
+  else
+    return sum;
+}
+
 // Put a warp's sums where all threads of the block find them.
 template <class S, int DOWN, int RIGHT>
 DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int n0) {
@@ -266,7 +275,8 @@ DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int 
       if constexpr (W::Q == 1) {
 #pragma unroll
         for (int j = 0; j < RIGHT; j++) {
-          const float side[2] = {c[i][j][half * 2], c[i][j][half * 2 + 1]};
+          const float side[2] = {scaled<S>(c[i][j][half * 2]),
+                                 scaled<S>(c[i][j][half * 2 + 1])};
           const int m = m0 + W::row(i, half, g), n = n0 + j * 8 + 2 * t;
           store_lanes(sums + m * S::SUMS + n, side);
         }
@@ -277,7 +287,8 @@ DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int 
           for (int e = 0; e < 2; e++) {
             float side[W::Q];
 #pragma unroll
-            for (int q = 0; q < W::Q; q++) side[q] = c[i][j + q][half * 2 + e];
+            for (int q = 0; q < W::Q; q++)
+              side[q] = scaled<S>(c[i][j + q][half * 2 + e]);
             const int m = m0 + W::row(i, half, g), n = n0 + W::column(j, 2 * t + e);
             store_lanes(sums + m * S::SUMS + n, side);
           }

@@ -292,6 +292,18 @@ class _Contraction:
             totals = self._listed(stop, places, a, b, zeros, size, widths)
         else:
             totals = self._inner(0, a, b, zeros, size, widths)
+        self._store(piece, row, size, column, widths, totals)
+
+    def _store(
+        self,
+        piece: _Piece,
+        row: str,
+        size: int,
+        column: str,
+        widths: list[int],
+        totals: list[Val],
+    ) -> None:
+        text, kernel = self.text, self.kernel
         c = text.add(piece.out, text.times(row, self.tiled.out))
         c = text.add(c, text.times(column, self.columns.out))
         base = self.emitter.base(kernel.out.buffer)

@@ -32,7 +32,7 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.parts import parts_of
 from ganglion.plan.winograd import LANES, WinogradConv
-from ganglion.plan.zeros import Nonzeros
+from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 FEWEST, MANY = 8, 16  # slices, for several threads to get about equal shares
 ROOM = 256 * 1024  # bytes of a slice, if a band has not many
@@ -67,6 +67,10 @@ def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
         return _cut(kernel.shape[0], _pool_views(kernel), aliases)
     if isinstance(kernel, Nonzeros):
         return _cut_lists(kernel, aliases)
+    if isinstance(kernel, NonzeroBits):
+        units = kernel.parallel
+        views = [_in_parts(one, units) for one in (kernel.source, kernel.target)]
+        return _cut(units, views, aliases)
     if isinstance(kernel, WinogradConv) and kernel.tiling.aligned:
         whole = View.whole(kernel.target)
         views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
@@ -117,6 +121,12 @@ def _is_own(view: View, shape: Shape) -> bool:
     return lowest >= 0 and highest < step
 
 
+def _in_parts(buffer: Buffer, units: int) -> tuple[View, Shape] | Buffer:
+    """Return a view with an equal part for each unit, all of it if there is none."""
+    each, rest = divmod(buffer.size, units)
+    return buffer if rest else (View(buffer, (each, 1)), (units, each))
+
+
 def _loop_views(kernel: Loop) -> Iterator[tuple[View, Shape] | Buffer]:
     for _, view in kernel.stored:
         yield view, kernel.outer
@@ -145,11 +155,14 @@ def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
         return View(view.buffer, strides, view.offset), sizes
 
     lists = [kernel.places.buffer] if kernel.places else []
+    # A word of bits may reach into the next image's, whose bits are not used.
+    bits = [_in_parts(kernel.bits, kernel.batch[0].size)] if kernel.bits else []
     return [
         seen(kernel.left, every, "left"),
         seen(kernel.right, every, "right"),
         seen(kernel.out, outer, "out"),
         *((View.whole(one), one.shape) for one in lists),
+        *bits,
     ]
 
 

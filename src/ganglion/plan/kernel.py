@@ -327,7 +327,8 @@ class Contract(Kernel):
 
     Every index may be several axes: each axis has an extent and a stride in the three
     arrays. The last axis of `columns` is contiguous in `right` and `out`. With
-    `places`, left is zero at all others, and a sum may leave those out.
+    `places`, left is zero at all others, and a sum may leave those out; so it may with
+    `bits`, one for each element of left's buffer, where the bit is not set.
     """
 
     batch: tuple[Axis, ...]
@@ -338,6 +339,7 @@ class Contract(Kernel):
     right: View
     out: View
     places: Places | None = None
+    bits: Buffer | None = None
 
     @property
     def parallel(self) -> int:
@@ -347,7 +349,8 @@ class Contract(Kernel):
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         lists = [self.places.buffer] if self.places else []
-        return [self.left.buffer, self.right.buffer, *lists]
+        bits = [self.bits] if self.bits else []
+        return [self.left.buffer, self.right.buffer, *lists, *bits]
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""

@@ -49,10 +49,10 @@ def one_pass(graph: Graph, in_float64: bool = False) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if old in squares:
             return reshape(squares[old], shape=old.shape)
-        if old not in means:
-            return new
-        mean, squares[means[old].squares] = moments(_summed(new))
-        return reshape(mean, shape=old.shape)
+        if old in means:
+            mean, squares[means[old].squares] = moments(_summed(new))
+            return reshape(mean, shape=old.shape)
+        return new if in_float64 else _without_biases(new)
 
     return rewritten(graph, rule)
 
@@ -139,6 +139,20 @@ def _whole_moments(x: Value) -> tuple[Value, Value]:
 
 def _number(number: int, like: Value) -> Value:
     return broadcast(Constant(np.asarray(number, like.dtype)), shape=like.shape)
+
+
+def _without_biases(node: Node) -> Value:
+    """Return x - mean for (x + bias) - (mean + bias), as batch norm has it."""
+    terms = _operands(node, subtract)
+    if terms is None:
+        return node
+    (x, bias), mean = _without_bias(terms[0]), _through(terms[1], broadcast)
+    other = _operands(_through(mean, reshape), add)
+    if bias is None or other is None or other[1] is not bias:
+        return node
+    if mean.shape[-1] != mean.size:  # not by the last axis
+        return node
+    return subtract(x, broadcast(reshape(other[0], shape=mean.shape), shape=x.shape))
 
 
 def _without_bias(x: Value) -> tuple[Value, Value | None]:

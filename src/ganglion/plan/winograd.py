@@ -25,7 +25,6 @@ CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level c
 FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
 SUMS = 1_500_000  # elements that all slices of a weight gradient may have
 MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
-TILES_A_SUM = 64  # of fewer tiles, writing and reading their sums takes too long
 TRANSFORMS = 1.6  # what a tile costs, in products of its places
 # Multiplications that the transforms cost, by place and channel; 64 places are more
 # than there are registers.
@@ -412,8 +411,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     before = (pairs[0][0], pairs[1][0])
     whole = _best(x.shape, dy.shape, node.shape[0], before)
     places = whole.places
-    many = min(MOST_SUMS, max(FEWEST, whole.tiles // TILES_A_SUM))
-    fit = max(1, min(many, SUMS // (places * channels * wide)))
+    fit = max(1, min(MOST_SUMS, SUMS // (places * channels * wide)))
     slices = 1 << (fit.bit_length() - 1)
     groups = 1
     while groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:

@@ -68,9 +68,7 @@ def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
     if isinstance(kernel, Nonzeros):
         return _cut_lists(kernel, aliases)
     if isinstance(kernel, NonzeroBits):
-        units = kernel.parallel
-        views = [_in_parts(one, units) for one in (kernel.source, kernel.target)]
-        return _cut(units, views, aliases)
+        return _cut(kernel.parallel, kernel.views(), aliases)
     if isinstance(kernel, WinogradConv) and kernel.tiling.aligned:
         whole = View.whole(kernel.target)
         views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
@@ -121,12 +119,6 @@ def _is_own(view: View, shape: Shape) -> bool:
     return lowest >= 0 and highest < step
 
 
-def _in_parts(buffer: Buffer, units: int) -> tuple[View, Shape] | Buffer:
-    """Return a view with an equal part for each unit, all of it if there is none."""
-    each, rest = divmod(buffer.size, units)
-    return buffer if rest else (View(buffer, (each, 1)), (units, each))
-
-
 def _loop_views(kernel: Loop) -> Iterator[tuple[View, Shape] | Buffer]:
     for _, view in kernel.stored:
         yield view, kernel.outer
@@ -155,8 +147,7 @@ def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
         return View(view.buffer, strides, view.offset), sizes
 
     lists = [kernel.places.buffer] if kernel.places else []
-    # A word of bits may reach into the next image's, whose bits are not used.
-    bits = [_in_parts(kernel.bits, kernel.batch[0].size)] if kernel.bits else []
+    bits = [kernel.bits] if kernel.bits else []  # words reach into the next image's
     return [
         seen(kernel.left, every, "left"),
         seen(kernel.right, every, "right"),

@@ -112,6 +112,12 @@ class NonzeroBits(Kernel):
         """Return the buffers that are written."""
         return [self.target]
 
+    def views(self) -> list[tuple[View, Shape]]:
+        """Return what is read and written, by pieces and the rest."""
+        each = self.source.size // self.parallel
+        source = View(self.source, (each, 1)), (self.parallel, each)
+        return [source, (View.whole(self.target), self.target.shape)]
+
 
 @dataclass(frozen=True)
 class Word:

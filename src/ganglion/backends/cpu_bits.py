@@ -26,7 +26,8 @@ from ganglion.backends.cpu_zeros import WORTH_SKIPPING
 from ganglion.plan.kernel import Contract
 from ganglion.plan.zeros import LOADED, NonzeroBits, Word
 
-LOOKS = 2  # words that are looked at, to tell dense data
+# Where words are looked at to tell dense data, as parts of all: seldom at frames.
+LOOKS = (0.3, 0.7)
 
 
 def emit_bits(kernel: NonzeroBits) -> Emitted:
@@ -105,12 +106,12 @@ class _ByBits(_Contraction):
         reach = sum((n - 1) * axis.left for n, axis in zip(sizes, axes, strict=True))
         farthest = max(0, reach + 1 - LOADED)
         total = "0"
-        for look in range(LOOKS):
-            place = text.add(start, str(farthest * look // (LOOKS - 1)))
+        for look in LOOKS:
+            place = text.add(start, str(int(farthest * look)))
             word = self._any_row(self._bits_from(place))
             word = text.let(f"and i64 {word}, {2**LOADED - 1}")
             total = text.add(total, self._count(word))
-        most = int(WORTH_SKIPPING * LOOKS * min(LOADED, reach + 1))
+        most = int(WORTH_SKIPPING * len(LOOKS) * min(LOADED, reach + 1))
         return text.let(f"icmp sgt i64 {total}, {most}")
 
     # ---- rows ------------------------------------------------------------------------

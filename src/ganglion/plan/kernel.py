@@ -327,8 +327,9 @@ class Contract(Kernel):
 
     Every index may be several axes: each axis has an extent and a stride in the three
     arrays. The last axis of `columns` is contiguous in `right` and `out`. With
-    `places`, left is zero at all others, and a sum may leave those out; so it may with
-    `bits`, one for each element of left's buffer, where the bit is not set.
+    `places`, left is zero at all others, and a sum may leave those out.
+    With `bits`, one for each element of left's buffer, those are zero whose bit is not
+    set, and may be left out as well.
     """
 
     batch: tuple[Axis, ...]
@@ -338,8 +339,8 @@ class Contract(Kernel):
     left: View
     right: View
     out: View
-    places: Places | None = None
     bits: Buffer | None = None
+    places: Places | None = None
 
     @property
     def parallel(self) -> int:

@@ -4,6 +4,9 @@ The graph says what is meant: a mean, then the sum of squared distances from it.
 each slice of the batch is summed up around a value of its own, which the mean is not
 far from, and the slices are put together exactly (Chan, Golub and LeVeque 1979).
 Where float64 is cheap, plain sums in it do as well.
+
+What is added to all of the data is added to its mean instead: batch norm takes both
+away again.
 """
 
 from __future__ import annotations

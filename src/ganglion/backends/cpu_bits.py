@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from ganglion.backends.cpu_contract import (
     VECTORS_AT_MOST,
-    _Contraction,
-    _named,
-    _Piece,
-    _runs,
-    _Shape,
-    _Span,
-    _whole_tiles,
+    Contraction,
+    Piece,
+    Shape,
+    Span,
+    named,
+    runs,
+    whole_tiles,
 )
 from ganglion.backends.cpu_emitter import Emitted, Emitter
 from ganglion.backends.cpu_text import WIDTH, Val
@@ -72,7 +72,7 @@ class _Seen(NamedTuple):
     words: list[str]
 
 
-class _ByBits(_Contraction):
+class _ByBits(Contraction):
     """A contraction that leaves out the places at which all rows of a tile are zero."""
 
     def __init__(self, kernel: Contract) -> None:
@@ -82,10 +82,10 @@ class _ByBits(_Contraction):
         assert kernel.bits
         self.word, self.bits = word, kernel.bits
         vectors = min(-(-self.columns.size // WIDTH), VECTORS_AT_MOST)
-        self.listed = _Shape(word.rows, vectors, listed=True)
+        self.listed = Shape(word.rows, vectors, listed=True)
 
     def _region(
-        self, piece: _Piece, rows: _Span, columns: _Span, by_panels: bool = False
+        self, piece: Piece, rows: Span, columns: Span, by_panels: bool = False
     ) -> None:
         """Run over a region, bit by bit unless its data is dense."""
         plain = partial(self._tiles_of, piece, rows, columns, by_panels, self.plain)
@@ -97,7 +97,7 @@ class _ByBits(_Contraction):
             ),
         )
 
-    def _looks_dense(self, piece: _Piece, rows: _Span) -> str:
+    def _looks_dense(self, piece: Piece, rows: Span) -> str:
         """Return whether a few words have too many places to leave some out."""
         text = self.text
         start = text.add(piece.left, text.times(rows.start, self.tiled.left))
@@ -116,15 +116,13 @@ class _ByBits(_Contraction):
 
     # ---- rows ------------------------------------------------------------------------
 
-    def _strips(
-        self, piece: _Piece, rows: _Span, column: str, widths: list[int]
-    ) -> None:
+    def _strips(self, piece: Piece, rows: Span, column: str, widths: list[int]) -> None:
         """Run over all rows: in strips of tiles whose words are shifts of the same."""
         text, left = self.text, self.tiled.left
         most = (LOADED - self.word.width) // left + 1  # rows whose windows fit a word
         many = 1 if self.word.outer else most // self.word.rows
-        strips = _whole_tiles(rows.size, many * self.word.rows)
-        for start, size, count in _runs(strips):
+        strips = whole_tiles(rows.size, many * self.word.rows)
+        for start, size, count in runs(strips):
 
             def strip(row: str, _: list[str], size: int = size) -> list[str]:
                 first = text.add(rows.start, row)
@@ -134,14 +132,14 @@ class _ByBits(_Contraction):
                 def tile(row: str, size: int) -> None:
                     self._tile_by_bits(piece, row, size, column, widths, seen)
 
-                self._rows(_Span(first, size), self.listed, tile)
+                self._rows(Span(first, size), self.listed, tile)
                 return []
 
             text.loop(str(start), str(start + size * count), size, strip)
 
     def _tile_by_bits(
         self,
-        piece: _Piece,
+        piece: Piece,
         row: str,
         size: int,
         column: str,
@@ -177,12 +175,12 @@ class _ByBits(_Contraction):
         def step(index: str, carried: list[str]) -> list[str]:
             here = text.add(a, text.times(index, axis.left))
             there = text.address(b, self.element, text.times(index, axis.right))
-            inner = _named(carried, totals)
+            inner = named(carried, totals)
             made = self._words(depth + 1, here, there, inner, size, widths, seen)
             return [one.name for one in made]
 
         kinds = [(t.type, t.name) for t in totals]
-        return _named(text.loop("0", str(axis.size), 1, step, kinds), totals)
+        return named(text.loop("0", str(axis.size), 1, step, kinds), totals)
 
     def _places(
         self,
@@ -207,12 +205,12 @@ class _ByBits(_Contraction):
             left, right = self._offsets(bit)
             here = text.address(a, self.element, left)
             there = text.address(b, self.element, right)
-            made = self._step(here, there, _named(sums, totals), size, widths)
+            made = self._step(here, there, named(sums, totals), size, widths)
             return [rest, *(one.name for one in made)]
 
         kinds = [("i64", word), *((t.type, t.name) for t in totals)]
         _, *ends = text.loop("0", self._count(word), 1, step, kinds)
-        return _named(ends, totals)
+        return named(ends, totals)
 
     def _offsets(self, bit: str) -> tuple[str, str]:
         """Return how far from a tile's first a bit's elements are, left and right."""

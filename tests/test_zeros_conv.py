@@ -189,6 +189,11 @@ def test_an_offset_makes_zeros_go_away():
     assert marked(build(as_it_is)) == BOTH
 
 
+def test_a_buffer_of_nothing_but_zeros_is_no_data():
+    zeros = passes((2, 12, 12, 1), (5, 5), 24, change=lambda x: fill(0, x))
+    assert marked(build(zeros)) == []
+
+
 def test_few_taps_or_columns_are_not_worth_it():
     assert marked(build(passes((2, 12, 12, 1), (3, 3), 24))) == ["conv_kernel"]
     assert marked(build(passes((2, 12, 12, 1), (5, 5), 3))) == []

@@ -47,8 +47,8 @@ def emit_bits(kernel: NonzeroBits) -> Emitted:
         whole = -(-width // 8) * 8
         if whole > width:
             word = text.let(f"zext i{width} {word} to i{whole}")
-        byte = place if place.isdigit() else text.let(f"lshr i64 {place}, 3")
-        byte = str(int(place) // 8) if place.isdigit() else byte
+        known = place.isdigit()
+        byte = str(int(place) // 8) if known else text.let(f"lshr i64 {place}, 3")
         at = text.add(text.times(number, length), byte)
         address = text.address(emitter.base(kernel.target), "i8", at)
         text.do(f"store i{whole} {word}, ptr {address}, align 1")

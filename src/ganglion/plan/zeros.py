@@ -170,28 +170,32 @@ def skip_zeros(kernels: Sequence[Kernel], aliases: Aliases) -> list[Kernel]:
     Convolutions have bits instead.
     """
     given = _given(kernels, aliases)
-    listed: dict[object, Places] = {}
-    marked: dict[Buffer, Buffer] = {}
+    finders: dict[object, Nonzeros | NonzeroBits] = {}
     made: list[Kernel] = []
     for one in kernels:
         if not isinstance(one, Contract) or not _gains(one, given, aliases):
             made.append(one)
             continue
-        if len(one.rows) != 1 or len(one.inner) != 1:
-            root = aliases.get(one.left.buffer, one.left.buffer)
-            if root not in marked:
-                bits = _bits(one, len(marked))
-                marked[root] = bits.target
-                made.append(bits)
-            made.append(replace(one, bits=marked[root]))
-            continue
-        key = _key(one, aliases)
-        if key not in listed:
-            lists = _lists(one, len(listed))
-            listed[key] = lists.places
-            made.append(lists)
-        made.append(replace(one, places=listed[key]))
+        key, find = (_key, _lists) if _is_product(one) else (_root, _bits)
+        which = key(one, aliases)
+        if which not in finders:
+            finders[which] = find(one, len(finders))
+            made.append(finders[which])
+        finder = finders[which]
+        if isinstance(finder, Nonzeros):
+            made.append(replace(one, places=finder.places))
+        else:
+            made.append(replace(one, bits=finder.target))
     return made
+
+
+def _is_product(one: Contract) -> bool:
+    """Tell whether a contraction is no convolution."""
+    return len(one.rows) == 1 and len(one.inner) == 1
+
+
+def _root(one: Contract, aliases: Aliases) -> Buffer:
+    return aliases.get(one.left.buffer, one.left.buffer)
 
 
 def _given(kernels: Iterable[Kernel], aliases: Aliases) -> set[Buffer]:
@@ -204,22 +208,25 @@ def _given(kernels: Iterable[Kernel], aliases: Aliases) -> set[Buffer]:
     for kernel in kernels:
         for one in kernel.writes():
             root = aliases.get(one, one)
-            every = writers[root]  # a frame of zeros, then what is in it
-            copied = (_copies(each, root, found, aliases) for each in every)
-            if every[-1] is kernel and all(copied):
+            if writers[root][-1] is not kernel:
+                continue
+            stored = [e for each in writers[root] for e in _stored(each, root, aliases)]
+            rest = [e for e in stored if not _is_zero(e)]  # but for a frame of zeros
+            if rest and all(e and _keeps_zeros(e, found, aliases) for e in rest):
                 found.add(root)
     return found
 
 
-def _copies(kernel: Kernel, to: Buffer, given: set[Buffer], aliases: Aliases) -> bool:
-    """Tell whether a kernel writes nothing but data, or zeros, into a buffer."""
+def _stored(kernel: Kernel, to: Buffer, aliases: Aliases) -> list[Expr | None]:
+    """Return what a kernel stores in a buffer, None for what is more than a copy."""
     if not isinstance(kernel, Loop) or kernel.reduced or kernel.adds:
-        return False
-    return all(
-        _keeps_zeros(expr, given, aliases)
-        for expr, view in kernel.stored
-        if aliases.get(view.buffer, view.buffer) is to
-    )
+        return [None]
+    views = kernel.stored
+    return [expr for expr, v in views if aliases.get(v.buffer, v.buffer) is to]
+
+
+def _is_zero(expr: Expr | None) -> bool:
+    return isinstance(expr, Literal) and expr.value == 0
 
 
 def _keeps_zeros(expr: Expr, given: set[Buffer], aliases: Aliases) -> bool:
@@ -235,20 +242,20 @@ def _keeps_zeros(expr: Expr, given: set[Buffer], aliases: Aliases) -> bool:
             scaled = one.op in ("cast", "negative", "divide") and args[0]
             kept[id(one)] = scaled or (one.op == "multiply" and any(args))
         else:
-            kept[id(one)] = isinstance(one, Literal) and one.value == 0
+            kept[id(one)] = False
     return kept[id(expr)]
 
 
 def _gains(one: Contract, given: set[Buffer], aliases: Aliases) -> bool:
     """Tell whether the left operand of a product is data that is worth looking at."""
-    root = aliases.get(one.left.buffer, one.left.buffer)
+    root = _root(one, aliases)
     if root.kind != "data" and root not in given:
         return False
     columns = math.prod(axis.size for axis in one.columns)
     inner = math.prod(axis.size for axis in one.inner)
     if inner < FEWEST_INNER or columns < FEWEST_COLUMNS:
         return False
-    if len(one.rows) == 1 and len(one.inner) == 1:
+    if _is_product(one):
         return True
     # Bits are made for all of a buffer, so all of it must be used.
     images = one.batch[0]
@@ -258,7 +265,7 @@ def _gains(one: Contract, given: set[Buffer], aliases: Aliases) -> bool:
 def _key(one: Contract, aliases: Aliases) -> object:
     """Return what the lists of a product depend on."""
     axes = (*one.batch, *one.rows, *one.inner)
-    root = aliases.get(one.left.buffer, one.left.buffer)
+    root = _root(one, aliases)
     return root, one.left.offset, tuple((axis.size, axis.left) for axis in axes)
 
 

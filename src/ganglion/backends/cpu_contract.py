@@ -25,7 +25,7 @@ ROWS_AT_MOST, VECTORS_AT_MOST = 14, 4
 MANY = 8  # pieces, from which on no piece needs to be cut
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """Where a piece begins in left, right and out, and its number in the batch."""
 
     left: str
@@ -34,14 +34,14 @@ class _Piece(NamedTuple):
     number: str
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """Some rows or columns."""
 
     start: str
     size: int
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """The largest tile, and whether its inner loop goes through a list."""
 
     rows: int
@@ -51,7 +51,7 @@ class _Shape(NamedTuple):
 
 def emit_contract(kernel: Contract) -> Emitted:
     """Return a contraction as text."""
-    return _Contraction(kernel).emit()
+    return Contraction(kernel).emit()
 
 
 def _tiles(size: int, most: int) -> list[tuple[int, int]]:
@@ -70,16 +70,16 @@ def _tiles(size: int, most: int) -> list[tuple[int, int]]:
     return tiles
 
 
-def _whole_tiles(size: int, most: int) -> list[tuple[int, int]]:
+def whole_tiles(size: int, most: int) -> list[tuple[int, int]]:
     """Cut an axis into tiles of one size, the last of which may be smaller.
 
-    >>> _whole_tiles(28, 12)
+    >>> whole_tiles(28, 12)
     [(0, 12), (12, 12), (24, 4)]
     """
     return [(start, min(most, size - start)) for start in range(0, size, most)]
 
 
-class _Contraction:
+class Contraction:
     """One contraction under construction."""
 
     def __init__(self, kernel: Contract) -> None:
@@ -95,17 +95,17 @@ class _Contraction:
         fit = max(1, REGISTERS // rows)
         wide = min(vectors, fit, VECTORS_AT_MOST)
         most = WIDTH if vectors == 1 else ROWS_AT_MOST
-        self.plain = _Shape(min(REGISTERS // wide, most), wide)
+        self.plain = Shape(min(REGISTERS // wide, most), wide)
         if kernel.places:
             few = min(vectors, VECTORS_AT_MOST)
-            self.listed = _Shape(kernel.places.group, few, listed=True)
+            self.listed = Shape(kernel.places.group, few, listed=True)
 
     def emit(self) -> Emitted:
         """Emit pieces: a place of the batch, or a part of one where those are few."""
         kernel = self.kernel
         outer = (*kernel.batch, *self.rows)
         pieces = math.prod(axis.size for axis in outer)
-        every = _Span("0", self.tiled.size), _Span("0", self.columns.size)
+        every = Span("0", self.tiled.size), Span("0", self.columns.size)
         if pieces >= MANY:
 
             def piece(number: list[str]) -> None:
@@ -126,21 +126,21 @@ class _Contraction:
         blocks = _tiles(self.tiled.size, most)
         if self.kernel.places:
             group = self.kernel.places.group
-            blocks = _whole_tiles(self.tiled.size, max(most // group, 1) * group)
-        columns = _Span("0", self.columns.size)
+            blocks = whole_tiles(self.tiled.size, max(most // group, 1) * group)
+        columns = Span("0", self.columns.size)
 
         def tile(number: list[str]) -> None:
             where, block = self._divided(number[0], len(blocks))
             piece = self._piece(outer, where)
             first = 0
-            for start, size, length in _runs(blocks):
+            for start, size, length in runs(blocks):
 
                 def here(
                     start: int = start, size: int = size, first: int = first
                 ) -> None:
                     local = text.let(f"sub i64 {block}, {first}")
                     row = text.add(text.times(local, size), str(start))
-                    self._region(piece, _Span(row, size), columns)
+                    self._region(piece, Span(row, size), columns)
 
                 self._when(block, first, first + length, here)
                 first += length
@@ -162,8 +162,8 @@ class _Contraction:
             for first, last, size in ((0, whole, wide), (whole, count, rest)):
 
                 def here(size: int = size) -> None:
-                    rows = _Span("0", self.tiled.size)
-                    self._region(piece, rows, _Span(column, size), by_panels=True)
+                    rows = Span("0", self.tiled.size)
+                    self._region(piece, rows, Span(column, size), by_panels=True)
 
                 if first < last:
                     self._when(block, first, last, here)
@@ -184,7 +184,7 @@ class _Contraction:
         below = text.let(f"icmp slt i64 {value}, {last}")
         text.when(text.let(f"and i1 {above}, {below}"), body)
 
-    def _piece(self, axes: tuple[Axis, ...], number: str) -> _Piece:
+    def _piece(self, axes: tuple[Axis, ...], number: str) -> Piece:
         """Return where a piece lies."""
         text, kernel = self.text, self.kernel
         left, right = str(kernel.left.offset), str(kernel.right.offset)
@@ -199,12 +199,12 @@ class _Contraction:
             left = text.add(left, text.times(index, axis.left))
             right = text.add(right, text.times(index, axis.right))
             out = text.add(out, text.times(index, axis.out))
-        return _Piece(left, right, out, number)
+        return Piece(left, right, out, number)
 
     # ---- a region: some rows times some columns ------------------------------------
 
     def _region(
-        self, piece: _Piece, rows: _Span, columns: _Span, by_panels: bool = False
+        self, piece: Piece, rows: Span, columns: Span, by_panels: bool = False
     ) -> None:
         """Run over a region, through the lists of its rows where that is worth it."""
         text, places = self.text, self.kernel.places
@@ -216,7 +216,7 @@ class _Contraction:
         text.when(few, partial(emit, self.listed), partial(emit, self.plain))
 
     def _tiles_of(
-        self, piece: _Piece, rows: _Span, columns: _Span, by_panels: bool, shape: _Shape
+        self, piece: Piece, rows: Span, columns: Span, by_panels: bool, shape: Shape
     ) -> None:
         """Run over a region in tiles: panel by panel, or row by row."""
         tile = partial(self._tile, piece, shape.listed)
@@ -239,13 +239,11 @@ class _Contraction:
                 ),
             )
 
-    def _rows(
-        self, span: _Span, shape: _Shape, body: Callable[[str, int], None]
-    ) -> None:
+    def _rows(self, span: Span, shape: Shape, body: Callable[[str, int], None]) -> None:
         """Run a body for every tile of rows."""
         text = self.text
-        cut = _whole_tiles if shape.listed else _tiles
-        for start, size, count in _runs(cut(span.size, shape.rows)):
+        cut = whole_tiles if shape.listed else _tiles
+        for start, size, count in runs(cut(span.size, shape.rows)):
 
             def tile(row: str, _: list[str], size: int = size) -> list[str]:
                 body(text.add(span.start, row), size)
@@ -254,7 +252,7 @@ class _Contraction:
             text.loop(str(start), str(start + size * count), size, tile)
 
     def _panels(
-        self, span: _Span, shape: _Shape, body: Callable[[str, list[int]], None]
+        self, span: Span, shape: Shape, body: Callable[[str, list[int]], None]
     ) -> None:
         """Run a body for every panel of columns."""
         text = self.text
@@ -274,7 +272,7 @@ class _Contraction:
 
     def _tile(
         self,
-        piece: _Piece,
+        piece: Piece,
         listed: bool,
         row: str,
         size: int,
@@ -292,6 +290,18 @@ class _Contraction:
             totals = self._listed(stop, places, a, b, zeros, size, widths)
         else:
             totals = self._inner(0, a, b, zeros, size, widths)
+        self._store(piece, row, size, column, widths, totals)
+
+    def _store(
+        self,
+        piece: Piece,
+        row: str,
+        size: int,
+        column: str,
+        widths: list[int],
+        totals: list[Val],
+    ) -> None:
+        text, kernel = self.text, self.kernel
         c = text.add(piece.out, text.times(row, self.tiled.out))
         c = text.add(c, text.times(column, self.columns.out))
         base = self.emitter.base(kernel.out.buffer)
@@ -320,12 +330,12 @@ class _Contraction:
         def step(index: str, carried: list[str]) -> list[str]:
             here = text.address(a, self.element, text.times(index, axis.left))
             there = text.address(b, self.element, text.times(index, axis.right))
-            inner = _named(carried, totals)
+            inner = named(carried, totals)
             made = self._inner(depth + 1, here, there, inner, size, widths)
             return [one.name for one in made]
 
         kinds = [(t.type, t.name) for t in totals]
-        return _named(text.loop("0", str(axis.size), 1, step, kinds), totals)
+        return named(text.loop("0", str(axis.size), 1, step, kinds), totals)
 
     def _listed(
         self,
@@ -346,11 +356,11 @@ class _Contraction:
             place = text.let(f"zext i32 {short} to i64")
             here = text.address(a, self.element, text.times(place, axis.left))
             there = text.address(b, self.element, text.times(place, axis.right))
-            made = self._step(here, there, _named(carried, totals), size, widths)
+            made = self._step(here, there, named(carried, totals), size, widths)
             return [one.name for one in made]
 
         kinds = [(t.type, t.name) for t in totals]
-        return _named(text.loop("0", stop, 1, step, kinds), totals)
+        return named(text.loop("0", stop, 1, step, kinds), totals)
 
     def _step(
         self, a: str, b: str, totals: list[Val], size: int, widths: list[int]
@@ -373,7 +383,7 @@ class _Contraction:
         return made
 
 
-def _named(names: list[str], like: list[Val]) -> list[Val]:
+def named(names: list[str], like: list[Val]) -> list[Val]:
     """Return values of other names, but the same types."""
     return [Val(n, t.dtype, t.width) for n, t in zip(names, like, strict=True)]
 
@@ -384,13 +394,13 @@ def _widths(columns: int) -> list[int]:
     return [WIDTH] * (columns // WIDTH) + ([rest] if rest else [])
 
 
-def _runs(blocks: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+def runs(blocks: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Group tiles of one size: (start, size, how many)."""
-    runs: list[tuple[int, int, int]] = []
+    found: list[tuple[int, int, int]] = []
     for start, size in blocks:
-        if runs and runs[-1][1] == size:
-            first, _, count = runs[-1]
-            runs[-1] = (first, size, count + 1)
+        if found and found[-1][1] == size:
+            first, _, count = found[-1]
+            found[-1] = (first, size, count + 1)
         else:
-            runs.append((start, size, 1))
-    return runs
+            found.append((start, size, 1))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from ganglion.backends.cpu_bits import emit_bits, emit_with_bits
 from ganglion.backends.cpu_contract import emit_contract
 from ganglion.backends.cpu_emitter import Emitted
 from ganglion.backends.cpu_loop import emit_loop
@@ -21,7 +22,7 @@ from ganglion.plan.kernel import (
     Scan,
     Scatter,
 )
-from ganglion.plan.zeros import Nonzeros
+from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def emit_kernel(kernel: Kernel) -> Emitted:
     if isinstance(kernel, Loop):
         return emit_loop(kernel)
     if isinstance(kernel, Contract):
-        return emit_contract(kernel)
+        return emit_with_bits(kernel) if kernel.bits else emit_contract(kernel)
     if isinstance(kernel, PoolBack):
         return emit_pool_back(kernel)
     if isinstance(kernel, Scan):
@@ -70,6 +71,8 @@ def emit_kernel(kernel: Kernel) -> Emitted:
         return emit_scatter(kernel)
     if isinstance(kernel, Nonzeros):
         return emit_nonzeros(kernel)
+    if isinstance(kernel, NonzeroBits):
+        return emit_bits(kernel)
     return emit_winograd(kernel)
 
 

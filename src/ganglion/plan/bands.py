@@ -32,7 +32,7 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.parts import parts_of
 from ganglion.plan.winograd import LANES, WinogradConv
-from ganglion.plan.zeros import Nonzeros
+from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 FEWEST, MANY = 8, 16  # slices, for several threads to get about equal shares
 ROOM = 256 * 1024  # bytes of a slice, if a band has not many
@@ -67,6 +67,8 @@ def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
         return _cut(kernel.shape[0], _pool_views(kernel), aliases)
     if isinstance(kernel, Nonzeros):
         return _cut_lists(kernel, aliases)
+    if isinstance(kernel, NonzeroBits):
+        return _cut(kernel.parallel, kernel.views(), aliases)
     if isinstance(kernel, WinogradConv) and kernel.tiling.aligned:
         whole = View.whole(kernel.target)
         views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
@@ -145,11 +147,13 @@ def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
         return View(view.buffer, strides, view.offset), sizes
 
     lists = [kernel.places.buffer] if kernel.places else []
+    bits = [kernel.bits] if kernel.bits else []  # words reach into the next image's
     return [
         seen(kernel.left, every, "left"),
         seen(kernel.right, every, "right"),
         seen(kernel.out, outer, "out"),
         *((View.whole(one), one.shape) for one in lists),
+        *bits,
     ]
 
 

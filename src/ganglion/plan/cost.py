@@ -15,7 +15,7 @@ from ganglion.plan.kernel import (
     Uniform,
     walk,
 )
-from ganglion.plan.zeros import Nonzeros
+from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 # Nanoseconds of one core, roughly: what decides is a factor of ten, not of two.
 CALL, MAC, ELEMENT, FUNCTION, DRAW, SHUFFLE, BYTE = (
@@ -49,6 +49,8 @@ def work(kernel: Kernel) -> float:
     if isinstance(kernel, Nonzeros):
         axes = (*kernel.batch, kernel.rows, kernel.inner)
         return CALL + ELEMENT * math.prod(axis.size for axis in axes)
+    if isinstance(kernel, NonzeroBits):
+        return CALL + ELEMENT * kernel.source.size
     every = {*kernel.reads(), *kernel.writes()}
     return CALL + BYTE * sum(one.nbytes for one in every)
 

@@ -35,7 +35,7 @@ from ganglion.plan.kernel import (
     View,
     walk,
 )
-from ganglion.plan.zeros import Nonzeros
+from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 
 class PlanInterpreter:
@@ -105,6 +105,10 @@ class PlanInterpreter:
             self._pool_back(kernel, memory)
         elif isinstance(kernel, Nonzeros):
             self._nonzeros(kernel, memory)
+        elif isinstance(kernel, NonzeroBits):
+            parts = self._flat(kernel.source, memory).reshape(kernel.parallel, -1)
+            found = np.packbits(parts != 0, axis=-1, bitorder="little")
+            self._flat(kernel.target, memory)[:] = found.reshape(-1)
         else:
             see = partial(self._see, memory=memory)
             winograd_meaning.interpret(kernel, see)
@@ -195,6 +199,11 @@ class PlanInterpreter:
         left, right = operand(kernel.left, "left"), operand(kernel.right, "right")
         if kernel.places:
             left = np.where(self._listed(kernel, kernel.places, memory), left, 0)
+        if kernel.bits:
+            bits = np.unpackbits(self._flat(kernel.bits, memory), bitorder="little")
+            steps = tuple(axis.left for axis in every)
+            found = as_strided(bits[kernel.left.offset :], left.shape, steps)
+            left = np.where(found, left, 0)
         used = [
             "".join(x for x, n in zip(letters, one.shape, strict=True) if n > 1)
             for one in (left, right)

@@ -328,6 +328,8 @@ class Contract(Kernel):
     Every index may be several axes: each axis has an extent and a stride in the three
     arrays. The last axis of `columns` is contiguous in `right` and `out`. With
     `places`, left is zero at all others, and a sum may leave those out.
+    With `bits`, one for each element of left's buffer, those are zero whose bit is not
+    set, and may be left out as well.
     """
 
     batch: tuple[Axis, ...]
@@ -337,6 +339,7 @@ class Contract(Kernel):
     left: View
     right: View
     out: View
+    bits: Buffer | None = None
     places: Places | None = None
 
     @property
@@ -347,7 +350,8 @@ class Contract(Kernel):
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         lists = [self.places.buffer] if self.places else []
-        return [self.left.buffer, self.right.buffer, *lists]
+        bits = [self.bits] if self.bits else []
+        return [self.left.buffer, self.right.buffer, *lists, *bits]
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""

@@ -4,6 +4,9 @@ The graph says what is meant: a mean, then the sum of squared distances from it.
 each slice of the batch is summed up around a value of its own, which the mean is not
 far from, and the slices are put together exactly (Chan, Golub and LeVeque 1979).
 Where float64 is cheap, plain sums in it do as well.
+
+What is added to all of the data is added to its mean instead: batch norm takes both
+away again.
 """
 
 from __future__ import annotations
@@ -49,10 +52,10 @@ def one_pass(graph: Graph, in_float64: bool = False) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if old in squares:
             return reshape(squares[old], shape=old.shape)
-        if old not in means:
-            return new
-        mean, squares[means[old].squares] = moments(_summed(new))
-        return reshape(mean, shape=old.shape)
+        if old in means:
+            mean, squares[means[old].squares] = moments(_summed(new))
+            return reshape(mean, shape=old.shape)
+        return new if in_float64 else _without_biases(new)
 
     return rewritten(graph, rule)
 
@@ -139,6 +142,20 @@ def _whole_moments(x: Value) -> tuple[Value, Value]:
 
 def _number(number: int, like: Value) -> Value:
     return broadcast(Constant(np.asarray(number, like.dtype)), shape=like.shape)
+
+
+def _without_biases(node: Node) -> Value:
+    """Return x - mean for (x + bias) - (mean + bias), as batch norm has it."""
+    terms = _operands(node, subtract)
+    if terms is None:
+        return node
+    (x, bias), mean = _without_bias(terms[0]), _through(terms[1], broadcast)
+    other = _operands(_through(mean, reshape), add)
+    if bias is None or other is None or other[1] is not bias:
+        return node
+    if mean.shape[-1] != mean.size:  # not by the last axis
+        return node
+    return subtract(x, broadcast(reshape(other[0], shape=mean.shape), shape=x.shape))
 
 
 def _without_bias(x: Value) -> tuple[Value, Value | None]:

@@ -18,7 +18,7 @@ from ganglion.plan.kernel import (
     View,
 )
 from ganglion.plan.winograd import Tiled
-from ganglion.plan.zeros import Nonzeros
+from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 
 def show(plan: Plan) -> str:
@@ -59,13 +59,17 @@ def _kernel(kernel: Kernel) -> str:
         ]
         text = "for batch {}, rows {}, columns {}, inner {}: ".format(*sizes)
         out, left, right = kernel.out.buffer, kernel.left.buffer, kernel.right.buffer
-        where = f"  at {kernel.places.buffer.name}" if kernel.places else ""
+        lists = kernel.places.buffer if kernel.places else kernel.bits
+        where = f"  at {lists.name}" if lists else ""
         return f"{kernel.name} {text}{out!r} = {left!r} · {right!r}{where}"
     if isinstance(kernel, Nonzeros):
         groups = f"{kernel.parallel} groups of {kernel.places.group}"
         lists, source = kernel.places.buffer, kernel.source.buffer
         text = f"for {groups}, inner {kernel.inner.size}: {lists!r}"
         return f"{text} = where {source!r} is not zero"
+    if isinstance(kernel, NonzeroBits):
+        bits, source = kernel.target, kernel.source
+        return f"for {source.size} elements: {bits!r} = where {source!r} is not zero"
     reads = ", ".join(repr(one) for one in kernel.reads())
     writes = ", ".join(repr(one) for one in kernel.writes())
     cut = f" for {kernel.tiling}" if isinstance(kernel, Tiled) else ""

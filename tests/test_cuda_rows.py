@@ -11,7 +11,9 @@ from ganglion import config, layers, models, optimizers
 from ganglion.backends import cuda_emit, cuda_run
 from ganglion.backends.cuda_rows import given_by_rows, near_for_rows
 from ganglion.backends.cuda_text import root
+from ganglion.backends.cuda_work import Work
 from ganglion.data import Table
+from ganglion.plan.kernel import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.runner import batch_of
 
 emulation = pytest.mark.skipif(
@@ -113,3 +115,30 @@ def test_blocks_by_rows_do_not_gather_on_idle_processors():
     for call in near:
         assert 3 * (call.shared + 1024) > 228 * 1024
         assert call.shared <= target.half
+
+
+def test_tables_are_not_cut_into_rows():
+    rows = 32
+    float32, int32 = np.dtype("float32"), np.dtype("int32")
+    table = Buffer("table", (rows, 4), float32, "state")
+    first, second = (Buffer(name, (rows, 4), float32, "arena") for name in "ab")
+    index = Buffer("index", (rows,), int32, "state")
+    by_rows = Load(float32, View(table, (4, 1)))
+    chosen = Indirect(
+        float32, table, Load(int32, View(index, (1, 0))), rows, 4, within=(0, 1)
+    )
+    made = Load(float32, View(first, (4, 1)))
+    copy = Loop("copy", (rows, 4), by_rows, View(first, (4, 1)))
+    both = Apply(float32, "add", (made, chosen))
+    goes_on = Loop("add", (rows, 4), both, View(second, (4, 1)))
+    assert ("state", "table") in given_by_rows([Work(copy)], rows)
+    assert ("state", "table") not in given_by_rows([Work(copy), Work(goes_on)], rows)
+
+
+@pytest.mark.parametrize("capability", [75, 80, 89, 90])
+@pytest.mark.parametrize("features", [24, 1500])
+def test_copies_find_room_on_every_gpu(capability, features):
+    target = cuda_emit.Target(capability, "tf32")
+    program, _, _ = classifier(64, features)
+    emission = cuda_emit.emit(cuda_run.plan_of(program), target)
+    assert max(call.shared for call in emission.calls) <= target.shared

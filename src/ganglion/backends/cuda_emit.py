@@ -301,22 +301,28 @@ class _Maker:
     def _lane(self, lane: Lane, room: int, where: Where) -> LaneText:
         how = self.target.products
         if lane.by_rows:
-            rows = rows_of_block(lane.rows, lane.kernels)
-            bodies = [emit_rows(one, rows) for one in lane.works]
-            near = RowsNear(
-                rows,
-                lane.private,
-                [lane.shown_by(one) for one in lane.works],
-                given_by_rows(lane.works, lane.rows),
-                {root(one) for one in near_for_rows(lane.works)},
-                {one for work in lane.works for one in work.settled},
-            )
-            return LaneText(bodies, lane.rows // rows, lane.haste, near)
+            return self._lane_by_rows(lane, room)
         bodies = [emit_work(one, how, room, where) for one in lane.works]
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
         if lane.haste is Haste.ASIDE:
             blocks = min(blocks, where.aside)
         return LaneText(bodies, blocks, lane.haste)
+
+    def _lane_by_rows(self, lane: Lane, room: int) -> LaneText:
+        rows = rows_of_block(lane.rows, lane.kernels)
+        bodies = [emit_rows(one, rows) for one in lane.works]
+        near = RowsNear(
+            rows,
+            lane.private,
+            [lane.shown_by(one) for one in lane.works],
+            given_by_rows(lane.works, lane.rows),
+            {root(one) for one in near_for_rows(lane.works)},
+            {one for work in lane.works for one in work.settled},
+        )
+        made = LaneText(bodies, lane.rows // rows, lane.haste, near)
+        if made.shared > room:  # what others have made stays where it is
+            made = replace(made, near=replace(near, given={}, whole=()))
+        return made
 
     def counting(self) -> Call:
         """Return the launch that counts steps, for programs with results."""

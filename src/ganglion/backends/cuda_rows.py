@@ -119,6 +119,10 @@ def given_by_rows(works: Sequence[Work], rows: int) -> dict[Root, int]:
     """Return arrays of which blocks only read their own rows, and a row's elements."""
     steps: dict[Root, set[int | None]] = defaultdict(set)
     sizes = {}
+    kernels = [one for work in works for one in work.kernels if isinstance(one, Loop)]
+    exprs = [expr for one in kernels for expr, _ in one.stored]
+    for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
+        steps[table].add(None)  # any row of it may be asked for
     for key, view, shape in _given(works):
         sizes[key] = view.buffer.size // rows
         own = shape[:1] == (rows,) and view.buffer.size % rows == 0

@@ -17,6 +17,7 @@ from ganglion.backends import (
     cuda_run,
     cuda_tap_cuts,
     cuda_windows,
+    cuda_work,
 )
 from ganglion.backends.cuda_text import BF16
 
@@ -69,6 +70,21 @@ def test_convolutions_by_patches_of_bf16(rows, patches_are_cheap):
     assert "contract_windows<" in text
     assert "contract_taps<" in text
     check(program, data, state, steps=2, tolerance=LOST["bf16"], precise="bf16")
+
+
+@pytest.mark.parametrize("precise", ["tf32", "bf16"])
+@pytest.mark.parametrize("filters", [24, 48])
+def test_tiles_of_an_odd_number_of_columns(filters, precise, monkeypatch):
+    """Threads that are left over do nothing, and sums by columns know it."""
+    odd = [one for one in cuda_windows.WINDOW_TILES if one.columns == filters]
+    monkeypatch.setattr(cuda_windows, "WINDOW_TILES", tuple(odd))
+    monkeypatch.setattr(cuda_windows, "_window_cost", lambda *given: 0.0)
+    monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
+    program, data, state = training_step(Stack((4, 8, 8, 16), filters), "float32")
+    text = text_of(program, precise)
+    assert f"BN = {filters}" in text
+    assert "add_columns<" in text
+    check(program, data, state, tolerance=LOST[precise], precise=precise)
 
 
 @pytest.mark.parametrize(

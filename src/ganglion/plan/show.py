@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
 from ganglion.plan.kernel import (
     Apply,
     Contract,
@@ -16,6 +20,8 @@ from ganglion.plan.kernel import (
     Shuffled,
     Uniform,
     View,
+    children,
+    walk,
 )
 from ganglion.plan.winograd import Tiled
 from ganglion.plan.zeros import NonzeroBits, Nonzeros
@@ -28,10 +34,11 @@ def show(plan: Plan) -> str:
     ]
     sides = _sides(plan)
     for number, kernel in enumerate(plan.kernels):
-        lines.append(f"  {number:3} {sides[number]}{_kernel(kernel)}")
+        first, *more = _kernel(kernel).split("\n")
         if plan.marks:
             mark = plan.marks[number]
-            lines[-1] += "  [one thread]" * mark.alone + "  | all wait" * mark.barrier
+            first += "  [one thread]" * mark.alone + "  | all wait" * mark.barrier
+        lines += [f"  {number:3} {sides[number]}{first}", *more]
     return "\n".join(lines)
 
 
@@ -50,8 +57,13 @@ def _kernel(kernel: Kernel) -> str:
         how = ""
         if kernel.reduced:
             how = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} "
-        bodies = [f"{_view(v)} {sign} {how}{_expr(e)}" for e, v in kernel.stored]
-        return f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
+        texts = _Texts([expr for expr, _ in kernel.stored])
+        bodies = [
+            f"{_view(view)} {sign} {how}{texts.of(expr)}"
+            for expr, view in kernel.stored
+        ]
+        text = f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
+        return "".join([text, *(f"\n      with: {one}" for one in texts.named)])
     if isinstance(kernel, Contract):
         sizes = [
             "×".join(str(axis.size) for axis in axes) or "1"
@@ -81,7 +93,60 @@ def _view(view: View) -> str:
     return f"{view.buffer.name}{place}"
 
 
-def _expr(expr: Expr) -> str:
+class _Texts:
+    """Expressions as text; what they have in common is given a name, and said once."""
+
+    def __init__(self, exprs: Sequence[Expr]) -> None:
+        self._alike: dict[tuple[object, ...], int] = {}  # by what an expression says
+        self._number: dict[int, int] = {}  # of each expression: equal ones have one
+        self._text: dict[int, str] = {}
+        self.named: list[str] = []
+        every = list(walk(*exprs))
+        used = Counter[int]()
+        for one in every:
+            below = tuple(self._number[id(child)] for child in children(one))
+            key = (*_own(one), *below)
+            new = key not in self._alike
+            number = self._number[id(one)] = self._alike.setdefault(
+                key, len(self._alike)
+            )
+            if new:
+                used.update(below)
+        used.update(self._number[id(one)] for one in exprs)
+        for one in every:
+            number = self._number[id(one)]
+            if number not in self._text:
+                self._text[number] = self._written(one, used[number])
+
+    def _written(self, expr: Expr, uses: int) -> str:
+        below = [self._text[self._number[id(one)]] for one in children(expr)]
+        head = _head(expr)
+        if not below:
+            return head
+        text = head.replace("...", ", ".join(below))
+        if uses < 2 or not isinstance(expr, Apply):
+            return text
+        name = f"e{len(self.named) + 1}"
+        self.named.append(f"{name} = {text}")
+        return name
+
+    def of(self, expr: Expr) -> str:
+        """Return the text of an expression."""
+        return self._text[self._number[id(expr)]]
+
+
+def _own(expr: Expr) -> Iterator[str]:
+    """Yield all that an expression says, but for those below it."""
+    yield type(expr).__name__
+    for field in fields(expr):
+        value = getattr(expr, field.name)
+        below = value if isinstance(value, tuple) else (value,)
+        if not any(isinstance(one, Expr) for one in below):
+            yield repr(value)
+
+
+def _head(expr: Expr) -> str:
+    """Return an expression as text, with ... for those below it."""
     if isinstance(expr, Load):
         return _view(expr.view)
     if isinstance(expr, Literal):
@@ -89,11 +154,11 @@ def _expr(expr: Expr) -> str:
     if isinstance(expr, Index):
         return f"place{list(expr.strides)}"
     if isinstance(expr, Apply):
-        return f"{expr.op}({', '.join(_expr(one) for one in expr.args)})"
+        return f"{expr.op}(...)"
     if isinstance(expr, Indirect):
-        return f"{expr.table.name}[{_expr(expr.row)}]"
+        return f"{expr.table.name}[...]"
     if isinstance(expr, Uniform):
         return f"uniform({expr.state.name})"
     if isinstance(expr, Shuffled):
-        return f"shuffled({expr.state.name}, {_expr(expr.position)})"
+        return f"shuffled({expr.state.name}, ...)"
     return type(expr).__name__

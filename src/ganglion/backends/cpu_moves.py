@@ -140,10 +140,17 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
             here = [*at, index]
             dy = emitter.load_view(kernel.dy, here, axis, width)
             elements = emitter.expressions(list(kernel.elements), here, axis, width)
-            largest = elements[0]
-            for x in elements[1:]:
-                largest = maths.extreme(largest, x, True)
+            if kernel.largest:
+                largest = emitter.load_view(kernel.largest, here, axis, width)
+            else:
+                largest = elements[0]
+                for x in elements[1:]:
+                    largest = maths.extreme(largest, x, True)
             zero = maths.constant(0, dy.dtype, width)
+            if kernel.above is not None:
+                level = maths.constant(kernel.above, dy.dtype, width)
+                over = maths.compare("fcmp ogt", largest, level)
+                dy = maths.select(over, dy, zero)
             waiting = maths.constant(1, BOOL, width)
             for tap, x in zip(kernel.taps, elements, strict=True):
                 to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)

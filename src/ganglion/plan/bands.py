@@ -156,6 +156,8 @@ def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
 def _pool_views(kernel: PoolBack) -> Iterator[tuple[View, Shape] | Buffer]:
     yield from _views(kernel.elements, kernel.shape)
     yield kernel.dy, kernel.shape
+    if kernel.largest:
+        yield kernel.largest, kernel.shape
     for tap in kernel.taps:
         back = kernel.dx
         yield View(back.buffer, back.strides, back.offset + tap), kernel.shape

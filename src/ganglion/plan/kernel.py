@@ -415,7 +415,8 @@ class PoolBack(Kernel):
     """Give each window's gradient to the first of its largest elements.
 
     `shape` is (images, *windows, channels); `elements` are those of a window, in order,
-    and `taps` their offsets in dx.
+    and `taps` their offsets in dx. Without `largest`, it is looked for among them; a
+    window whose `largest` is not `above` something gives nothing.
     """
 
     shape: Shape
@@ -424,6 +425,8 @@ class PoolBack(Kernel):
     dx: View
     taps: Shape
     covers: bool = False  # every element is in exactly one window: nothing to add to
+    largest: View | None = None
+    above: float | None = None
 
     @property
     def parallel(self) -> int:
@@ -433,7 +436,8 @@ class PoolBack(Kernel):
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         old = [] if self.covers else [self.dx.buffer]
-        return [*sources(*self.elements), self.dy.buffer, *old]
+        known = [self.largest.buffer] if self.largest else []
+        return [*sources(*self.elements), self.dy.buffer, *known, *old]
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""

@@ -21,6 +21,7 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.lower import Lowering, Place
 from ganglion.plan.parts import Pairs, copy_into
+from ganglion.plan.pool_masks import is_masked
 
 
 def _windows(
@@ -138,6 +139,10 @@ def _taps_before_channels(rank: int, taps: int) -> list[int]:
 def lower_max_pool_back(low: Lowering, node: Node) -> None:
     """Give each window's gradient to its first largest element."""
     x, y, dy = node.inputs
+    # A mask that the largest element decides is asked where it is read, not stored.
+    above = None
+    if not low.for_gpu and is_masked(dy, y):
+        dy, above = dy.inputs[1], 0.0
     element = _element(low, x, y.shape, node.attrs, -math.inf)
     covers = _covers(node, y.shape)
     whole = (
@@ -149,7 +154,9 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     elements = tuple(fixed(element, tap) for tap in window)
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
     grads, back = View.whole(low.store(dy)), View(whole.buffer, places)
-    low.emit(PoolBack("max_pool_back", y.shape, elements, grads, back, taps, covers))
+    largest = None if low.for_gpu else View.whole(low.store(y))
+    moves = (elements, grads, back, taps, covers, largest, above)
+    low.emit(PoolBack("max_pool_back", y.shape, *moves))
     _cut_out(low, node, whole)
 
 

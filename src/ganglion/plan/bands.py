@@ -324,6 +324,31 @@ def _all_go(
     )
 
 
+def passing(
+    kernels: Sequence[Kernel], bands: Sequence[Band], aliases: Aliases
+) -> frozenset[Buffer]:
+    """Return the buffers that nobody touches but the members of one band.
+
+    Each slice of the band has a part of its own: a thread needs no more than one.
+    """
+    users: dict[Buffer, set[int]] = {}
+    members = [_member(one, aliases) for one in kernels]
+    for number, one in enumerate(members):
+        for buffer in one.touched:
+            users.setdefault(buffer, set()).add(number)
+    found = set()
+    for band in bands:
+        inside = range(band.first, band.last)
+        for buffer in {b for n in inside for b in members[n].touched}:
+            cuts = [members[n].cut for n in users[buffer] if n in inside]
+            own = all(one is not None and buffer in one.own for one in cuts)
+            if buffer.kind == "arena" and own and len(cuts) == len(users[buffer]):
+                found.add(buffer)
+    scratch = {one for kernel in kernels for one in kernel.private()}
+    every = {*found, *(one for one, root in aliases.items() if root in found)}
+    return frozenset(every - scratch)
+
+
 def quarrel(
     kernels: Sequence[Kernel], bands: Sequence[Band], aliases: Aliases
 ) -> tuple[int, int] | None:

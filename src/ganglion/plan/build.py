@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganglion import config
 from ganglion.ir.graph import Node, Value
 from ganglion.ir.program import Program
-from ganglion.plan.bands import arrange
+from ganglion.plan.bands import arrange, passing
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
 from ganglion.plan.fuse import fuse
@@ -49,6 +49,7 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
         {name: inputs[name] for name in program.state},
         results,
         bands=bands,
+        passing=passing(ordered, bands, low.aliases),
     )
     plan = schedule(place(plan, low.aliases), low.aliases)
     return verify(plan, low.aliases)

@@ -474,6 +474,8 @@ class Plan:
     arena: int = 0
     marks: tuple[Mark, ...] = ()  # one a kernel
     bands: tuple[Band, ...] = ()  # in order
+    # Buffers that only pass between members of a band, slice by slice.
+    passing: frozenset[Buffer] = frozenset()
 
     def with_memory(self, offsets: dict[Buffer, int], arena: int) -> Plan:
         """Return the plan with a place in the arena for each temporary buffer."""

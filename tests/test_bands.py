@@ -13,11 +13,11 @@ from ganglion.ir.primitives import OPS
 from ganglion.ir.program import Program
 from ganglion.ir.shaping import broadcast, reshape, sum_
 from ganglion.plan import build as build_module
-from ganglion.plan.bands import passing, quarrel
+from ganglion.plan.bands import arrange, passing, quarrel
 from ganglion.plan.build import build
 from ganglion.plan.check import PlanError
 from ganglion.plan.interpret import PlanInterpreter
-from ganglion.plan.kernel import Band, Buffer, Contract, Load, Loop, View
+from ganglion.plan.kernel import Apply, Band, Buffer, Contract, Load, Loop, View
 from ganglion.plan.moments import one_pass
 
 
@@ -90,6 +90,21 @@ def test_what_is_read_later_or_by_other_slices_does_not_pass():
     upside_down = Load(x.dtype, View(t, (-32, 1), 63 * 32))
     turned = replace(kernels[1], expr=upside_down)
     assert passing([kernels[0], turned], [Band(0, 2, 32)], {}) == {y}
+
+
+def test_who_makes_slices_for_a_later_member_joins():
+    """It could run before the band, but what it makes would leave the cache."""
+    x, z, p, t, y = (
+        Buffer(name, (64, 4096), np.dtype("float32"), kind)
+        for name, kind in zip("xzpty", ["data"] * 2 + ["arena"] * 3, strict=True)
+    )
+
+    def loop(target, *sources):
+        loads = tuple(Load(x.dtype, View.whole(one)) for one in sources)
+        return Loop("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
+
+    kernels = [loop(p, x, x), loop(t, z, z), loop(y, p, t)]
+    assert arrange(kernels, {}) == (kernels, (Band(0, 3, 32),))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])

@@ -251,15 +251,19 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
         if work(left[number].kernel) < TINY:
             continue  # comes along only where a later one needs it
         needed = _needed(left, skipped)
-        inside = _inside(left, members, needed)
         joined = [left[i] for i in members]
-        shared = math.gcd(units, *(_units(left[i]) for i in inside))
-        fits = _suits(shared, units, joined, [left[i] for i in inside])
-        if fits and _gains(left[number], joined) and _all_go(left, members, inside):
-            units = shared
-            members += inside
-            before += [i for i in needed if i not in inside]
-            skipped = [i for i in skipped if i not in needed]
+        if not _gains(left[number], joined):
+            continue
+        for eager in (True, False):
+            inside = _inside(left, members, needed, eager)
+            shared = math.gcd(units, *(_units(left[i]) for i in inside))
+            fits = _suits(shared, units, joined, [left[i] for i in inside])
+            if fits and _all_go(left, members, inside):
+                units = shared
+                members += inside
+                before += [i for i in needed if i not in inside]
+                skipped = [i for i in skipped if i not in needed]
+                break
     return sorted(before), members, parts_of(units)
 
 
@@ -279,13 +283,20 @@ def _needed(left: Sequence[_Member], skipped: Sequence[int]) -> list[int]:
 
 
 def _inside(
-    left: Sequence[_Member], members: Sequence[int], needed: Sequence[int]
+    left: Sequence[_Member],
+    members: Sequence[int],
+    needed: Sequence[int],
+    eager: bool,
 ) -> list[int]:
-    """Return those of some kernels that cannot run before the members of a band."""
+    """Return those of some kernels that cannot run before the members of a band.
+
+    If eager, also those that make slices for the last one.
+    """
     inside: list[int] = []
     group = _Group(left[i] for i in members)
     for i in needed:
-        if i == needed[-1] or group.keeps_order(left[i]):
+        makes = eager and _gains(left[i], [left[needed[-1]]])
+        if i == needed[-1] or makes or group.keeps_order(left[i]):
             inside.append(i)
             group.add(left[i])
     return inside

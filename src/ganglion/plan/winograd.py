@@ -24,6 +24,7 @@ FLOAT = np.dtype("float32")
 CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
 FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
 SUMS = 1_500_000  # elements that all slices of a weight gradient may have
+FEW_SUMS = 600_000  # elements of so many slices that threads share them evenly
 MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
 TRANSFORMS = 1.6  # what a tile costs, in products of its places
 # Multiplications that the transforms cost, by place and channel; 64 places are more
@@ -411,7 +412,9 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     before = (pairs[0][0], pairs[1][0])
     whole = _best(x.shape, dy.shape, node.shape[0], before)
     places = whole.places
-    fit = max(1, min(MOST_SUMS, SUMS // (places * channels * wide)))
+    each = places * channels * wide
+    most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else FEWEST
+    fit = max(1, min(most, SUMS // each))
     slices = 1 << (fit.bit_length() - 1)
     groups = 1
     while groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:

@@ -21,7 +21,7 @@ def emit_turn(emitter: Emitter, kernel: Loop) -> Emitted:
         for lane in range(WIDTH):
             place = [row, text.add(column, str(lane))]
             vectors.append(emitter.load_view(source, place, 0, WIDTH))
-        for lane, vector in enumerate(_transposed(emitter, vectors)):
+        for lane, vector in enumerate(transposed(emitter, vectors)):
             place = [text.add(row, str(lane)), column]
             emitter.put_view(vector, kernel.target, place, 1, WIDTH)
 
@@ -48,7 +48,7 @@ def emit_turn(emitter: Emitter, kernel: Loop) -> Emitted:
     return emitter.emitted(rows, WIDTH)
 
 
-def _transposed(emitter: Emitter, rows: list[Val]) -> list[Val]:
+def transposed(emitter: Emitter, rows: list[Val]) -> list[Val]:
     """Exchange lanes between vectors in four rounds of pairs."""
     rows = list(rows)
     step = 1

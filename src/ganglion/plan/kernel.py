@@ -326,7 +326,8 @@ class Contract(Kernel):
     """out[b, m, n] = sum over k of left[b, m, k] * right[b, k, n].
 
     Every index may be several axes: each axis has an extent and a stride in the three
-    arrays. The last axis of `columns` is contiguous in `right` and `out`. With
+    arrays. The last axis of `columns` is contiguous in `out`; also in `right`, unless
+    that is `packed`: panels of columns are copied there, row by row, before use. With
     `places`, left is zero at all others, and a sum may leave those out.
     """
 
@@ -338,6 +339,7 @@ class Contract(Kernel):
     right: View
     out: View
     places: Places | None = None
+    packed: Buffer | None = None  # (panels, inner, columns of a panel)
 
     @property
     def parallel(self) -> int:
@@ -351,7 +353,11 @@ class Contract(Kernel):
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
-        return [self.out.buffer]
+        return [self.out.buffer, *self.private()]
+
+    def private(self) -> list[Buffer]:
+        """Return the buffers of which a thread uses the part of its first piece."""
+        return [self.packed] if self.packed else []
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ganglion.ir.graph import Node, Value
 from ganglion.plan.kernel import (
+    Apply,
     Expr,
     Literal,
     Load,
@@ -22,6 +24,8 @@ from ganglion.plan.kernel import (
 from ganglion.plan.lower import Lowering, Place
 from ganglion.plan.parts import Pairs, copy_into
 from ganglion.plan.pool_masks import is_masked
+
+FEW_TAPS = 4  # of a window whose elements are loaded side by side, not in a loop
 
 
 def _windows(
@@ -79,9 +83,36 @@ def lower_pool(low: Lowering, node: Node) -> None:
     expr = _element(low, x, node.shape, node.attrs, lowest)
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    shape = (*node.shape, *node.attrs["window"])
-    how, reduced = "max" if is_max else "sum", len(node.attrs["window"])
+    window = node.attrs["window"]
+    if not low.for_gpu and math.prod(window) <= FEW_TAPS:
+        taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
+        every = _largest(taps) if is_max else _joined("add", taps)
+        low.emit(Loop(node.op.name, node.shape, every, View.whole(target)))
+        return
+    shape = (*node.shape, *window)
+    how, reduced = "max" if is_max else "sum", len(window)
     low.emit(Loop(node.op.name, shape, expr, View.whole(target), reduced, how))
+
+
+def _joined(op: str, exprs: list[Expr]) -> Expr:
+    return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
+
+
+def _largest(exprs: list[Expr]) -> Expr:
+    """Return the largest; what a ReLU makes of each, it makes of the largest, too."""
+    limits = {_limit(one) for one in exprs}
+    if len(limits) > 1 or None in limits:
+        return _joined("maximum", exprs)
+    inner = [one.args[0] for one in exprs if isinstance(one, Apply)]
+    (limit,) = limits
+    return _joined("maximum", [*inner, Literal(exprs[0].dtype, limit)])
+
+
+def _limit(expr: Expr) -> float | None:
+    """Return the number that an expression is at least, if it is such a maximum."""
+    if not isinstance(expr, Apply) or expr.op != "maximum":
+        return None
+    return expr.args[1].value if isinstance(expr.args[1], Literal) else None
 
 
 def _cleared(low: Lowering, node: Node) -> View:

@@ -266,3 +266,14 @@ def test_narrow_products_are_turned_around(columns, batch):
     found = cpu_run.compile(program).run({"x": x, "g": g}, {}, 1)["found"][0]
     exact = np.swapaxes(x, -1, -2).astype("float64") @ g
     np.testing.assert_allclose(found, exact, atol=1e-5)
+
+
+def test_products_that_are_added_up_are_rounded_once():
+    a, b = Input("a", (2, 32), np.float32), Input("b", (2, 32), np.float32)
+    total = sum_(multiply(a, b), axes=(0,))
+    program = Program(Graph.of("dot", [a, b], {"y": total}), ("a", "b"), (), ("y",))
+    near = 1 + 2.0**-12
+    first = np.repeat(np.float32([[1.0], [near]]), 32, axis=1)
+    other = np.repeat(np.float32([[-1.0], [near]]), 32, axis=1)
+    found = cpu_run.compile(program).run({"a": first, "b": other}, {}, 1)["y"][0]
+    np.testing.assert_array_equal(found, np.float32(2.0**-11 + 2.0**-24))

@@ -143,8 +143,10 @@ class Layout:
     def _moves_of(self, number: int, thread: int) -> int:
         """Return which pointers of a call move so that a thread has one slice only."""
         slices = self._slices[number]
+        # Far apart: processors look ahead, and would take lines from one another.
+        part, _ = share(slices, 1, thread, self._threads)
         found = [
-            (slot, self._plan.offsets[one] + thread * one.nbytes // slices, one.nbytes)
+            (slot, self._plan.offsets[one] + part * one.nbytes // slices, one.nbytes)
             for slot, one in enumerate(self._calls[number].buffers)
             if one in self._plan.passing
         ]

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from test_plan import step_of
 
-from ganglion.backends import cpu_run
+from ganglion.backends import cpu_layout, cpu_run
 from ganglion.ir.graph import Constant, Graph, Input
 from ganglion.ir.pointwise import add, divide, multiply, subtract
 from ganglion.ir.primitives import OPS
 from ganglion.ir.program import Program
 from ganglion.ir.shaping import broadcast, reshape, sum_
 from ganglion.plan import build as build_module
-from ganglion.plan.bands import quarrel
+from ganglion.plan.bands import arrange, passing, quarrel
 from ganglion.plan.build import build
 from ganglion.plan.check import PlanError
 from ganglion.plan.interpret import PlanInterpreter
-from ganglion.plan.kernel import Band, Buffer, Contract, Load, Loop, View
+from ganglion.plan.kernel import Apply, Band, Buffer, Contract, Load, Loop, View
 from ganglion.plan.moments import one_pass
 
 
@@ -54,6 +54,76 @@ def test_no_barrier_stands_inside_of_a_band(plan):
         marks = plan.marks[band.first : band.last]
         assert not any(mark.barrier for mark in marks[:-1])
         assert not any(mark.alone for mark in marks)
+
+
+def test_what_only_a_band_touches_passes_between_its_members(plan):
+    (back,) = [k for k in plan.kernels if k.name == "conv_kernel"]
+    assert back.right.buffer in plan.passing  # the gradient before the convolution
+    for one in plan.passing:
+        users = [n for n, k in enumerate(plan.kernels) if touches(k, one)]
+        band = plan.band_of()[users[0]]
+        assert band.first <= users[0] <= users[-1] < band.last
+
+
+def touches(kernel, buffer):
+    return any(one.name == buffer.name for one in (*kernel.reads(), *kernel.writes()))
+
+
+def test_what_is_read_later_or_by_other_slices_does_not_pass():
+    x, t, y, z = (
+        Buffer(name, (64, 32), np.dtype("float32"), kind)
+        for name, kind in (
+            ("x", "data"),
+            ("t", "arena"),
+            ("y", "arena"),
+            ("z", "arena"),
+        )
+    )
+
+    def copy(source, target):
+        view = View.whole(source)
+        return Loop("copy", (64, 32), Load(x.dtype, view), View.whole(target))
+
+    kernels = [copy(x, t), copy(t, y), copy(y, z)]
+    assert passing(kernels, [Band(0, 2, 32)], {}) == {t}
+    assert passing(kernels, [Band(0, 3, 32)], {}) == {t, y, z}
+    upside_down = Load(x.dtype, View(t, (-32, 1), 63 * 32))
+    turned = replace(kernels[1], expr=upside_down)
+    assert passing([kernels[0], turned], [Band(0, 2, 32)], {}) == {y}
+
+
+def test_who_makes_slices_for_a_later_member_joins():
+    """It could run before the band, but what it makes would leave the cache."""
+    x, z, p, t, y = (
+        Buffer(name, (64, 4096), np.dtype("float32"), kind)
+        for name, kind in zip("xzpty", ["data"] * 2 + ["arena"] * 3, strict=True)
+    )
+
+    def loop(target, *sources):
+        loads = tuple(Load(x.dtype, View.whole(one)) for one in sources)
+        return Loop("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
+
+    kernels = [loop(p, x, x), loop(t, z, z), loop(y, p, t)]
+    assert arrange(kernels, {}) == (kernels, (Band(0, 3, 32),))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
+    monkeypatch.setattr(cpu_layout, "WORTH_SHARING_OUT", 0.0)
+    program, data, state = step_of("mnist-cnn", rows=130, batch=48)
+    data = {n: np.ascontiguousarray(data[n]) for n in program.data}
+    found = []
+    for kept in (True, False):
+        compiled = cpu_run.compile(program)
+        assert compiled.plan.passing
+        if not kept:
+            compiled.plan = replace(compiled.plan, passing=frozenset())
+        compiled.poisons, compiled.forced_threads = True, threads
+        own = {name: array.copy() for name, array in state.items()}
+        compiled.run(data, own, 2)
+        found.append(own)
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(found[1][name], array, err_msg=name)
 
 
 def test_a_band_that_needs_all_of_another_kernel_is_found(plan):
@@ -196,3 +266,14 @@ def test_narrow_products_are_turned_around(columns, batch):
     found = cpu_run.compile(program).run({"x": x, "g": g}, {}, 1)["found"][0]
     exact = np.swapaxes(x, -1, -2).astype("float64") @ g
     np.testing.assert_allclose(found, exact, atol=1e-5)
+
+
+def test_products_that_are_added_up_are_rounded_once():
+    a, b = Input("a", (2, 32), np.float32), Input("b", (2, 32), np.float32)
+    total = sum_(multiply(a, b), axes=(0,))
+    program = Program(Graph.of("dot", [a, b], {"y": total}), ("a", "b"), (), ("y",))
+    near = 1 + 2.0**-12
+    first = np.repeat(np.float32([[1.0], [near]]), 32, axis=1)
+    other = np.repeat(np.float32([[-1.0], [near]]), 32, axis=1)
+    found = cpu_run.compile(program).run({"a": first, "b": other}, {}, 1)["y"][0]
+    np.testing.assert_array_equal(found, np.float32(2.0**-11 + 2.0**-24))

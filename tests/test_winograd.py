@@ -230,13 +230,39 @@ def test_the_size_of_tiles_suits_the_images():
     assert [span(5, size) for size in (4, 8, 12, 28)] == [8, 8, 8, 8]
 
 
-def test_many_channels_are_cut_into_groups(always):
-    """Few slices, since each has its own sums, still give eight threads work."""
-    arrays, attrs = pass_of("conv_kernel", 3, (64, 8, 8), (64, 128), ((1, 1),) * 2)
+def grads_of(arrays, attrs):
+    """Return the kernel that adds up the products of a gradient."""
     plan = build(program_of(OPS["conv_kernel"], arrays, attrs))
     (kernel,) = (k for k in plan.kernels if isinstance(k, winograd.WinogradGrads))
-    assert kernel.groups > 1
+    return kernel
+
+
+@pytest.mark.parametrize(("channels", "groups"), [((64, 128), 1), ((128, 128), 2)])
+def test_few_slices_are_cut_into_rows_and_groups(always, channels, groups):
+    """Few slices, since each has its own sums, still give eight threads work."""
+    case = pass_of("conv_kernel", 3, (64, 8, 8), channels, ((1, 1),) * 2)
+    kernel = grads_of(*case)
+    assert (kernel.by_rows, kernel.groups) == (True, groups)
     assert kernel.parallel >= 8
+
+
+@pytest.mark.parametrize("span", winograd.SPANS)
+@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("channels", [(24, 40), (9, 64)])
+def test_rows_of_places_that_are_pieces(always, monkeypatch, span, taps, channels):
+    monkeypatch.setattr(winograd, "SPANS", (span,))
+    monkeypatch.setattr(winograd, "SUMS", 1)
+    arrays, attrs = pass_of("conv_kernel", taps, (23, 9, 10), channels, ((1, 2),) * 2)
+    kernel = grads_of(arrays, attrs)
+    assert kernel.by_rows
+    assert (kernel.groups > 1) == (channels[1] == 64)
+    program = program_of(OPS["conv_kernel"], arrays, attrs)
+    exact = OPS["conv_kernel"].meaning(*(a.astype("f8") for a in arrays), **attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    found = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    assert error(found[0][1], exact) < 4e-5
+    for one in found:
+        np.testing.assert_array_equal(one, found[0][:1].repeat(2, 0))
 
 
 @pytest.mark.parametrize("name", PASSES)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ganglion.backends.cpu_emitter import Emitted, Emitter
+from ganglion.backends.cpu_pack import as_packed, emit_pack
 from ganglion.backends.cpu_text import WIDTH, Val, llvm_type
 from ganglion.backends.cpu_zeros import leaves_out, list_of
 from ganglion.plan.kernel import Axis, Contract
@@ -83,12 +84,12 @@ class Contraction:
     """One contraction under construction."""
 
     def __init__(self, kernel: Contract) -> None:
-        self.kernel = kernel
+        self.source, self.kernel = kernel, as_packed(kernel)
         self.emitter = Emitter()
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
         self.element = llvm_type(self.dtype)
-        (self.columns,) = kernel.columns
+        (self.columns,) = self.kernel.columns
         self.rows, self.tiled = kernel.rows[:-1], kernel.rows[-1]
         vectors = -(-self.columns.size // WIDTH)
         rows = min(self.tiled.size, ROWS_AT_MOST)
@@ -116,7 +117,8 @@ class Contraction:
         # The larger operand is the one to go through only once. Groups of rows have
         # more or fewer zeros, panels of columns are all the same work.
         even = kernel.places and self.columns.size >= MANY * VECTORS_AT_MOST * WIDTH
-        if even or kernel.right.buffer.size > kernel.left.buffer.size:
+        large = kernel.right.buffer.size > kernel.left.buffer.size
+        if kernel.packed or even or large:
             return self._by_panels(outer, pieces)
         return self._by_tiles(outer, pieces)
 
@@ -151,7 +153,8 @@ class Contraction:
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Cut into panels of columns, each of which runs over all rows."""
         text = self.text
-        wide = (self.listed if self.kernel.places else self.plain).vectors * WIDTH
+        listed = self.kernel.places and not self.kernel.packed
+        wide = (self.listed if listed else self.plain).vectors * WIDTH
         whole, rest = divmod(self.columns.size, wide)
         count = whole + bool(rest)
 
@@ -159,10 +162,14 @@ class Contraction:
             where, block = self._divided(number[0], count)
             piece = self._piece(outer, where)
             column = text.times(block, wide)
+            if self.kernel.packed:  # each panel begins where the packed ones do
+                piece = piece._replace(right=text.let(f"sub i64 0, {column}"))
             for first, last, size in ((0, whole, wide), (whole, count, rest)):
 
                 def here(size: int = size) -> None:
                     rows = Span("0", self.tiled.size)
+                    if self.kernel.packed:
+                        emit_pack(self.emitter, self.source, column, size)
                     self._region(piece, rows, Span(column, size), by_panels=True)
 
                 if first < last:

@@ -3,9 +3,11 @@
 Each thread walks a tape of its own: records of five words (function, arguments, end
 and start of its share, barrier or not). Where there is much to do, a record without a
 function stands before some that are run slice by slice: (0, ranges, how many records,
-threads, barrier or not), and those hold the size of a slice and the end of all. Each
-thread has a range of the slices and takes one at a time; who is done takes from the
-others, so that a thread that was held up holds up nobody for long.
+threads, barrier or not), and those hold the size of a slice, the end of all, and which
+of their pointers move with the slices: how many, then of each its number, where it
+would point in slice 0, and the bytes of a slice that it moves back by. Each thread has
+a range of the slices and takes one at a time; who is done takes from the others, so
+that a thread that was held up holds up nobody for long.
 
 Whoever waits spins for a moment, then sleeps: a busy neighbour, or more threads than
 cores, costs no more than it must.
@@ -126,7 +128,7 @@ slice:
   %index.next = add i64 %index, 1
   br label %member
 member:
-  %m = phi ptr [ %first.member, %slice ], [ %m.next, %member ]
+  %m = phi ptr [ %first.member, %slice ], [ %m.next, %run ]
   %function = load ptr, ptr %m, align 8
   %m1 = getelementptr inbounds i64, ptr %m, i64 1
   %args = load ptr, ptr %m1, align 8
@@ -138,6 +140,30 @@ member:
   %up = mul i64 %index.next, %size
   %over = icmp sgt i64 %up, %end
   %hi = select i1 %over, i64 %end, i64 %up
+  %m4 = getelementptr inbounds i64, ptr %m, i64 4
+  %moves = load ptr, ptr %m4, align 8
+  %still = icmp eq ptr %moves, null
+  br i1 %still, label %run, label %moving
+moving:
+  %count.moves = load i64, ptr %moves, align 8
+  %first.move = getelementptr inbounds i64, ptr %moves, i64 1
+  %last.move = getelementptr inbounds [3 x i64], ptr %first.move, i64 %count.moves
+  br label %move
+move:
+  %v = phi ptr [ %first.move, %moving ], [ %v.next, %move ]
+  %slot = load i64, ptr %v, align 8
+  %v1 = getelementptr inbounds i64, ptr %v, i64 1
+  %base = load i64, ptr %v1, align 8
+  %v2 = getelementptr inbounds i64, ptr %v, i64 2
+  %each = load i64, ptr %v2, align 8
+  %back = mul i64 %index, %each
+  %here = sub i64 %base, %back
+  %place = getelementptr inbounds i64, ptr %args, i64 %slot
+  store i64 %here, ptr %place, align 8
+  %v.next = getelementptr inbounds [3 x i64], ptr %v, i64 1
+  %v.more = icmp ult ptr %v.next, %last.move
+  br i1 %v.more, label %move, label %run
+run:
   call void %function(ptr %args, i64 %lo, i64 %hi)
   %m.next = getelementptr inbounds [5 x i64], ptr %m, i64 1
   %more = icmp ult ptr %m.next, %last.member

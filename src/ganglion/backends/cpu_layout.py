@@ -86,6 +86,8 @@ class Layout:
         self._in_arena = [n for n, one in enumerate(slots) if one.kind == "arena"]
         self._offsets = np.array([self._places(t) for t in range(threads)], np.int64)
         self._arena = 0
+        # Of pointers that move with slices: where they start, and that in the arena.
+        self._moves: list[tuple[np.ndarray, np.ndarray]] = []
         functions = [library.address(call.function) for call in calls]
         self._tapes = [self._tape(functions, t) for t in range(threads)]
         self._moving = [self._movers(slots, t) for t in range(threads)]
@@ -129,13 +131,31 @@ class Layout:
                 own.append((0, where, len(run), self._threads, 0))
             for number, low, high in self._shares(run, thread):
                 arguments = self._arguments(number, thread)
-                own.append((functions[number], arguments, high, low, 0))
+                moves = self._moves_of(number, thread) if ranges is not None else 0
+                own.append((functions[number], arguments, high, low, moves))
             if self._plan.marks[run.stop - 1].barrier and self._threads > 1:
                 own = own or [(0,) * RECORD_WORDS]
                 last = -1 if ranges is None else 0
                 own[last] = (*own[last][:-1], 1)
             records += own
         return np.array(records or [(0,) * RECORD_WORDS], np.int64)
+
+    def _moves_of(self, number: int, thread: int) -> int:
+        """Return which pointers of a call move so that a thread has one slice only."""
+        slices = self._slices[number]
+        # Far apart: processors look ahead, and would take lines from one another.
+        part, _ = share(slices, 1, thread, self._threads)
+        found = [
+            (slot, self._plan.offsets[one] + part * one.nbytes // slices, one.nbytes)
+            for slot, one in enumerate(self._calls[number].buffers)
+            if one in self._plan.passing
+        ]
+        if not found or self._threads > slices:
+            return 0
+        moves = np.array([len(found), *(word for one in found for word in one)])
+        moves[3::3] //= slices
+        self._moves.append((moves[2::3], moves[2::3].copy()))
+        return int(moves.ctypes.data)
 
     def _shares(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
         """Yield kernels and what a thread runs of them, from where to where.
@@ -171,10 +191,13 @@ class Layout:
     def _shared_out(self) -> dict[int, np.ndarray]:
         """Return ranges of slices for the runs whose slices threads take as they go."""
         made = {}
-        for run in self._plan.runs() if self._threads > 1 else ():
+        for run in self._plan.runs():
             if self._plan.marks[run.start].alone:
                 continue
             kernels = self._plan.kernels[run.start : run.stop]
+            touched = {one for kernel in kernels for one in kernel.writes()}
+            if self._threads == 1 and touched.isdisjoint(self._plan.passing):
+                continue
             private = any(
                 kernel.private() and self._threads > self._calls[number].parallel
                 for number, kernel in zip(run, kernels, strict=True)
@@ -217,6 +240,8 @@ class Layout:
         if start != self._arena:
             self._arena = start
             self._pointers[:, self._in_arena] = self._offsets + start
+            for moved, places in self._moves:
+                moved[...] = places + start
         bound = self._bound
         for name, columns in self._columns.items():
             address = arrays[name].__array_interface__["data"][0]

@@ -15,6 +15,7 @@ from ganglion.backends.cpu_math import F64
 from ganglion.backends.cpu_moves import emit_turn
 from ganglion.backends.cpu_text import WIDTH, Val, llvm_type
 from ganglion.plan.kernel import (
+    Apply,
     Expr,
     Indirect,
     Load,
@@ -22,6 +23,7 @@ from ganglion.plan.kernel import (
     Shuffled,
     Uniform,
     View,
+    children,
     walk,
 )
 
@@ -177,10 +179,28 @@ def _joined(emitter: Emitter, kernel: Loop, total: Val, value: Val) -> Val:
 def _joined_at(
     emitter: Emitter, kernel: Loop, at: list[str], vector: int, totals: list[Val]
 ) -> list[Val]:
-    exprs = [expr for expr, _ in kernel.stored]
-    values = emitter.expressions(exprs, at, vector, totals[0].width)
-    pairs = zip(totals, values, strict=True)
-    return [_joined(emitter, kernel, total, value) for total, value in pairs]
+    factors = [
+        _factors(kernel, expr, total)
+        for (expr, _), total in zip(kernel.stored, totals, strict=True)
+    ]
+    flat = [one for some in factors for one in some]
+    values = iter(emitter.expressions(flat, at, vector, totals[0].width))
+    made = []
+    for total, some in zip(totals, factors, strict=True):
+        value = next(values)
+        if len(some) == 1:
+            made.append(_joined(emitter, kernel, total, value))
+        else:
+            made.append(emitter.maths.fma(value, next(values), total))
+    return made
+
+
+def _factors(kernel: Loop, expr: Expr, total: Val) -> tuple[Expr, ...]:
+    """Return what is multiplied, if products are added up in their own type."""
+    if kernel.how != "sum" or expr.dtype.kind != "f" or total.dtype != expr.dtype:
+        return (expr,)
+    is_product = isinstance(expr, Apply) and expr.op == "multiply"
+    return children(expr) if is_product else (expr,)
 
 
 def _carry(

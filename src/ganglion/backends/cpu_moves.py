@@ -21,7 +21,7 @@ def emit_turn(emitter: Emitter, kernel: Loop) -> Emitted:
         for lane in range(WIDTH):
             place = [row, text.add(column, str(lane))]
             vectors.append(emitter.load_view(source, place, 0, WIDTH))
-        for lane, vector in enumerate(_transposed(emitter, vectors)):
+        for lane, vector in enumerate(transposed(emitter, vectors)):
             place = [text.add(row, str(lane)), column]
             emitter.put_view(vector, kernel.target, place, 1, WIDTH)
 
@@ -48,7 +48,7 @@ def emit_turn(emitter: Emitter, kernel: Loop) -> Emitted:
     return emitter.emitted(rows, WIDTH)
 
 
-def _transposed(emitter: Emitter, rows: list[Val]) -> list[Val]:
+def transposed(emitter: Emitter, rows: list[Val]) -> list[Val]:
     """Exchange lanes between vectors in four rounds of pairs."""
     rows = list(rows)
     step = 1
@@ -140,10 +140,17 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
             here = [*at, index]
             dy = emitter.load_view(kernel.dy, here, axis, width)
             elements = emitter.expressions(list(kernel.elements), here, axis, width)
-            largest = elements[0]
-            for x in elements[1:]:
-                largest = maths.extreme(largest, x, True)
+            if kernel.largest:
+                largest = emitter.load_view(kernel.largest, here, axis, width)
+            else:
+                largest = elements[0]
+                for x in elements[1:]:
+                    largest = maths.extreme(largest, x, True)
             zero = maths.constant(0, dy.dtype, width)
+            if kernel.above is not None:
+                level = maths.constant(kernel.above, dy.dtype, width)
+                over = maths.compare("fcmp ogt", largest, level)
+                dy = maths.select(over, dy, zero)
             waiting = maths.constant(1, BOOL, width)
             for tap, x in zip(kernel.taps, elements, strict=True):
                 to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)

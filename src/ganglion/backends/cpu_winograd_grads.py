@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ganglion.backends.cpu_emitter import Emitted
 from ganglion.backends.cpu_text import Val
@@ -26,26 +26,26 @@ class Grads(Blocks):
         self.channels, out = kernel.tiling.inputs[3], kernel.tiling.outputs[3]
         self.wide, self.live = padded(out), out // kernel.groups
         self.group = padded(self.live)
+        self.pair = "0"  # of rows of places that a piece has
 
     def emit(self) -> Emitted:
         """Emit the sums; a piece is a slice of tiles and a group of channels."""
         kernel, text, tiling = self.kernel, self.text, self.tiling
         stride, group_stride = tiling.stride(self.channels), tiling.stride(self.group)
         v = self.emitter.base(kernel.scratch)
-        z = self.at(v, tiling.places * stride)
+        z = self.at(v, tiling.places // kernel.pairs * stride)
         each = tiling.places * self.channels * self.wide
 
         def piece(number: list[str]) -> None:
-            part, group = number[0], "0"
-            if kernel.groups > 1:
-                part = text.let(f"udiv i64 {number[0]}, {kernel.groups}")
-                group = text.let(f"urem i64 {number[0]}, {kernel.groups}")
+            part, group = self._cut(number[0], kernel.groups)
+            part, self.pair = self._cut(part, kernel.pairs)
             channel = text.times(group, self.group)
             sums = self.at(self.emitter.base(kernel.sums), text.times(part, each))
             sums = self.at(sums, channel)
 
             def block(first: str, start: str, count: str) -> None:
-                self._transforms(start, count, channel, (v, stride), (z, group_stride))
+                transforms = partial(self._transforms, start, count, channel)
+                self._for_rows(partial(transforms, (v, stride), (z, group_stride)))
                 starts = text.let(f"icmp eq i64 {start}, {first}")
                 self._sums((v, stride), (z, group_stride), sums, starts, count)
 
@@ -54,6 +54,34 @@ class Grads(Blocks):
         self.emitter.nest([("%lo", "%hi")], piece)
         return self.emitter.emitted(kernel.parallel)
 
+    def _cut(self, number: str, by: int) -> tuple[str, str]:
+        """Return the quotient and the remainder of a number."""
+        if by == 1:
+            return number, "0"
+        quotient = self.text.let(f"udiv i64 {number}, {by}")
+        return quotient, self.text.let(f"urem i64 {number}, {by}")
+
+    def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
+        """Run a body for the rows of places that a piece has."""
+        if not self.kernel.by_rows:
+            body(None)
+            return
+        for pair in range(self.kernel.pairs):
+            rows = (2 * pair - 1, 2 * pair) if pair else (0, self.tiling.span - 1)
+            same = self.text.let(f"icmp eq i64 {self.pair}, {pair}")
+            self.text.when(same, partial(body, rows))
+
+    def _row(self, number: str) -> str:
+        """Return the row of places that is a piece's row of this number."""
+        if not self.kernel.by_rows:
+            return number
+        text = self.text
+        twice = text.add(text.times(self.pair, 2), "-1")
+        outer = text.times(number, self.tiling.span - 1)
+        first = text.let(f"icmp eq i64 {self.pair}, 0")
+        inner = text.add(twice, number)
+        return text.let(f"select i1 {first}, i64 {outer}, i64 {inner}")
+
     def _transforms(
         self,
         start: str,
@@ -61,6 +89,7 @@ class Grads(Blocks):
         channel: str,
         v: tuple[str, int],
         z: tuple[str, int],
+        only: Sequence[int] | None,
     ) -> None:
         """Transform images and gradients of a block."""
         kernel, tiling, text = self.kernel, self.tiling, self.text
@@ -81,7 +110,8 @@ class Grads(Blocks):
                 self.ask_ahead(window, where, channels)
                 here = self.at(base, text.times(number, row))
                 into = (matrix, channels, here, stride)
-                self.pixels(window, where, functools.partial(self.transformed, *into))
+                store = partial(self.transformed, *into, only=only)
+                self.pixels(window, where, store)
 
         self.tiles(start, count, tile)
 
@@ -99,9 +129,11 @@ class Grads(Blocks):
         single = tiling.piece <= tiling.block
 
         def place(at: list[str]) -> None:
-            left = self.at(v[0], text.times(at[0], v[1]))
-            right = self.at(z[0], text.times(at[0], z[1]))
-            target = self.at(sums, text.times(at[0], channels * wide))
+            here = text.add(text.times(at[0], tiling.span), at[1])
+            there = text.add(text.times(self._row(at[0]), tiling.span), at[1])
+            left = self.at(v[0], text.times(here, v[1]))
+            right = self.at(z[0], text.times(here, z[1]))
+            target = self.at(sums, text.times(there, channels * wide))
 
             def tile(row: str, size: int, first: str, widths: tuple[int, ...]) -> None:
                 here = self.at(self.at(target, text.times(row, wide)), first)
@@ -120,7 +152,8 @@ class Grads(Blocks):
 
             self._cells(channels, tile)
 
-        self.emitter.nest([("0", str(tiling.places))], place)
+        rows = str(tiling.span // self.kernel.pairs)
+        self.emitter.nest([("0", rows), ("0", str(tiling.span))], place)
 
     def _cells(
         self, rows: int, tile: Callable[[str, int, str, tuple[int, ...]], None]

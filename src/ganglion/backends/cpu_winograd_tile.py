@@ -66,22 +66,27 @@ class Transforms:
         """Return the address of an element."""
         return self.text.address(base, "float", str(index))
 
-    def both(self, matrix: np.ndarray, load: Pixel) -> Iterator[tuple[int, Val]]:
+    def both(
+        self, matrix: np.ndarray, load: Pixel, only: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Val]]:
         """Transform the columns of a tile, then its rows; yield places as they come.
+
+        If `only` some rows are asked for, their places are counted from the first.
 
         What is yielded is to be stored at once. Some rows are made at a time, and the
         pixels loaded anew for the next: stores of what registers cannot hold would
         take longer.
         """
         down, across = matrix.shape[1], range(matrix.shape[1])
-        for rows in _row_groups(matrix):
+        every = only or range(len(matrix))
+        for rows in [only] if only else _row_groups(matrix):
             columns = [
                 self.along(matrix, [load(i, j) for i in range(down)], rows)
                 for j in across
             ]
             for row, values in zip(rows, zip(*columns, strict=True), strict=True):
                 for j, one in enumerate(self.along(matrix, list(values))):
-                    yield row * len(matrix) + j, one
+                    yield every.index(row) * len(matrix) + j, one
 
     def add(self, a: Val, b: Val) -> Val:
         """Return a + b."""
@@ -339,6 +344,7 @@ class Blocks(Transforms):
         target: str,
         stride: int,
         pixels: list[list[str]],
+        only: Sequence[int] | None = None,
     ) -> None:
         """Transform a tile, channel by channel, into the places of a block."""
 
@@ -347,7 +353,7 @@ class Blocks(Transforms):
                 return self.emitter.load(self.at(pixels[i][j], channel), FLOAT, width)
 
             here = self.at(target, channel)
-            for place, one in self.both(matrix, pixel):
+            for place, one in self.both(matrix, pixel, only):
                 self.emitter.put(one, self.at(here, place * stride))
 
         self.lanes(channels, vector)

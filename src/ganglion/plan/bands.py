@@ -160,6 +160,8 @@ def _contract_views(kernel: Contract) -> list[tuple[View, Shape] | Buffer]:
 def _pool_views(kernel: PoolBack) -> Iterator[tuple[View, Shape] | Buffer]:
     yield from _views(kernel.elements, kernel.shape)
     yield kernel.dy, kernel.shape
+    if kernel.largest:
+        yield kernel.largest, kernel.shape
     for tap in kernel.taps:
         back = kernel.dx
         yield View(back.buffer, back.strides, back.offset + tap), kernel.shape
@@ -253,15 +255,19 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
         if work(left[number].kernel) < TINY:
             continue  # comes along only where a later one needs it
         needed = _needed(left, skipped)
-        inside = _inside(left, members, needed)
         joined = [left[i] for i in members]
-        shared = math.gcd(units, *(_units(left[i]) for i in inside))
-        fits = _suits(shared, units, joined, [left[i] for i in inside])
-        if fits and _gains(left[number], joined) and _all_go(left, members, inside):
-            units = shared
-            members += inside
-            before += [i for i in needed if i not in inside]
-            skipped = [i for i in skipped if i not in needed]
+        if not _gains(left[number], joined):
+            continue
+        for eager in (True, False):
+            inside = _inside(left, members, needed, eager)
+            shared = math.gcd(units, *(_units(left[i]) for i in inside))
+            fits = _suits(shared, units, joined, [left[i] for i in inside])
+            if fits and _all_go(left, members, inside):
+                units = shared
+                members += inside
+                before += [i for i in needed if i not in inside]
+                skipped = [i for i in skipped if i not in needed]
+                break
     return sorted(before), members, parts_of(units)
 
 
@@ -281,13 +287,20 @@ def _needed(left: Sequence[_Member], skipped: Sequence[int]) -> list[int]:
 
 
 def _inside(
-    left: Sequence[_Member], members: Sequence[int], needed: Sequence[int]
+    left: Sequence[_Member],
+    members: Sequence[int],
+    needed: Sequence[int],
+    eager: bool,
 ) -> list[int]:
-    """Return those of some kernels that cannot run before the members of a band."""
+    """Return those of some kernels that cannot run before the members of a band.
+
+    If eager, also those that make slices for the last one.
+    """
     inside: list[int] = []
     group = _Group(left[i] for i in members)
     for i in needed:
-        if i == needed[-1] or group.keeps_order(left[i]):
+        makes = eager and _gains(left[i], [left[needed[-1]]])
+        if i == needed[-1] or makes or group.keeps_order(left[i]):
             inside.append(i)
             group.add(left[i])
     return inside
@@ -324,6 +337,31 @@ def _all_go(
         for number, i in enumerate(inside)
         for j in (*members, *inside[:number])
     )
+
+
+def passing(
+    kernels: Sequence[Kernel], bands: Sequence[Band], aliases: Aliases
+) -> frozenset[Buffer]:
+    """Return the buffers that nobody touches but the members of one band.
+
+    Each slice of the band has a part of its own: a thread needs no more than one.
+    """
+    users: dict[Buffer, set[int]] = {}
+    members = [_member(one, aliases) for one in kernels]
+    for number, one in enumerate(members):
+        for buffer in one.touched:
+            users.setdefault(buffer, set()).add(number)
+    found = set()
+    for band in bands:
+        inside = range(band.first, band.last)
+        for buffer in {b for n in inside for b in members[n].touched}:
+            cuts = [members[n].cut for n in users[buffer] if n in inside]
+            own = all(one is not None and buffer in one.own for one in cuts)
+            if buffer.kind == "arena" and own and len(cuts) == len(users[buffer]):
+                found.add(buffer)
+    scratch = {one for kernel in kernels for one in kernel.private()}
+    every = {*found, *(one for one, root in aliases.items() if root in found)}
+    return frozenset(every - scratch)
 
 
 def quarrel(

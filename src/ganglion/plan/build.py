@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganglion import config
 from ganglion.ir.graph import Node, Value
 from ganglion.ir.program import Program
-from ganglion.plan.bands import arrange
+from ganglion.plan.bands import arrange, passing
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
 from ganglion.plan.fuse import fuse
@@ -14,6 +14,7 @@ from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
 from ganglion.plan.moments import one_pass
 from ganglion.plan.narrow import turn_narrow
+from ganglion.plan.pool_masks import mask_pooled
 from ganglion.plan.pool_readers import into_readers
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
@@ -29,7 +30,9 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     """
     graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
     shortcuts = not for_gpu and not config.precise()
-    low = Lowering(graph, set(program.data), shortcuts)
+    if not for_gpu:
+        graph = mask_pooled(graph)
+    low = Lowering(graph, set(program.data), shortcuts, for_gpu)
     _lower_all(low)
     results = _results(low, program.results)
     _write_state(low, program)
@@ -46,6 +49,7 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
         {name: inputs[name] for name in program.state},
         results,
         bands=bands,
+        passing=passing(ordered, bands, low.aliases),
     )
     plan = schedule(place(plan, low.aliases), low.aliases)
     return verify(plan, low.aliases)

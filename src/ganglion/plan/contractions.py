@@ -27,6 +27,8 @@ from ganglion.plan.lower import SLICES, Lowering
 from ganglion.plan.parts import Pairs, copy_into, parts_of
 
 LANES = 16  # rows or columns: products with fewer are thin
+PANEL = 2 * LANES  # columns that a tile of registers has, if it has many rows
+PACKED_ROWS = 2 * 14  # of a product whose right matrix is worth copying by panels
 MOST_IN_PARTS = 1 << 17  # elements of results that are made in parts, then added up
 
 
@@ -46,7 +48,8 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     """Multiply matrices; one that lies the wrong way is packed first."""
     a, b = node.inputs
     left, right = low.turned_view(a), low.view(b)
-    if right.strides[-1] != 1 and b.shape[-1] > 1:
+    packed = _panels(low, node, right)
+    if right.strides[-1] != 1 and b.shape[-1] > 1 and packed is None:
         right = _contiguous(low, right, b.shape, tuple(range(b.ndim)))
     if node.ndim == 2 and min(node.shape) < LANES:
         _lower_thin(low, node, left, right)
@@ -62,7 +65,20 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     columns = (Axis(node.shape[-1], 0, right.strides[-1], out[-1]),)
     inner = (Axis(a.shape[-1], left.strides[-1], right.strides[-2], 0),)
     whole = View(target, out)
-    low.emit(Contract("matmul", batch, rows, columns, inner, left, right, whole))
+    views = (left, right, whole)
+    low.emit(Contract("matmul", batch, rows, columns, inner, *views, packed=packed))
+
+
+def _panels(low: Lowering, node: Node, right: View) -> Buffer | None:
+    """Return a place for panels of the right matrix, None if it is used as it lies."""
+    a, b = node.inputs
+    (inner, columns), rows = b.shape[-2:], a.shape[-2]
+    turned = right.strides[-1] != 1 and right.strides[-2] == 1
+    if low.for_gpu or node.ndim > 2 or not turned or b.size <= a.size:
+        return None
+    if rows < PACKED_ROWS or columns < PANEL:
+        return None
+    return low.new((-(-columns // PANEL), inner, PANEL), b.dtype, "panels")
 
 
 def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:

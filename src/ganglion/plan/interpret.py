@@ -258,6 +258,10 @@ class PlanInterpreter:
         dy = self._see(kernel.dy, kernel.shape, memory)
         elements = self._evaluate(list(kernel.elements), kernel.shape, memory)
         largest = np.max(elements, axis=0)
+        if kernel.largest:
+            largest = self._see(kernel.largest, kernel.shape, memory)
+        if kernel.above is not None:
+            dy = np.where(largest > kernel.above, dy, 0)
         waiting = np.ones(kernel.shape, bool)
         for tap, x in zip(kernel.taps, elements, strict=True):
             to_view = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)

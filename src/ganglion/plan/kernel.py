@@ -326,7 +326,8 @@ class Contract(Kernel):
     """out[b, m, n] = sum over k of left[b, m, k] * right[b, k, n].
 
     Every index may be several axes: each axis has an extent and a stride in the three
-    arrays. The last axis of `columns` is contiguous in `right` and `out`. With
+    arrays. The last axis of `columns` is contiguous in `out`; also in `right`, unless
+    that is `packed`: panels of columns are copied there, row by row, before use. With
     `places`, left is zero at all others, and a sum may leave those out.
     With `bits`, one for each element of left's buffer, those are zero whose bit is not
     set, and may be left out as well.
@@ -341,6 +342,7 @@ class Contract(Kernel):
     out: View
     bits: Buffer | None = None
     places: Places | None = None
+    packed: Buffer | None = None  # (panels, inner, columns of a panel)
 
     @property
     def parallel(self) -> int:
@@ -355,7 +357,11 @@ class Contract(Kernel):
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
-        return [self.out.buffer]
+        return [self.out.buffer, *self.private()]
+
+    def private(self) -> list[Buffer]:
+        """Return the buffers of which a thread uses the part of its first piece."""
+        return [self.packed] if self.packed else []
 
 
 @dataclass(frozen=True)
@@ -419,7 +425,8 @@ class PoolBack(Kernel):
     """Give each window's gradient to the first of its largest elements.
 
     `shape` is (images, *windows, channels); `elements` are those of a window, in order,
-    and `taps` their offsets in dx.
+    and `taps` their offsets in dx. Without `largest`, it is looked for among them; a
+    window whose `largest` is not `above` something gives nothing.
     """
 
     shape: Shape
@@ -428,6 +435,8 @@ class PoolBack(Kernel):
     dx: View
     taps: Shape
     covers: bool = False  # every element is in exactly one window: nothing to add to
+    largest: View | None = None
+    above: float | None = None
 
     @property
     def parallel(self) -> int:
@@ -437,7 +446,8 @@ class PoolBack(Kernel):
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         old = [] if self.covers else [self.dx.buffer]
-        return [*sources(*self.elements), self.dy.buffer, *old]
+        known = [self.largest.buffer] if self.largest else []
+        return [*sources(*self.elements), self.dy.buffer, *known, *old]
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
@@ -474,6 +484,8 @@ class Plan:
     arena: int = 0
     marks: tuple[Mark, ...] = ()  # one a kernel
     bands: tuple[Band, ...] = ()  # in order
+    # Buffers that only pass between members of a band, slice by slice.
+    passing: frozenset[Buffer] = frozenset()
 
     def with_memory(self, offsets: dict[Buffer, int], arena: int) -> Plan:
         """Return the plan with a place in the arena for each temporary buffer."""

@@ -60,8 +60,14 @@ def _scaled(place: Place, factor: int, offset: int) -> Place:
 class Lowering:
     """The state of lowering one graph: what is stored where, and the kernels so far."""
 
-    def __init__(self, graph: Graph, data: set[str], winograd: bool = True) -> None:
-        self.graph, self.winograd = graph, winograd
+    def __init__(
+        self,
+        graph: Graph,
+        data: set[str],
+        winograd: bool = True,
+        for_gpu: bool = False,
+    ) -> None:
+        self.graph, self.winograd, self.for_gpu = graph, winograd, for_gpu
         self.kernels: list[Kernel] = []
         self.buffers: dict[Value, Buffer] = {}
         self._count = 0

@@ -167,10 +167,20 @@ class _Reader:
                     made.append(images * strides[0] + channels * strides[-1])
             return tuple(made), offset
 
+        def load(view: View) -> Load:
+            moved = View(view.buffer, *move(view.strides, view.offset))
+            return Load(view.buffer.dtype, moved)
+
         elements = [placed(one, move) for one in self.pool.elements]
-        dy = self.pool.dy
-        given = Load(dy.buffer.dtype, View(dy.buffer, *move(dy.strides, dy.offset)))
-        return _to_first_largest(elements, given)
+        known = self.pool.largest
+        largest = load(known) if known else reduce(_larger, elements)
+        given: Expr = load(self.pool.dy)
+        if self.pool.above is not None:
+            none = Literal(given.dtype, 0.0)
+            level = Literal(given.dtype, self.pool.above)
+            over = Apply(BOOL, "less", (level, largest))
+            given = Apply(given.dtype, "where", (over, given, none))
+        return _to_first_largest(elements, largest, given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,14 +209,13 @@ def _spatial(loop: Loop, images: Shape, seen: Shape) -> Shape | None:
     return tuple(found) if one_kind else None
 
 
-def _to_first_largest(elements: list[Expr], given: Expr) -> list[Expr]:
+def _to_first_largest(elements: list[Expr], largest: Expr, given: Expr) -> list[Expr]:
     """Return for each element what it gets: all of it the first largest, others none.
 
     >>> x = [Literal(np.dtype("float32"), n) for n in (1.0, 3.0)]
-    >>> [one.op for one in _to_first_largest(x, x[0])]
+    >>> [one.op for one in _to_first_largest(x, x[1], x[0])]
     ['where', 'where']
     """
-    largest = reduce(lambda a, b: Apply(a.dtype, "maximum", (a, b)), elements)
     none = Literal(given.dtype, 0.0)
     made: list[Expr] = []
     waiting: Expr | None = None
@@ -219,6 +228,10 @@ def _to_first_largest(elements: list[Expr], given: Expr) -> list[Expr]:
         waiting = loses
         made.append(Apply(given.dtype, "where", (wins, given, none)))
     return made
+
+
+def _larger(a: Expr, b: Expr) -> Expr:
+    return Apply(a.dtype, "maximum", (a, b))
 
 
 def _added(a: Expr, b: Expr) -> Expr:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ganglion.ir.graph import Node, Value
 from ganglion.plan.kernel import (
+    Apply,
     Expr,
     Literal,
     Load,
@@ -21,6 +23,9 @@ from ganglion.plan.kernel import (
 )
 from ganglion.plan.lower import Lowering, Place
 from ganglion.plan.parts import Pairs, copy_into
+from ganglion.plan.pool_masks import is_masked
+
+FEW_TAPS = 4  # of a window whose elements are loaded side by side, not in a loop
 
 
 def _windows(
@@ -78,9 +83,36 @@ def lower_pool(low: Lowering, node: Node) -> None:
     expr = _element(low, x, node.shape, node.attrs, lowest)
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    shape = (*node.shape, *node.attrs["window"])
-    how, reduced = "max" if is_max else "sum", len(node.attrs["window"])
+    window = node.attrs["window"]
+    if not low.for_gpu and math.prod(window) <= FEW_TAPS:
+        taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
+        every = _largest(taps) if is_max else _joined("add", taps)
+        low.emit(Loop(node.op.name, node.shape, every, View.whole(target)))
+        return
+    shape = (*node.shape, *window)
+    how, reduced = "max" if is_max else "sum", len(window)
     low.emit(Loop(node.op.name, shape, expr, View.whole(target), reduced, how))
+
+
+def _joined(op: str, exprs: list[Expr]) -> Expr:
+    return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
+
+
+def _largest(exprs: list[Expr]) -> Expr:
+    """Return the largest; what a ReLU makes of each, it makes of the largest, too."""
+    limits = {_limit(one) for one in exprs}
+    if len(limits) > 1 or None in limits:
+        return _joined("maximum", exprs)
+    inner = [one.args[0] for one in exprs if isinstance(one, Apply)]
+    (limit,) = limits
+    return _joined("maximum", [*inner, Literal(exprs[0].dtype, limit)])
+
+
+def _limit(expr: Expr) -> float | None:
+    """Return the number that an expression is at least, if it is such a maximum."""
+    if not isinstance(expr, Apply) or expr.op != "maximum":
+        return None
+    return expr.args[1].value if isinstance(expr.args[1], Literal) else None
 
 
 def _cleared(low: Lowering, node: Node) -> View:
@@ -138,6 +170,10 @@ def _taps_before_channels(rank: int, taps: int) -> list[int]:
 def lower_max_pool_back(low: Lowering, node: Node) -> None:
     """Give each window's gradient to its first largest element."""
     x, y, dy = node.inputs
+    # A mask that the largest element decides is asked where it is read, not stored.
+    above = None
+    if not low.for_gpu and is_masked(dy, y):
+        dy, above = dy.inputs[1], 0.0
     element = _element(low, x, y.shape, node.attrs, -math.inf)
     covers = _covers(node, y.shape)
     whole = (
@@ -149,7 +185,9 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     elements = tuple(fixed(element, tap) for tap in window)
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
     grads, back = View.whole(low.store(dy)), View(whole.buffer, places)
-    low.emit(PoolBack("max_pool_back", y.shape, elements, grads, back, taps, covers))
+    largest = None if low.for_gpu else View.whole(low.store(y))
+    moves = (elements, grads, back, taps, covers, largest, above)
+    low.emit(PoolBack("max_pool_back", y.shape, *moves))
     _cut_out(low, node, whole)
 
 

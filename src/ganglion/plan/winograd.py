@@ -24,6 +24,7 @@ FLOAT = np.dtype("float32")
 CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
 FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
 SUMS = 1_500_000  # elements that all slices of a weight gradient may have
+FEW_SUMS = 600_000  # elements of so many slices that threads share them evenly
 MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
 TRANSFORMS = 1.6  # what a tile costs, in products of its places
 # Multiplications that the transforms cost, by place and channel; 64 places are more
@@ -209,18 +210,26 @@ class WinogradSpread(WinogradConv):
 class WinogradGrads(Tiled):
     """Sum the transformed gradient of the weights: [slice][place][in][out].
 
-    A piece is a slice of the tiles and one of `groups` of output channels.
+    A piece is a slice of the tiles, one of `groups` of output channels and, `by_rows`,
+    two rows of places: the first and the last, or neighbours whose transforms share
+    what they compute.
     """
 
     grads: View
     zeros: Buffer
     sums: Buffer
     groups: int
+    by_rows: bool = False
+
+    @property
+    def pairs(self) -> int:
+        """Into how many pieces the places are cut."""
+        return self.tiling.span // 2 if self.by_rows else 1
 
     @property
     def parallel(self) -> int:
         """How many independent pieces the kernel has."""
-        return self.tiling.pieces * self.groups
+        return self.tiling.pieces * self.groups * self.pairs
 
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
@@ -411,21 +420,27 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     before = (pairs[0][0], pairs[1][0])
     whole = _best(x.shape, dy.shape, node.shape[0], before)
     places = whole.places
-    fit = max(1, min(MOST_SUMS, SUMS // (places * channels * wide)))
+    each = places * channels * wide
+    most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else FEWEST
+    fit = max(1, min(most, SUMS // each))
     slices = 1 << (fit.bit_length() - 1)
-    groups = 1
-    while groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
+    # Few slices are cut by their places, which costs nothing, then by output channels:
+    # each piece transforms all images.
+    by_rows, groups = slices < FEWEST, 1
+    pairs = whole.span // 2 if by_rows else 1
+    while pairs * groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
         groups *= 2
-    own = padded(dy.shape[3] // groups)
+    own, each = padded(dy.shape[3] // groups), places // pairs
     # Each block adds to the sums in memory: it should not be small.
-    most = max(CACHE // (places * (channels + own)), 2 * LANES)
+    most = max(CACHE // (each * (channels + own)), 2 * LANES)
     tiling = _cut(whole, most, slices)
     pieces = tiling.pieces
     sums = low.new((pieces, places, channels, wide), FLOAT, "sums")
-    region = places * (tiling.stride(channels) + tiling.stride(own))
-    scratch = low.new((pieces * groups, region), FLOAT, "scratch")
+    region = each * (tiling.stride(channels) + tiling.stride(own))
+    scratch = low.new((pieces * groups * pairs, region), FLOAT, "scratch")
     zeros, name = _zeros(max(channels, dy.shape[3])), "winograd_grads"
-    low.emit(WinogradGrads(name, tiling, images, scratch, grads, zeros, sums, groups))
+    views = (images, scratch, grads, zeros, sums)
+    low.emit(WinogradGrads(name, tiling, *views, groups, by_rows))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     name, span = "winograd_kernel", tiling.span

@@ -154,13 +154,13 @@ def test_steps_run_in_chunks_when_nobody_asks():
     x, y = blobs(640)
     model = classifier()
     seen = []
-    run = model._runner.run
+    run = model._runner._run
 
-    def watched(kind, batch, signature, table, steps):
+    def watched(compiled, table, steps):
         seen.append(steps)
-        return run(kind, batch, signature, table, steps)
+        return run(compiled, table, steps)
 
-    model._runner.run = watched
+    model._runner._run = watched
     model.fit(x, y, batch_size=10, epochs=1, verbose=0)
     assert sum(seen) == 64
     assert len(seen) < 64

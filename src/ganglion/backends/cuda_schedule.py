@@ -53,7 +53,7 @@ class Lane:
     rows: int = 0  # over which its kernels may go on row by row
     haste: Haste = Haste.NOW
     private: dict[Root, int] = field(default_factory=dict)  # see `_keep_rows`
-    shown: dict[Root, int] = field(default_factory=dict)
+    shown: dict[Root, int] = field(default_factory=dict)  # likewise
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -351,7 +351,7 @@ def _keep_rows(launches: list[Launch]) -> None:
     """Find the arrays that a lane makes and goes on with, row by row: few bytes each.
 
     Those that nobody else reads are private, and need no place in memory; others are
-    shown when the lane comes to its end. Of each, the elements of a row are known.
+    shown to all. Of each, the elements of a row are known.
     """
     users: dict[Root, set[int]] = defaultdict(set)
     writers: dict[Root, set[int]] = defaultdict(set)

@@ -17,8 +17,9 @@ from ganglion.plan.bands import arrange, passing, quarrel
 from ganglion.plan.build import build
 from ganglion.plan.check import PlanError
 from ganglion.plan.interpret import PlanInterpreter
-from ganglion.plan.kernel import Apply, Band, Buffer, Contract, Load, Loop, View
+from ganglion.plan.kernel import Apply, Buffer, Contract, Load, Loop, View
 from ganglion.plan.moments import one_pass
+from ganglion.plan.plan import Band
 
 
 @pytest.fixture(scope="module")

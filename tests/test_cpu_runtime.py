@@ -21,7 +21,7 @@ from ganglion.plan import schedule
 from ganglion.plan.build import build
 from ganglion.plan.check import PlanError, verify
 from ganglion.plan.digest import digest
-from ganglion.plan.kernel import Mark
+from ganglion.plan.plan import Mark
 from ganglion.runner import CHUNK_SECONDS, Pace
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")

@@ -5,7 +5,8 @@ import pytest
 from test_plan import step_of
 
 from ganglion.plan.build import build
-from ganglion.plan.kernel import Apply, Buffer, Literal, Load, Loop, Plan, View
+from ganglion.plan.kernel import Apply, Buffer, Literal, Load, Loop, View
+from ganglion.plan.plan import Plan
 from ganglion.plan.show import show
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")

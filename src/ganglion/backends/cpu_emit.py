@@ -12,16 +12,8 @@ from ganglion.backends.cpu_loop import emit_loop
 from ganglion.backends.cpu_moves import emit_pool_back, emit_scan, emit_scatter
 from ganglion.backends.cpu_winograd import emit_winograd
 from ganglion.backends.cpu_zeros import emit_nonzeros
-from ganglion.plan.kernel import (
-    Buffer,
-    Contract,
-    Kernel,
-    Loop,
-    Plan,
-    PoolBack,
-    Scan,
-    Scatter,
-)
+from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop, PoolBack, Scan, Scatter
+from ganglion.plan.plan import Plan
 from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 

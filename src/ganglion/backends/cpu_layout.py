@@ -15,7 +15,8 @@ from ganglion.backends.cpu_executor import (
     THREAD_WORDS,
 )
 from ganglion.plan.cost import work
-from ganglion.plan.kernel import Buffer, Plan
+from ganglion.plan.kernel import Buffer
+from ganglion.plan.plan import Plan
 
 _LINE = 8  # words of a cache line
 PIECES = 16  # of a kernel that is not in a band

@@ -16,7 +16,8 @@ from ganglion.backends.cpu_emit import Record
 from ganglion.backends.cpu_layout import Layout
 from ganglion.plan.build import build
 from ganglion.plan.digest import digest
-from ganglion.plan.kernel import Buffer, Plan
+from ganglion.plan.kernel import Buffer
+from ganglion.plan.plan import Plan
 from ganglion.plan.schedule import total_work
 
 # Waking sleeping threads costs about this many nanoseconds: less work is not shared.

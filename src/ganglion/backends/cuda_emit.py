@@ -54,17 +54,9 @@ from ganglion.backends.cuda_tiles import TENSOR
 from ganglion.backends.cuda_turn import emit_turned, turned_axes
 from ganglion.backends.cuda_work import Root, Work, is_host
 from ganglion.ir.random import SHUFFLE_ROUNDS
-from ganglion.plan.kernel import (
-    Buffer,
-    Contract,
-    Kernel,
-    Loop,
-    Plan,
-    PoolBack,
-    Scan,
-    Scatter,
-)
+from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop, PoolBack, Scan, Scatter
 from ganglion.plan.memory import rounded
+from ganglion.plan.plan import Plan
 
 # Blocks that go on row by row would gather on processors that happen to be idle: each
 # takes so large a part of their memory that they cannot.

@@ -31,7 +31,8 @@ from ganglion.backends.cuda_memory import Memory, Mirror, as_bytes, contiguous
 from ganglion.backends.cuda_own import Own
 from ganglion.backends.cuda_text import THREADS, root
 from ganglion.plan.build import build
-from ganglion.plan.kernel import Buffer, Plan
+from ganglion.plan.kernel import Buffer
+from ganglion.plan.plan import Plan
 
 BUNDLE = 4  # functions compiled as one: few, so that many cores share the work
 NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph

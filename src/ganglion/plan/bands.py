@@ -15,7 +15,6 @@ from functools import cached_property
 from ganglion.plan.cost import TINY, work
 from ganglion.plan.kernel import (
     Axis,
-    Band,
     Buffer,
     Contract,
     Expr,
@@ -31,6 +30,7 @@ from ganglion.plan.kernel import (
     walk,
 )
 from ganglion.plan.parts import parts_of
+from ganglion.plan.plan import Band
 from ganglion.plan.winograd import LANES, WinogradConv
 from ganglion.plan.zeros import NonzeroBits, Nonzeros
 

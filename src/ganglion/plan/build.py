@@ -9,11 +9,12 @@ from ganglion.plan.bands import arrange, passing
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
 from ganglion.plan.fuse import fuse
-from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, Plan, View, walk
+from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, View, walk
 from ganglion.plan.lower import Lowering, identity
 from ganglion.plan.memory import place
 from ganglion.plan.moments import one_pass
 from ganglion.plan.narrow import turn_narrow
+from ganglion.plan.plan import Plan
 from ganglion.plan.pool_masks import mask_pooled
 from ganglion.plan.pool_readers import into_readers
 from ganglion.plan.schedule import schedule

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ganglion.plan.bands import quarrel
-from ganglion.plan.kernel import Buffer, Load, Loop, Plan, View, walk
+from ganglion.plan.kernel import Buffer, Load, Loop, View, walk
 from ganglion.plan.memory import lifetimes
+from ganglion.plan.plan import Plan
 from ganglion.plan.schedule import unguarded
 
 

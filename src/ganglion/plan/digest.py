@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.plan.kernel import Buffer, Plan
+from ganglion.plan.kernel import Buffer
+from ganglion.plan.plan import Plan
 
 
 def digest(plan: Plan) -> tuple[str, list[Buffer]]:

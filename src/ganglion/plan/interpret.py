@@ -25,7 +25,6 @@ from ganglion.plan.kernel import (
     Load,
     Loop,
     Places,
-    Plan,
     PoolBack,
     Scan,
     Scatter,
@@ -35,6 +34,7 @@ from ganglion.plan.kernel import (
     View,
     walk,
 )
+from ganglion.plan.plan import Plan
 from ganglion.plan.zeros import NonzeroBits, Nonzeros
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -452,63 +452,3 @@ class PoolBack(Kernel):
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
         return [self.dx.buffer]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """How a kernel is run: by one thread or shared, and whether all wait after it."""
-
-    alone: bool
-    barrier: bool
-
-
-@dataclass(frozen=True)
-class Band:
-    """Kernels from `first` to before `last` that each thread runs slice by slice."""
-
-    first: int
-    last: int
-    slices: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Kernels in order, and the buffers they work on."""
-
-    name: str
-    kernels: tuple[Kernel, ...]
-    data: dict[str, Buffer]
-    state: dict[str, Buffer]
-    results: dict[str, Buffer]
-    offsets: dict[Buffer, int] = field(default_factory=dict)
-    arena: int = 0
-    marks: tuple[Mark, ...] = ()  # one a kernel
-    bands: tuple[Band, ...] = ()  # in order
-    # Buffers that only pass between members of a band, slice by slice.
-    passing: frozenset[Buffer] = frozenset()
-
-    def with_memory(self, offsets: dict[Buffer, int], arena: int) -> Plan:
-        """Return the plan with a place in the arena for each temporary buffer."""
-        return replace(self, offsets=offsets, arena=arena)
-
-    def band_of(self) -> list[Band | None]:
-        """Return the band of each kernel."""
-        found: list[Band | None] = [None] * len(self.kernels)
-        for band in self.bands:
-            found[band.first : band.last] = [band] * (band.last - band.first)
-        return found
-
-    def runs(self) -> Iterator[range]:
-        """Yield the numbers of kernels that run together: a band, or a single one."""
-        at = 0
-        for band in (*self.bands, Band(len(self.kernels), len(self.kernels), 1)):
-            for number in range(at, band.first):
-                yield range(number, number + 1)
-            if band.first < band.last:
-                yield range(band.first, band.last)
-            at = band.last
-
-    def __str__(self) -> str:
-        from ganglion.plan.show import show
-
-        return show(self)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from ganglion.plan.kernel import Buffer, Plan
+from ganglion.plan.kernel import Buffer
+from ganglion.plan.plan import Plan
 
 T = TypeVar("T", bound=Hashable)
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector

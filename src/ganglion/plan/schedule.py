@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganglion.plan.cost import TINY, work
-from ganglion.plan.kernel import Buffer, Kernel, Mark, Plan
+from ganglion.plan.kernel import Buffer, Kernel
+from ganglion.plan.plan import Mark, Plan
 
 BARRIER = 700.0  # nanoseconds
 

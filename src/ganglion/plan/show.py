@@ -16,13 +16,13 @@ from ganglion.plan.kernel import (
     Literal,
     Load,
     Loop,
-    Plan,
     Shuffled,
     Uniform,
     View,
     children,
     walk,
 )
+from ganglion.plan.plan import Plan
 from ganglion.plan.winograd import Tiled
 from ganglion.plan.zeros import NonzeroBits, Nonzeros
 

@@ -2,6 +2,8 @@
 
 import os
 
+import numpy as np
+
 from ganglion import cli, cli_train, recipes
 from ganglion.datasets import glyphs
 
@@ -9,11 +11,18 @@ from ganglion.datasets import glyphs
 def small(recipe):
     rows = int(os.environ.get("SMALL_ROWS", "600"))
     (x, y), (x_test, y_test) = glyphs.load_data(train=rows, test=200)
+    if recipe.input_shape == (32, 32, 3):
+        x, x_test = in_colour(x), in_colour(x_test)
     return (
         recipes.prepared(recipe, x, y),
         recipes.prepared(recipe, x_test, y_test),
         None,
     )
+
+
+def in_colour(x):
+    framed = np.pad(x, ((0, 0), (2, 2), (2, 2)))
+    return np.repeat(framed[..., None], 3, axis=-1)
 
 
 if __name__ == "__main__":

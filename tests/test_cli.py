@@ -56,6 +56,30 @@ def test_keras_log_has_summary_and_bar():
     assert re.search(r"5/5 ━{20} \d+s \S+/step - accuracy: 0\.\d{4}", done.stdout)
 
 
+@pytest.mark.parametrize("option", ["--augment", "--no-augment"])
+def test_a_recipe_changes_its_images_or_leaves_them(option):
+    done = run("train", "cifar10-cam", option, "--epochs", 1, SMALL_ROWS="128")
+    assert done.returncode == 0, done.stderr
+    left = option == "--no-augment"
+    assert ("random_flip" in done.stdout) is not left
+    assert ("Images are left as they are" in done.stderr) is left
+    assert "290,090 parameters" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("--test", 100, "--size", 32), "--test, --size: for --images FOLDER"),
+        (("--fit", "pad"), "--fit: for --images FOLDER"),
+        (("--no-augment", "--resume", "c.keras"), "c.keras keeps what it was begun"),
+    ],
+)
+def test_train_refuses_what_a_recipe_cannot_follow(given, named):
+    done = run("train", "cifar10-cam", *given, COLUMNS="200")
+    assert done.returncode == 2
+    assert named in done.stderr
+
+
 def test_json_log_is_one_object_an_epoch():
     done = run("train", "mnist-perceptron", "--epochs", 2, "--log", "json")
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -17,6 +17,7 @@ EPILOG = (
     "Examples:  ganglion train mnist-mlp --epochs 3 --log steps  |  "
     "ganglion train mnist-cnn --save cnn.keras  |  "
     "ganglion train mnist-cnn --resume cnn.keras --save cnn.keras  |  "
+    "ganglion train cifar10-cam --no-augment --epochs 5  |  "
     "ganglion train --images photos --test 192 --save pets.keras"
 )
 
@@ -61,7 +62,10 @@ def train(
     ] = "crop",
     augment: Annotated[
         bool,
-        typer.Option(help="With --images: flip and shift them in training."),
+        typer.Option(
+            help="Change images at random in training: as the recipe does, or flip and "
+            "shift those of --images."
+        ),
     ] = True,
     pretrained: Annotated[
         bool,
@@ -116,11 +120,20 @@ def train(
         _choose(backend, threads, seed)
         _train_folder(images, test, given, fine_tune if pretrained else None)
         return
-    if pretrained:
-        raise typer.BadParameter("--pretrained is for --images FOLDER.")
     if recipe is None:
         raise typer.BadParameter("say which recipe, or --images FOLDER.")
+    _refuse({"--test": test is not None, "--validation": validation is not None,
+             "--size": size is not None, "--color": color is not None,
+             "--fit": fit != "crop", "--pretrained": pretrained})  # fmt: skip
     chosen = recipe_book.get(recipe)
+    if not augment:
+        if resume is not None:
+            raise typer.BadParameter(
+                f"--no-augment is for a new run: {resume} keeps what it was begun with."
+            )
+        if chosen.augment:
+            _say("Images are left as they are; the published run changes them.")
+        chosen = recipe_book.plain(chosen)
     _choose(backend, threads, seed)
     training, testing, remark = recipe_book.load(chosen)
     for line in (remark, chosen.remark):
@@ -174,6 +187,15 @@ def _train_folder(
         done = cli_images.train_folder(chosen, more)
     if not done:
         raise typer.Exit(INTERRUPTED)
+
+
+def _refuse(given: dict[str, bool]) -> None:
+    """Refuse what only a folder of images can be asked for."""
+    wrong = [option for option, is_given in given.items() if is_given]
+    if wrong:
+        raise typer.BadParameter(
+            f"{', '.join(wrong)}: for --images FOLDER, not for a recipe."
+        )
 
 
 def _check_target(save: Path) -> None:

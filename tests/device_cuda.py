@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")]
 
-from ganglion import config  # noqa: E402
+from ganglion import config, utils  # noqa: E402
 from ganglion.backends import (  # noqa: E402
     cuda_driver,
     cuda_emit,
@@ -112,6 +112,7 @@ def all_cases(kind):
     }
     config.set_backend("numpy")
     for name in kind.split(",") if kind else makers:
+        utils.set_random_seed(0)  # of weights
         yield from makers[name]()
 
 

@@ -189,3 +189,24 @@ def test_machine_code_needs_no_gpu():
     emission = emitted(pure(product()))
     text = cuda_emit.source(emission.functions.values())
     assert cuda_driver.compile_source(text, "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
+def test_the_compiler_is_woken_by_a_text_that_it_takes(monkeypatch):
+    made = []
+
+    def compiled(*given):
+        made.append(compile_source(*given))
+
+    compile_source = cuda_driver.compile_source
+    monkeypatch.setattr(cuda_driver, "compile_source", compiled)
+    cuda_driver.wake_compiler()
+    assert [one[:4] for one in made] == [b"\x7fELF"]
+
+
+def test_a_compiler_that_does_not_wake_is_no_error(monkeypatch):
+    def missing(*_):
+        raise RuntimeError("no NVRTC")
+
+    monkeypatch.setattr(cuda_driver, "compile_source", missing)
+    cuda_driver.wake_compiler()

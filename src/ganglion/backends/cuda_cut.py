@@ -110,7 +110,7 @@ class Product:
         """The number of products."""
         return math.prod(sizes(self.batch))
 
-    @property
+    @cached_property
     def along_rows(self) -> bool:
         """Whether the left operand is contiguous along inner places, not along rows."""
         inner = next((a for a in reversed(self.inner) if a.size > 1), None)
@@ -122,13 +122,27 @@ class Product:
         """How often an element of the left operand is read, by a row of tiles."""
         return self.batches * self.m * self.k / max(self.kernel.left.buffer.size, 1)
 
+    @cached_property
+    def _widths(self) -> dict[str, int]:
+        kernel = self.kernel
+        return {
+            "left": kernel.left.buffer.dtype.itemsize,
+            "right": kernel.right.buffer.dtype.itemsize,
+        }
+
     def width(self, side: str) -> int:
         """Return the bytes of an operand's element."""
-        view = self.kernel.left if side == "left" else self.kernel.right
-        return view.buffer.dtype.itemsize
+        return self._widths[side]
+
+    @cached_property
+    def _lanes(self) -> dict[str, int]:
+        return {side: self._neighbours(side) for side in ("left", "right")}
 
     def lanes(self, side: str) -> int:
         """Return how many neighbours of an operand can be copied at once."""
+        return self._lanes[side]
+
+    def _neighbours(self, side: str) -> int:
         if side == "left":
             walked = self.inner if self.along_rows else self.rows
             view = self.kernel.left

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -172,6 +173,15 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
     return bytes(made.code)
 
 
+def wake_compiler() -> None:
+    """Compile nothing: on a new machine, NVRTC takes seconds to be read and to start.
+
+    What is wrong with it is told to whoever compiles something.
+    """
+    with suppress(Exception):
+        compile_source('extern "C" __global__ void nothing() {}', "sm_75")
+
+
 class CudaDriver:
     """The first GPU of this machine, through CUDA's driver."""
 
@@ -179,6 +189,7 @@ class CudaDriver:
         import cuda.core  # noqa: F401 (before threads compile: they must not race)
         from cuda.bindings import driver as cu
 
+        threading.Thread(target=wake_compiler).start()
         self._cu = cu
         self._check(cu.cuInit(0))
         self._device = self._check(cu.cuDeviceGet(0))

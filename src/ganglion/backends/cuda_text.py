@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -39,6 +40,7 @@ BF16 = np.dtype("V2")
 STEP = Buffer("step", (), np.dtype("int32"), "step")  # which step of a run this is
 
 
+@cache  # NumPy takes a while to name a type
 def c_type(dtype: np.dtype) -> str:
     """Return how C calls a type.
 

@@ -34,7 +34,7 @@ from ganglion.plan.build import build
 from ganglion.plan.kernel import Buffer
 from ganglion.plan.plan import Plan
 
-BUNDLE = 4  # functions compiled as one: few, so that many cores share the work
+BUNDLE, TURNS = 4, 3  # functions compiled as one; turns of a core
 NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
 MOST_PLACES = 4  # of arrays whose recordings are kept: every `fit` may have its own
@@ -80,13 +80,14 @@ def undisturbed() -> Iterator[None]:
 def bundles_of(functions: dict[str, str], at_once: int = 1) -> list[list[str]]:
     """Return names of functions that are compiled together: each some long, some short.
 
-    There are enough of them for so many to be compiled at once.
+    There are enough of them for so many to be compiled at once, in several turns: how
+    long one takes cannot be told from its text.
 
     >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")})
-    [['ccc', 'a', 'd'], ['bb', 'ee']]
+    [['ccc'], ['bb', 'd'], ['ee', 'a']]
     """
     names = sorted(functions, key=lambda name: -len(functions[name]))
-    count = max(-(-len(names) // BUNDLE), min(at_once, len(names)))
+    count = max(-(-len(names) // BUNDLE), min(TURNS * at_once, len(names)))
     bundles: list[list[str]] = [[] for _ in range(count)]
     for number, name in enumerate(names):
         turn, place = divmod(number, count)

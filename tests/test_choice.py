@@ -52,6 +52,38 @@ def test_what_was_asked_for_is_used(gpu):
     assert choice.backend_for(program("mnist-perceptron")) == "cuda"
 
 
+def test_a_gpu_that_is_asked_for_by_name_gets_ready_while_a_step_is_traced(monkeypatch):
+    begun = []
+    monkeypatch.setattr(cuda_driver, "start", lambda: begun.append(True))
+    x, y = np.zeros((4, 3), "float32"), np.zeros((4, 2), "float32")
+    model = keras.Sequential([keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    model.fit(x, y, verbose=0)
+    assert not begun
+    config.set_backend("cuda")
+    monkeypatch.setattr(model._runner, "traced", lambda *_: pytest.fail("too early"))
+    with pytest.raises(pytest.fail.Exception):
+        model.fit(x, y, verbose=0)
+    assert begun
+
+
+def test_a_driver_that_does_not_start_is_asked_again(monkeypatch):
+    answers = [OSError("no room"), "a GPU"]
+
+    def started():
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(cuda_driver, "CudaDriver", started)
+    cuda_driver.start.cache_clear()
+    with pytest.raises(OSError, match="no room"):
+        cuda_driver.driver()
+    assert [cuda_driver.driver(), cuda_driver.driver()] == ["a GPU", "a GPU"]
+    cuda_driver.start.cache_clear()
+
+
 def test_what_is_told_to_expect(gpu, monkeypatch):
     assert choice.shown() == "auto"
     monkeypatch.setattr(cuda_run, "missing", lambda: None)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -192,21 +193,10 @@ def test_machine_code_needs_no_gpu():
 
 
 @pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
-def test_the_compiler_is_woken_by_a_text_that_it_takes(monkeypatch):
-    made = []
-
-    def compiled(*given):
-        made.append(compile_source(*given))
-
-    compile_source = cuda_driver.compile_source
-    monkeypatch.setattr(cuda_driver, "compile_source", compiled)
-    cuda_driver.wake_compiler()
-    assert [one[:4] for one in made] == [b"\x7fELF"]
+def test_the_compiler_is_read_ahead():
+    assert cuda_driver.read_compiler() > 10e6
 
 
-def test_a_compiler_that_does_not_wake_is_no_error(monkeypatch):
-    def missing(*_):
-        raise RuntimeError("no NVRTC")
-
-    monkeypatch.setattr(cuda_driver, "compile_source", missing)
-    cuda_driver.wake_compiler()
+def test_a_compiler_that_is_not_there_is_no_error_before_it_is_needed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    assert cuda_driver.read_compiler() == 0

@@ -80,6 +80,7 @@ class Runner:
             schedule,
         )
         if key not in self._steps:
+            choice.expect()
             made = self.traced(kind, batch, signature)
             name = choice.backend_for(made.program, self._on_gpu)
             self._on_gpu = name == "cuda"

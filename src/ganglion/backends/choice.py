@@ -36,6 +36,12 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
     return name
 
 
+def expect() -> None:
+    """Let a GPU that was asked for by name get ready while a step is traced."""
+    if config.backend_choice() == "cuda":
+        cuda_driver.start()
+
+
 def shown() -> str:
     """Return the backend to expect, for people: "auto" where a model decides."""
     undecided = config.backend_choice() == "auto" and cuda_driver.missing() is None

@@ -10,8 +10,10 @@ import ctypes
 import importlib.util
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -159,9 +161,21 @@ def _capability(cu: Any, device: Any) -> int:
 
 
 @cache
+def start() -> Future[CudaDriver]:
+    """Begin to make the GPU ready: that takes a while, beside other work."""
+    pool = ThreadPoolExecutor(1)
+    started = pool.submit(CudaDriver)
+    pool.shutdown(wait=False)
+    return started
+
+
 def driver() -> Driver:
     """Return the GPU of this process."""
-    return CudaDriver()
+    try:
+        return start().result()
+    except Exception:
+        start.cache_clear()  # there may be room for it later
+        raise
 
 
 def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes:
@@ -173,24 +187,33 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
     return bytes(made.code)
 
 
-def wake_compiler() -> None:
-    """Compile nothing: on a new machine, NVRTC takes seconds to be read and to start.
+def read_compiler() -> int:
+    """Read the files of NVRTC, so that they are in memory; return their bytes.
 
-    What is wrong with it is told to whoever compiles something.
+    From front to back that takes a tenth of the time that compiling first takes to get
+    them from a disk. What is wrong with them is told to whoever compiles something.
     """
+    count, buffer = 0, bytearray(1 << 20)
     with suppress(Exception):
-        compile_source('extern "C" __global__ void nothing() {}', "sm_75")
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        library = Path(load_nvidia_dynamic_lib("nvrtc").abs_path)
+        for path in (library, *library.parent.glob("*nvrtc-builtins*")):
+            with path.open("rb", buffering=0) as file:
+                while read := file.readinto(buffer):
+                    count += read
+    return count
 
 
 class CudaDriver:
     """The first GPU of this machine, through CUDA's driver."""
 
     def __init__(self) -> None:
-        import cuda.core  # noqa: F401 (before threads compile: they must not race)
         from cuda.bindings import driver as cu
 
-        threading.Thread(target=wake_compiler).start()
+        threading.Thread(target=read_compiler).start()
         self._cu = cu
+        self._importing = threading.Lock()
         self._check(cu.cuInit(0))
         self._device = self._check(cu.cuDeviceGet(0))
         context = self._check(cu.cuDevicePrimaryCtxRetain(self._device))
@@ -226,6 +249,8 @@ class CudaDriver:
 
     def compile(self, source: str) -> bytes:
         """Compile CUDA C to machine code."""
+        with self._importing:  # threads must not race for the first import
+            import cuda.core  # noqa: F401
         return compile_source(source, f"sm_{self.capability}")
 
     def load(

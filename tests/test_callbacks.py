@@ -91,9 +91,16 @@ def test_needs_batches_only_where_a_batch_hook_is_overridden():
         assert every.needs_batches
         assert every.needs_batches_in("train")
         assert not every.needs_batches_in("test")
+        assert CallbackList([loud()]).hears_batches_in("train")
     every = CallbackList([TestBatches()])
     assert every.needs_batches
     assert not every.needs_batches_in("train")
+    # Who is told of chunks of batches, needs them or not.
+    printing = callbacks.LambdaCallback(on_batch_end=print)
+    for one in (Chunks(), ProgbarLogger(), printing):
+        assert CallbackList([one]).hears_batches_in("train")
+    for one in (Epochs(), History(), TestBatches(), callbacks.LambdaCallback()):
+        assert not CallbackList([one]).hears_batches_in("train")
 
 
 def test_what_is_no_callback_is_refused():

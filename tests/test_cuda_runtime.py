@@ -143,16 +143,37 @@ def test_steps_are_recorded_once_and_replayed(training):
     made, driver, data, state = training
     made.run(data, state, 100)
     calls = [call.function for call in made.emission.every]
-    replayed = driver.of("replay")
+    opening, *replayed = driver.of("replay")
+    assert opening == [call.function for call in made.emission.first]
     many = len(replayed[0]) // len(calls)
     assert many > 1
     assert replayed[0] == calls * many  # every launch of every step, in order
     assert sum(map(len, replayed)) == 99 * len(calls)  # the last one is another
     recorded = len(driver.of("graph"))
-    assert recorded <= 6  # 32, 16, ..., 1 steps
+    assert recorded <= 7  # 32, 16, ..., 1 steps, and what comes before the first
     made.run(data, state, 100)
     assert len(driver.of("graph")) == recorded
     assert not driver.of("forget")
+
+
+def test_what_has_been_sent_and_awaited_is_sent_again_at_once(training):
+    made, driver, data, state = training
+    waits = []
+    driver.wait = lambda: waits.append(len(driver.of("upload")))
+    made.run(data, state, 1)
+    driver.log.clear()
+    waits.clear()
+    state["position"][...] = 64
+    made.run(data, state, 1)
+    assert driver.of("upload") == [state["position"].nbytes]
+    assert 0 not in waits  # nothing had to be awaited before
+    memory, position = made._memory, state["position"]
+    mirror = memory.mirror(position, "position", False)
+    waits.clear()
+    for value in (1, 2):  # sent twice without a run between
+        position[...] = value
+        memory.refresh(position, mirror, False)
+    assert waits == [2]  # the second waits for the first copy
 
 
 def test_a_single_step_is_not_worth_a_recording(training):

@@ -158,6 +158,8 @@ class Runner:
         steps = -(-table.rows // size) if steps is None else steps
         known = (kind, size, table.rows, config.backend_choice())
         pace = Pace(each_batch, self._paces.get(known, 1))
+        watched = each_batch or before is not None  # by who may change the model
+        compiled, compiled_for = None, 0
         while done < steps:
             at = int(model.training_state.position.array)
             left = table.rows - at
@@ -165,8 +167,10 @@ class Runner:
             count = pace.chunk(min(left // rows, steps - done))
             if before is not None:
                 before(done)
-            signature = table.signature(rows, table.rows, shuffle)
-            compiled = self.step(kind, batch, signature)  # not a part of the pace
+            if compiled is None or watched or rows != compiled_for:
+                signature = table.signature(rows, table.rows, shuffle)
+                compiled = self.step(kind, batch, signature)  # not a part of the pace
+                compiled_for = rows
             with pace:
                 results = self._run(compiled, table, count)
             done += count

@@ -78,6 +78,11 @@ class Session:
             model.optimizer.finalize_variable_values(model.trainable_weights)
             calls.on_train_end(logs)
 
+    @property
+    def _heard(self) -> bool:
+        """Whether a callback listens to what happens within an epoch."""
+        return self.calls.hears_batches_in("train")
+
     def _renew_data(self) -> None:
         """Take up what a callback may have changed in place."""
         if not self.calls.has_foreign:
@@ -98,9 +103,9 @@ class Session:
         calls.on_epoch_begin(epoch)
         for count in self._chunks(done):
             state.steps_done = count
-            logs = model.get_metrics_result()
             self._tell_of_nan(epoch)
-            calls.on_train_batch_end(count - 1, logs)
+            if self._heard:
+                calls.on_train_batch_end(count - 1, model.get_metrics_result())
             interrupt.check()
             if model.stop_training:
                 break
@@ -120,7 +125,7 @@ class Session:
             shuffle=self.shuffle,
             steps=self.steps,
             each_batch=self.calls.needs_batches_in("train"),
-            before=self.calls.on_train_batch_begin,
+            before=self.calls.on_train_batch_begin if self._heard else None,
             done=done,
         ):
             yield count

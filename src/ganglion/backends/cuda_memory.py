@@ -30,6 +30,7 @@ class Mirror:
     brought: bool = False  # of data: whether the device has it as it is
     place: tuple[int, int] | None = None  # of data: where the host has it, and its size
     users: int = 0  # arrays that it is the mirror of
+    sent: int = -1  # of state: after which wait it was last sent
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
@@ -50,6 +51,7 @@ class Memory:
         self._dead: list[Mirror] = []
         self._retired: list[tuple[list[Any], list[Any]]] = []
         self._arena = (0, 0)
+        self._waits = 0
         self.lock = threading.RLock()
 
     # ---- lending -------------------------------------------------------------------
@@ -174,15 +176,21 @@ class Memory:
             self.driver.upload(mirror.address, array)
             mirror.brought = True
             return True
-        new = as_bytes(array)
         if mirror.seen is None:
             mirror.seen = self._host_array(array.nbytes)
-        elif _equal(mirror.seen, new):
+        elif _equal(mirror.seen, array):
             return False
-        self.driver.wait()  # an earlier copy may still read what it saw
-        mirror.seen[...] = new
+        if mirror.sent == self._waits:  # that copy may still read what it saw
+            self.wait()
+        mirror.seen[...] = as_bytes(array)
         self.driver.upload(mirror.address, mirror.seen)
+        mirror.sent = self._waits
         return True
+
+    def wait(self) -> None:
+        """Wait until everything is done, all copies too."""
+        self.driver.wait()
+        self._waits += 1
 
     def _host_array(self, nbytes: int) -> np.ndarray:
         spare = self._spare_seen[nbytes]
@@ -198,7 +206,7 @@ class Memory:
         with self.lock:
             self.driver.use()
             self.fetch(mirror)
-            self.driver.wait()
+            self.wait()
             as_bytes(array)[...] = mirror.seen
 
     def fetch(self, mirror: Mirror) -> None:
@@ -208,13 +216,13 @@ class Memory:
         self.driver.download(mirror.seen, mirror.address)
 
 
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    """Compare bytes, eight at a time where there are as many."""
-    if len(a) <= SMALL:
-        return a.tobytes() == b.tobytes()
-    whole = len(a) // 8 * 8
-    first, second = (one[:whole].view(np.uint64) for one in (a, b))
-    return np.array_equal(first, second) and np.array_equal(a[whole:], b[whole:])
+def _equal(seen: np.ndarray, array: np.ndarray) -> bool:
+    """Compare bytes with an array's, eight at a time where there are as many."""
+    if len(seen) <= SMALL:
+        return seen.tobytes() == array.tobytes()
+    new, whole = as_bytes(array), len(seen) // 8 * 8
+    first, second = (one[:whole].view(np.uint64) for one in (seen, new))
+    return np.array_equal(first, second) and np.array_equal(seen[whole:], new[whole:])
 
 
 def _megabytes(size: int) -> str:

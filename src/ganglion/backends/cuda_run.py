@@ -230,8 +230,9 @@ class CompiledProgram:
         """Leave what is large on the device, until somebody wants it."""
         large = {name for name in self._written if state[name].nbytes >= WORTH_LENDING}
         for name in large - copies.keys():
-            fetch = partial(self._memory.bring_home, mirrors[name])
-            lending.lend(state[name], fetch)
+            if not lending.is_lent(state[name]):
+                fetch = partial(self._memory.bring_home, mirrors[name])
+                lending.lend(state[name], fetch)
         return large - copies.keys()
 
     def _take_back(
@@ -246,7 +247,7 @@ class CompiledProgram:
         for name in wanted:
             lending.forget(id(state[name]))
             self._memory.fetch(mirrors[name])
-        self._driver.wait()
+        self._memory.wait()
         for name in wanted:
             seen = mirrors[name].seen
             assert seen is not None
@@ -320,7 +321,10 @@ class CompiledProgram:
         if not self.emission.first:
             self._repeat(place, steps)
             return
-        self._launch_all(place, self.emission.first, 0)
+        if steps > FEWEST_STEPS:
+            self._driver.replay(self._graph(place, 0, 0))
+        else:
+            self._launch_all(place, self.emission.first, 0)
         self._repeat(place, steps - 1)
         self._launch_all(place, self.emission.last, (steps - 1) % 2)
 
@@ -350,9 +354,12 @@ class CompiledProgram:
             )
 
     def _graph(self, place: _Place, steps: int, odd: int) -> Any:
+        """Return a recording of some steps; of none: of what comes before the first."""
         if (steps, odd) not in place.graphs:
             self._driver.begin_capture()
             try:
+                if not steps:
+                    self._launch_all(place, self.emission.first, 0)
                 for number in range(steps):
                     self._launch_all(place, self.emission.every, (odd + number) % 2)
             finally:

@@ -136,6 +136,14 @@ def _wants_each(callback: Any, name: str) -> bool:
     )
 
 
+def _does_something(callback: Any, name: str) -> bool:
+    hook = getattr(callback, name, None)
+    plain = getattr(Callback, name)
+    return hook is not None and not (
+        getattr(hook, "__func__", None) is plain or getattr(hook, "_is_default", False)
+    )
+
+
 class History(Callback):
     """The metrics of every epoch; `fit` returns one.
 
@@ -225,6 +233,14 @@ class CallbackList(Callback):
     def needs_batches_in(self, mode: str) -> bool:
         """Tell whether some callback must see every step of this mode."""
         return any(_needs_batches_in(one, mode) for one in self.callbacks)
+
+    def hears_batches_in(self, mode: str) -> bool:
+        """Tell whether some callback does anything after batches of this mode."""
+        return any(
+            _does_something(one, name)
+            for one in self.callbacks
+            for name in _BATCH_HOOKS[mode]
+        )
 
     @property
     def has_foreign(self) -> bool:

@@ -1,6 +1,7 @@
 """Checks and times the CUDA backend on a machine with a GPU.
 
     python3 tests/device_cuda.py check     every op, layer and random graph
+    python3 tests/device_cuda.py repeat    equal bits of each recipe, however it is run
     python3 tests/device_cuda.py time      milliseconds a step of each recipe
     python3 tests/device_cuda.py profile   microseconds of each launch of a step
     python3 tests/device_cuda.py once --batch 8 --recipes cifar10-cam
@@ -228,6 +229,29 @@ def check(kind, precisions, workers):
     return bad
 
 
+# ---- equal bits --------------------------------------------------------------------
+
+RUNS = ((60,), (60,), (1, 2, 3, 4, 50), (30, 29, 1))  # steps at a time
+
+
+def repeat(names, precisions):
+    """Run some steps twice, and in other portions: all must end with the same bits."""
+    bad = 0
+    for name in names:
+        for precision in precisions:
+            made, data, state, _, _ = compiled_recipe(name, precision)
+            ends = []
+            for portions in RUNS:
+                after = {key: array.copy() for key, array in state.items()}
+                for steps in portions:
+                    made.run(data, after, steps)
+                ends.append({key: array.tobytes() for key, array in after.items()})
+            apart = {key for end in ends for key in end if end[key] != ends[0][key]}
+            bad += bool(apart)
+            print(f"{name:16} {precision:8} {'differs: ' * bool(apart)}", sorted(apart))
+    return bad
+
+
 # ---- timing ------------------------------------------------------------------------
 
 
@@ -352,7 +376,8 @@ def once(names, precisions, batch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="+", choices=["check", "time", "profile", "once"])
+    known = ["check", "repeat", "time", "profile", "once"]
+    parser.add_argument("what", nargs="+", choices=known)
     parser.add_argument("--kind", default="", help="ops,layers,sizes,stacks,graphs")
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--precisions", default="tf32,float32")
@@ -366,6 +391,8 @@ def main():
     bad = 0
     if "check" in given.what:
         bad = check(given.kind, precisions, given.workers)
+    if "repeat" in given.what:
+        bad += repeat(given.recipes.split(","), precisions)
     if "time" in given.what:
         time_recipes(given.recipes.split(","), precisions)
     if "profile" in given.what:

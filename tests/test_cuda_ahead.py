@@ -1,19 +1,24 @@
 """Kernels that run a step ahead: which ones may, and that nobody sees a difference."""
 
+import re
+
 import cuda_host
 import numpy as np
 import pytest
-from cpu_checks import pure
-from cuda_checks import check
+from cpu_checks import pure, ran
+from cuda_checks import check, compiled
 from test_plan import step_of
 
-from ganglion.backends import cuda_run
+from ganglion import config, layers, models
+from ganglion.backends import cuda_emit, cuda_run, cuda_work
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_emit import Target, schedule_of, steps_of
 from ganglion.backends.cuda_simplify import simplify
+from ganglion.data import Table
 from ganglion.ir import structured
 from ganglion.ir.graph import Graph, Input
 from ganglion.plan.kernel import Buffer, Contract, Load, Loop, View
+from ganglion.runner import batch_of
 
 emulation = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -137,3 +142,86 @@ def test_steps_are_the_same(steps):
     """Shuffled batches, the last one smaller; odd and even numbers of steps."""
     program, data, state = step_of("mnist-perceptron", rows=96, batch=16)
     check(program, data, state, steps=steps, tolerance=2e-4)
+
+
+# ---- where a run ends ----------------------------------------------------------------
+
+
+def convolutions():
+    """Return images that are normed, then two convolutions with batch norms."""
+    return [
+        layers.Input((9, 9, 8)),
+        layers.LayerNormalization(scale=False, center=False),
+        layers.Conv2D(16, 3, padding="same"),
+        layers.BatchNormalization(),
+        layers.ReLU(),
+        layers.MaxPooling2D(),
+        layers.Conv2D(24, 3),
+        layers.BatchNormalization(),
+        layers.Flatten(),
+        layers.Dropout(0.2),
+        layers.Dense(10, activation="softmax"),
+    ]
+
+
+def dense():
+    return [
+        layers.Input((40,)),
+        layers.LayerNormalization(),
+        layers.Dense(48, activation="relu"),
+        layers.Dense(10, activation="softmax"),
+    ]
+
+
+def shuffled_step(stack, rows, batch):
+    """Return a training step that draws its batches, and what it runs on."""
+    model = models.Sequential(stack)
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, *stack[0].shape[1:])).astype("float32")
+    table = Table(x, rng.integers(0, 10, rows).astype("int32"))
+    signature = table.signature(batch, rows, True)
+    step, _ = model._runner.step("train", batch_of(table), signature)
+    state = {name: one.numpy() for name, one in step.variables.items()}
+    return step.program, {n: table.arrays()[n] for n in step.program.data}, state
+
+
+@emulation
+@pytest.mark.parametrize(("stack", "processors"), [(convolutions, 20), (dense, 3)])
+@pytest.mark.parametrize("precise", ["tf32", "bf16"])
+def test_a_step_computes_the_same_wherever_a_run_ends(
+    stack, processors, precise, monkeypatch
+):
+    monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
+    # So few that blocks are cut for those that get the next batch beside them.
+    monkeypatch.setattr(cuda_emit, "PROCESSORS", processors)
+    config.set_backend("numpy")
+    program, data, state = shuffled_step(stack(), rows=24, batch=6)
+    made = compiled(program, precise=precise)
+    assert made.emission.first
+    whole, _ = ran(made, data, state, 4)
+    parts = state
+    for steps in (1, 2, 1):
+        parts, _ = ran(made, data, parts, steps)
+    for name, array in whole.items():
+        assert array.tobytes() == parts[name].tobytes(), name
+
+
+@pytest.mark.parametrize("name", ["mnist-mlp", "mnist-cnn", "cifar10-cam"])
+@pytest.mark.parametrize("precise", ["tf32", "bf16", "float32"])
+def test_the_last_step_is_cut_as_all_others(name, precise):
+    program, _, _ = step_of(name, rows=512, batch=128)
+    made = cuda_emit.emit(cuda_run.plan_of(program), Target(precision=precise))
+    every, last = (
+        [how_sums_are_cut(made.functions[call.function]) for call in calls]
+        for calls in (made.every, made.last)
+    )
+    assert sum(map(len, every)) >= 6
+    assert last == every[: len(last)]
+    assert not any(every[len(last) :])
+
+
+def how_sums_are_cut(text):
+    """Return the numbers of a function's products and of its sums by columns."""
+    products = re.findall(r"_shape \{(.*?)\n\};", text, re.DOTALL)
+    return sorted(products + re.findall(r"(?:add_columns|fold_threads)<.*?>", text))

@@ -26,7 +26,7 @@ from ganglion.ir.primitives import OPS
 class Recorder:
     """A driver that writes down what it is asked, and computes nothing."""
 
-    name, capability, processors = "a recorder", 90, 132
+    name, capability, processors, cores = "a recorder", 90, 132, 2
 
     def __init__(self, room=1 << 40):
         self.log, self.compiled, self.room, self.next = [], 0, room, 4096

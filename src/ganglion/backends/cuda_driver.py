@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +33,7 @@ class Driver(Protocol):
     name: str
     capability: int  # 90 is compute capability 9.0
     processors: int
+    cores: int  # of the host, which compile
 
     def use(self) -> None:
         """Make this thread speak to the device."""
@@ -214,6 +216,7 @@ class CudaDriver:
         threading.Thread(target=read_compiler).start()
         self._cu = cu
         self._importing = threading.Lock()
+        self.cores = os.cpu_count() or 1
         self._check(cu.cuInit(0))
         self._device = self._check(cu.cuDeviceGet(0))
         context = self._check(cu.cuDevicePrimaryCtxRetain(self._device))

@@ -43,6 +43,7 @@ from ganglion.backends.cuda_schedule import (
     Launch,
     place,
     schedule,
+    without,
     works_of,
 )
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
@@ -143,22 +144,16 @@ def schedule_of(plan: Plan, target: Target) -> Schedule:
     """Return what is launched when."""
     simple = prepared(plan.kernels, target)
     ahead = look_ahead(steps_of(simple, target), simple.kept())
-    made = Schedule(
-        schedule(simple.once, drops=False),
-        schedule(ahead.early, drops=False),
-        schedule(ahead.late, ahead.early_for_next()),
-        schedule(ahead.late) if ahead.early else [],
-        ahead.handed,
-        simple.kept() | ahead.made,
-    )
+    for_next = ahead.early_for_next()
+    once = schedule(simple.once, drops=False)
+    first = schedule((), ahead.early, drops=False)
+    every = schedule(ahead.late, for_next)
     if target.products == "tf32":
-        mark_rounded([*made.once, *made.first, *made.every, *made.last])
-    before = None
-    if made.first:
-        before = written_last(made.every) | written_last(made.first)
-    mark_settled(made.every, before)
-    mark_settled(made.last, before)
-    return made
+        mark_rounded([*once, *first, *every])
+    mark_settled(every, written_last(every) | written_last(first) if first else None)
+    last = without(every, for_next) if first else []
+    kept = simple.kept() | ahead.made
+    return Schedule(once, first, every, last, ahead.handed, kept)
 
 
 def emit(plan: Plan, target: Target) -> Emission:
@@ -222,6 +217,8 @@ class _Maker:
         self.own: dict[Root, int] = {}
         self.own_bytes = 0
         self._scratch = 0
+        # How lanes were cut: their shared memory, and what was beside them.
+        self._cut: dict[int, tuple[int, Where]] = {}
 
     def keep(self, buffers: Iterable[Buffer]) -> None:
         """Give buffers memory of their own."""
@@ -232,35 +229,42 @@ class _Maker:
 
     def call(self, launch: Launch) -> Call:
         """Return a launch, its function written down if it is new."""
-        products = sum(isinstance(w.kernel, Contract) for w in _firsts(launch))
-        where = Where(alone=products == 1)
-        if any(one.by_rows for one in launch.lanes):  # few blocks, on which all wait
-            where = replace(where, aside=MOST_ASIDE)
-        lanes = [self._lane(one, self.target.half, where) for one in launch.lanes]
-        if sum(one.blocks for one in lanes) <= PROCESSORS:
-            whole = self.target.shared - 1024
-            lanes = [self._lane(one, whole, where) for one in launch.lanes]
-        elif products:
-            lanes = self._in_one_wave(launch, lanes, where)
-        lanes.sort(key=LaneText.order)
+        lanes = sorted(self._lanes(launch), key=LaneText.order)
         function = Function()
         for lane in lanes:
             function.add(lane)
         shared = max(one.shared for one in lanes)
         if any(one.near for one in lanes):
             shared = max(shared, self.target.shared // SPREAD)
-        pair = bool(products) and 2 * (shared + 1024) <= self.target.shared
+        pair = _products(launch) > 0 and 2 * (shared + 1024) <= self.target.shared
         text, buffers = function.text(pair)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.functions.setdefault(name, text.replace("NAME", name))
         blocks = sum(one.blocks for one in lanes)
         return Call(name, blocks, shared, self._renamed(buffers))
 
-    def _in_one_wave(
+    def _lanes(self, launch: Launch) -> list[LaneText]:
+        """Return the lanes of a launch, cut such that its blocks run at once."""
+        if launch.lanes[0].like is not None:
+            return [self._lane(one, *self._cut[id(one.like)]) for one in launch.lanes]
+        where = Where(alone=_products(launch) == 1)
+        for one in launch.lanes:
+            if one.by_rows and one.haste is not Haste.ASIDE:
+                where = replace(where, aside=MOST_ASIDE)  # all wait for its few blocks
+        room = self.target.half
+        lanes = [self._lane(one, room, where) for one in launch.lanes]
+        if sum(one.blocks for one in lanes) <= PROCESSORS:
+            room = self.target.shared - 1024
+            lanes = [self._lane(one, room, where) for one in launch.lanes]
+        self._cut |= {id(one): (room, where) for one in launch.lanes}
+        if sum(one.blocks for one in lanes) > 2 * PROCESSORS:
+            self._cut_in_one_wave(launch, lanes, where)
+        return lanes
+
+    def _cut_in_one_wave(
         self, launch: Launch, lanes: list[LaneText], where: Where
-    ) -> list[LaneText]:
+    ) -> None:
         """Cut products into fewer blocks, if some would have to wait for the others."""
-        made = list(lanes)
 
         def rank(number: int) -> tuple[bool, int]:
             """Rather what this step needs no more, such as new weights."""
@@ -269,15 +273,15 @@ class _Maker:
             return needed, -lanes[number].blocks
 
         for number in sorted(range(len(lanes)), key=rank):
-            excess = sum(one.blocks for one in made) - 2 * PROCESSORS
-            lane = launch.lanes[number]
+            excess = sum(one.blocks for one in lanes) - 2 * PROCESSORS
+            lane, blocks = launch.lanes[number], lanes[number].blocks
             if excess <= 0 or not isinstance(lane.works[0].kernel, Contract):
                 continue
-            fewer = replace(where, most=max(made[number].blocks - excess, 1))
+            fewer = replace(where, most=max(blocks - excess, 1))
             again = self._lane(lane, self.target.half, fewer)
-            if 0.4 * made[number].blocks <= again.blocks < made[number].blocks:
-                made[number] = again
-        return made
+            if 0.4 * blocks <= again.blocks < blocks:
+                lanes[number] = again
+                self._cut[id(lane)] = self.target.half, fewer
 
     def _renamed(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
         """Give scratch memory names of its own in this program."""
@@ -327,8 +331,9 @@ class _Maker:
         return Call("count_step", 1, 0, (STEP,))
 
 
-def _firsts(launch: Launch) -> list[Work]:
-    return [lane.works[0] for lane in launch.lanes]
+def _products(launch: Launch) -> int:
+    firsts = (lane.works[0].kernel for lane in launch.lanes)
+    return sum(isinstance(one, Contract) for one in firsts)
 
 
 def emit_work(work: Work, precision: str, room: int, where: Where) -> Emitted:

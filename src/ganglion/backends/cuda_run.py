@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -74,17 +73,19 @@ def undisturbed() -> Iterator[None]:
             before(*asked[0])
 
 
-def bundles_of(functions: dict[str, str], at_once: int = 1) -> list[list[str]]:
+def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
     """Return names of functions that are compiled together: each some long, some short.
 
-    There are enough of them for so many to be compiled at once, in several turns: how
-    long one takes cannot be told from its text.
+    There are enough of them for all cores, in several turns: how long one takes cannot
+    be told from its text. Without cores to share the work, it is all done at once.
 
-    >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")})
+    >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")}, 1)
     [['ccc'], ['bb', 'd'], ['ee', 'a']]
     """
     names = sorted(functions, key=lambda name: -len(functions[name]))
-    count = max(-(-len(names) // BUNDLE), min(TURNS * at_once, len(names)))
+    if not cores:
+        return [names]
+    count = max(-(-len(names) // BUNDLE), min(TURNS * cores, len(names)))
     bundles: list[list[str]] = [[] for _ in range(count)]
     for number, name in enumerate(names):
         turn, place = divmod(number, count)
@@ -112,13 +113,13 @@ def code_of(functions: Sequence[str], driver: Driver) -> bytes:
 
 def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]]:
     """Compile all functions, several at a time, and load them."""
-    driver, cores = memory.driver, os.cpu_count() or 1
-    bundles = bundles_of(emission.functions, cores)
+    driver = memory.driver
+    bundles = bundles_of(emission.functions, driver.cores)
 
     def made(bundle: list[str]) -> bytes:
         return code_of([emission.functions[name] for name in bundle], driver)
 
-    with ThreadPoolExecutor(min(len(bundles) or 1, cores)) as pool:
+    with ThreadPoolExecutor(max(min(len(bundles), driver.cores), 1)) as pool:
         codes = list(pool.map(made, bundles))
     modules, loaded = list[Any](), dict[str, Any]()
     for bundle, code in zip(bundles, codes, strict=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ganglion.backends.cuda_loop import SMALL
@@ -23,6 +23,7 @@ from ganglion.backends.cuda_work import (
     Work,
     is_flat,
     is_host,
+    is_map,
     takes,
     tallies,
     tallies_rows,
@@ -54,6 +55,7 @@ class Lane:
     haste: Haste = Haste.NOW
     private: dict[Root, int] = field(default_factory=dict)  # see `_keep_rows`
     shown: dict[Root, int] = field(default_factory=dict)  # likewise
+    like: Lane | None = None  # which it is a part of, see `without`
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -63,6 +65,8 @@ class Lane:
     @property
     def by_rows(self) -> bool:
         """Whether several blocks run through it, each with its own rows."""
+        if self.like is not None:
+            return self.like.by_rows
         return self.rows > 0 and len(self.works) > 1
 
     def goes_on(self, made: Root) -> bool:
@@ -186,6 +190,8 @@ class Scheduler:
     def _put(self, work: Work, needs: list[Work], haste: Haste) -> None:
         last = max((self._launch_of(one) for one in needs), default=-1)
         small = is_small(work.kernel)
+        # Sums for the next step are those of the first one, which is on its own.
+        by_rows = haste is not Haste.ASIDE or is_map(work.kernel)
         latest = [self._lane_of[id(w)] for w in needs if self._launch_of(w) == last]
         lanes = list({id(one): one for one in latest}.values())
         length = sum(len(one.works) for one in lanes)
@@ -194,7 +200,7 @@ class Scheduler:
         # Without hurry, one after the other would only make a launch longer.
         may = haste is Haste.NOW or last + 1 >= len(self.launches)
         may = may and length < LONGEST_LANE
-        if may and self._goes_on(work.kernel, lanes):
+        if may and by_rows and self._goes_on(work.kernel, lanes):
             lane = lanes[0]
             lane.works.append(work)
         elif may and follows:
@@ -209,6 +215,7 @@ class Scheduler:
                 launch = last + 1  # rather in bad company than last and alone
             lane = self._new_lane(work, small, launch)
             lane.haste = haste
+            lane.rows = rows_of(work.kernel) if by_rows else 0
         self._lane_of[id(work)] = lane
 
     def _scatters(self, kernel: Kernel, needs: list[Work]) -> bool:
@@ -252,7 +259,7 @@ class Scheduler:
     def _new_lane(self, work: Work, small: bool, launch: int) -> Lane:
         while len(self.launches) <= launch:
             self.launches.append(Launch())
-        lane = Lane([work], small, launch, rows_of(work.kernel))
+        lane = Lane([work], small, launch)
         self.launches[launch].lanes.append(lane)
         return lane
 
@@ -301,6 +308,32 @@ def schedule(
         _drop_unread(scheduler.launches)
         _keep_rows(scheduler.launches)
     return scheduler.launches
+
+
+def without(launches: Sequence[Launch], kernels: Iterable[Kernel]) -> list[Launch]:
+    """Return launches without some kernels; others are as they were, to the bit.
+
+    How work is cut depends on what runs beside it, and so would the order of sums; but
+    where a run ends must not matter for what its last step computes.
+    """
+    gone = {id(one) for one in kernels}
+    made = []
+    for launch in launches:
+        lanes = [_lane_without(one, gone) for one in launch.lanes]
+        made.append(Launch([one for one in lanes if one.works]))
+    return [one for one in made if one.lanes]
+
+
+def _lane_without(lane: Lane, gone: set[int]) -> Lane:
+    left = [one for one in lane.works if id(one.kernel) not in gone]
+    return replace(lane, works=[_work_without(one, gone) for one in left], like=lane)
+
+
+def _work_without(work: Work, gone: set[int]) -> Work:
+    guests = [one for one in work.guests if id(one) not in gone]
+    tallied = [one for one in work.tallies if id(one.kernel) not in gone]
+    tallied = [_work_without(one, gone) for one in tallied]
+    return replace(work, guests=guests, tallies=tallied)
 
 
 def _by_haste(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:

@@ -222,12 +222,14 @@ def _cuts(
     made = []
     for tile in TILES:
         steps = -(-product.k // tile.step(bf16))
+        each = _stage_bytes(product, tile, bf16)
+        if _sums_bytes(tile) > room:
+            continue
         for count in splits or _splits(product.tiles(tile), steps):
             most = max(2, min(-(-steps // count), MOST_STAGES))
-            for stages in range(most, 1, -1):
-                if shared_bytes(product, tile, stages, bf16) <= room:
-                    made.append(Cut(tile, count, stages))
-                    break
+            stages = min(most, room // each)
+            if stages > 1:
+                made.append(Cut(tile, count, stages))
     return made
 
 
@@ -286,15 +288,21 @@ def _speed(copied: int) -> float:
 
 def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
     """Return the shared memory that a tile needs on tensor cores."""
+    return max(stages * _stage_bytes(product, tile, bf16), _sums_bytes(tile))
+
+
+def _stage_bytes(product: Product, tile: Tile, bf16: bool) -> int:
     step = tile.step(bf16)
     width = product.width("left")
     if product.along_rows:
         left = tile.rows * (step * width + 16)
     else:
         left = step * (tile.rows + (16 if width == 1 else 8)) * width
-    right = step * line_of(tile.columns) * product.width("right")
-    sums = tile.groups * tile.rows * line_of(tile.columns)
-    return max(stages * (left + right), 4 * sums)
+    return left + step * line_of(tile.columns) * product.width("right")
+
+
+def _sums_bytes(tile: Tile) -> int:
+    return 4 * tile.groups * tile.rows * line_of(tile.columns)
 
 
 def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:

@@ -132,16 +132,15 @@ def window_cut_of(
 
     `usual` is what it costs as any other product.
     """
-    found = [
-        one
-        for one in _window_cuts(product, window, bf16)
-        if window_bytes(product, window, one) <= room
-    ]
-    if not found:
-        return None
-    costs = [_window_cost(product, window, one, bf16, where) for one in found]
-    best = min(range(len(found)), key=costs.__getitem__)
-    return found[best] if costs[best] < usual else None
+    best, least = None, usual
+    for one in _window_cuts(product, window, bf16):
+        shared = window_bytes(product, window, one)
+        if shared > room:
+            continue
+        cost = _window_cost(product, window, one, bf16, where, shared)
+        if cost < least:
+            best, least = one, cost
+    return best
 
 
 def _window_cuts(product: Product, window: Window, bf16: bool) -> Iterator[WindowCut]:
@@ -184,8 +183,14 @@ def window_blocks(
     product: Product, window: Window, cut: WindowCut, where: Where
 ) -> int:
     """Return how many blocks share the tiles: as many as run at once."""
+    return _blocks(product, window, cut, where, window_bytes(product, window, cut))
+
+
+def _blocks(
+    product: Product, window: Window, cut: WindowCut, where: Where, shared: int
+) -> int:
     across = -(-product.n // cut.tile.columns)
-    together = side_by_side(window_bytes(product, window, cut))
+    together = side_by_side(shared)
     slots = PROCESSORS * (together if where.alone else 1)
     if not cut.stays(product):
         slots = max(slots, cut.tiles(window) * across)
@@ -194,11 +199,16 @@ def window_blocks(
 
 
 def _window_cost(
-    product: Product, window: Window, cut: WindowCut, bf16: bool, where: Where
+    product: Product,
+    window: Window,
+    cut: WindowCut,
+    bf16: bool,
+    where: Where,
+    shared: int,
 ) -> float:
     tile = cut.tile
     right = product.width("right")
-    blocks = window_blocks(product, window, cut, where)
+    blocks = _blocks(product, window, cut, where, shared)
     across = -(-product.n // tile.columns)
     turns = -(-cut.tiles(window) * across // blocks)
     each = turns * -(-blocks // PROCESSORS)  # tiles of a processor
@@ -206,7 +216,6 @@ def _window_cost(
     worked = product.k * _window_cycles(product, tile, bf16, whole) / CLOCK
     copied = _patch_bytes(product, window, cut) / BANDWIDTH
     weights = product.k * tile.columns * right / BANDWIDTH
-    shared = window_bytes(product, window, cut)
     together = side_by_side(shared)
     if where.alone:  # else other products work while this one waits
         together = min(together, each)

@@ -41,7 +41,8 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     kernels = fuse([collapse(one) for one in lowered], low.aliases)
     if shortcuts:
         kernels = skip_zeros(kernels, low.aliases)
-    ordered, bands = arrange(kernels, low.aliases)
+    # Bands are for the caches of a processor.
+    ordered, bands = (kernels, ()) if for_gpu else arrange(kernels, low.aliases)
     inputs = {one.name: low.buffers[one] for one in graph.inputs}
     plan = Plan(
         graph.name,

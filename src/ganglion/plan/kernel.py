@@ -153,15 +153,20 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 def walk(*exprs: Expr) -> Iterator[Expr]:
     """Yield expressions and all below them, children first, each once."""
     seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False) for expr in reversed(exprs)]
+    stack: list[Expr | None] = [*reversed(exprs)]
     while stack:
-        one, done = stack.pop()
-        if done:
-            yield one
+        one = stack.pop()
+        if one is None:  # what is below the next one has been yielded
+            above = stack.pop()
+            assert above is not None
+            yield above
         elif id(one) not in seen:
             seen.add(id(one))
-            stack.append((one, True))
-            stack.extend((child, False) for child in children(one))
+            below = children(one)
+            if below:
+                stack += (one, None, *below)
+            else:
+                yield one
 
 
 def sources(*exprs: Expr) -> list[Buffer]:

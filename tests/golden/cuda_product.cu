@@ -118,20 +118,3 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, i
     KERNEL_body1(BLOCK - 3, 12, a3, a4, a5);
   }
 }
-
-DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, int* RESTRICT p2) {
-  float* p1_now = p1 + (long long)*p2 * 768;
-#pragma unroll 4
-  for (int i = (int)block * THREADS + THREAD; i < 768; i += blocks * THREADS) {
-    const float v1 = p0[i];
-    const float v2 = larger(v1, 0x0.0p+0f);
-    p1_now[i] = v2;
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2) {
-  {
-    start_after_others();
-    KERNEL_body0(BLOCK, 3, a0, a1, a2);
-  }
-}

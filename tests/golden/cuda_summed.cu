@@ -132,18 +132,3 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, i
     KERNEL_body1(BLOCK - 1, 2, a3, a4);
   }
 }
-
-DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTRICT p1, int* RESTRICT p2) {
-  float* p1_now = p1 + (long long)*p2 * 24;
-  if (int i = (int)block * THREADS + THREAD; i < 24) {
-    const float v1 = p0[i];
-    p1_now[i] = v1;
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(256) KERNEL(float* a0, float* a1, int* a2) {
-  {
-    start_after_others();
-    KERNEL_body0(BLOCK, 1, a0, a1, a2);
-  }
-}

@@ -151,7 +151,9 @@ def schedule_of(plan: Plan, target: Target) -> Schedule:
     if target.products == "tf32":
         mark_rounded([*once, *first, *every])
     mark_settled(every, written_last(every) | written_last(first) if first else None)
-    last = without(every, for_next) if first else []
+    # The last step makes what no step will read, but does not count for a next one.
+    counting = [k for k in for_next if any(b.kind == "state" for b in k.writes())]
+    last = without(every, counting) if first else []
     kept = simple.kept() | ahead.made
     return Schedule(once, first, every, last, ahead.handed, kept)
 
@@ -217,6 +219,7 @@ class _Maker:
         self.own: dict[Root, int] = {}
         self.own_bytes = 0
         self._scratch = 0
+        self._calls: dict[int, Call] = {}
         # How lanes were cut: their shared memory, and what was beside them.
         self._cut: dict[int, tuple[int, Where]] = {}
 
@@ -229,6 +232,11 @@ class _Maker:
 
     def call(self, launch: Launch) -> Call:
         """Return a launch, its function written down if it is new."""
+        if id(launch) not in self._calls:
+            self._calls[id(launch)] = self._new_call(launch)
+        return self._calls[id(launch)]
+
+    def _new_call(self, launch: Launch) -> Call:
         lanes = sorted(self._lanes(launch), key=LaneText.order)
         function = Function()
         for lane in lanes:

@@ -319,8 +319,11 @@ def without(launches: Sequence[Launch], kernels: Iterable[Kernel]) -> list[Launc
     gone = {id(one) for one in kernels}
     made = []
     for launch in launches:
-        lanes = [_lane_without(one, gone) for one in launch.lanes]
-        made.append(Launch([one for one in lanes if one.works]))
+        if any(id(one) in gone for lane in launch.lanes for one in lane.kernels):
+            lanes = [_lane_without(one, gone) for one in launch.lanes]
+            made.append(Launch([one for one in lanes if one.works]))
+        else:
+            made.append(launch)
     return [one for one in made if one.lanes]
 
 

@@ -167,6 +167,14 @@ def run(executable, data, state, steps):
     return {f"state {n}": a for n, a in after.items()} | results
 
 
+def run_apart(executable, data, state, steps):
+    """Do the same one step at a time; return the state."""
+    after = {name: array.copy() for name, array in state.items()}
+    for _ in range(steps):
+        executable.run(data, after, 1)
+    return {f"state {name}": array for name, array in after.items()}
+
+
 def distance(found, wanted):
     """Return how far arrays are apart, in units of the wanted one's size."""
     worst, where = 0.0, ""
@@ -207,6 +215,7 @@ def check(kind, precisions, workers):
                 made.poisons = True
                 found = run(made, data, state, steps)
                 again = run(made, data, state, steps)
+                apart = again | run_apart(made, data, state, steps)
             except Exception as error:
                 bad += 1
                 print(f"FAILED {name} {label}: {type(error).__name__} {error}"[:400])
@@ -220,9 +229,10 @@ def check(kind, precisions, workers):
             if not far <= TOLERANCE[label] * (1 if exact else 10):
                 bad += 1
                 print(f"WRONG {name} {label}: {far:.2e} in {where}")
-            if any(a.tobytes() != again[key].tobytes() for key, a in found.items()):
-                bad += 1
-                print(f"NOT REPEATED {name} {label}")
+            for how, other in (("REPEATED", again), ("THE SAME IN PARTS", apart)):
+                if any(a.tobytes() != other[key].tobytes() for key, a in found.items()):
+                    bad += 1
+                    print(f"NOT {how} {name} {label}")
     print(f"{count} checks, {bad} bad, {time.time() - started:.0f} s")
     for label, (far, name) in worst.items():
         print(f"  worst {label}: {far:.1e} ({name})")

@@ -190,7 +190,7 @@ class Scheduler:
     def _put(self, work: Work, needs: list[Work], haste: Haste) -> None:
         last = max((self._launch_of(one) for one in needs), default=-1)
         small = is_small(work.kernel)
-        # Sums for the next step are those of the first one, which is on its own.
+        # Sums for a next step are taken as those for the first, in other company.
         by_rows = haste is not Haste.ASIDE or is_map(work.kernel)
         latest = [self._lane_of[id(w)] for w in needs if self._launch_of(w) == last]
         lanes = list({id(one): one for one in latest}.values())

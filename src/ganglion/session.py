@@ -78,11 +78,6 @@ class Session:
             model.optimizer.finalize_variable_values(model.trainable_weights)
             calls.on_train_end(logs)
 
-    @property
-    def _heard(self) -> bool:
-        """Whether a callback listens to what happens within an epoch."""
-        return self.calls.hears_batches_in("train")
-
     def _renew_data(self) -> None:
         """Take up what a callback may have changed in place."""
         if not self.calls.has_foreign:
@@ -101,10 +96,11 @@ class Session:
         elif isinstance(self.source, Table):  # there may be no step left to run
             self.runner.prepare("train", self.source, self.size, self.shuffle)
         calls.on_epoch_begin(epoch)
-        for count in self._chunks(done):
+        heard = calls.hears_batches_in("train")
+        for count in self._chunks(done, heard):
             state.steps_done = count
             self._tell_of_nan(epoch)
-            if self._heard:
+            if heard:
                 calls.on_train_batch_end(count - 1, model.get_metrics_result())
             interrupt.check()
             if model.stop_training:
@@ -113,8 +109,11 @@ class Session:
             return None
         return dict(model.get_metrics_result())
 
-    def _chunks(self, done: int) -> Iterator[int]:
-        """Run one epoch; yield the number of steps done so far."""
+    def _chunks(self, done: int, heard: bool) -> Iterator[int]:
+        """Run one epoch; yield the number of steps done so far.
+
+        It is `heard` if a callback does something within an epoch.
+        """
         if not isinstance(self.source, Table):
             yield from self._stream(done)
             return
@@ -125,7 +124,7 @@ class Session:
             shuffle=self.shuffle,
             steps=self.steps,
             each_batch=self.calls.needs_batches_in("train"),
-            before=self.calls.on_train_batch_begin if self._heard else None,
+            before=self.calls.on_train_batch_begin if heard else None,
             done=done,
         ):
             yield count

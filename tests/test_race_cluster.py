@@ -242,7 +242,9 @@ def test_ctrl_c_cancels_and_resume_does_the_rest_once(tmp_path, nodes):
     arguments = ["mnist-perceptron", "--engines", "ganglion,keras", "--runs", "2"]
     more = ["--epochs", "3", "--threads", "1", "--on", "ray", "--out", "here"]
     first = start(tmp_path, *arguments, *more)
-    interrupted(first, "keras: run 1, epoch 1")
+    # Rarely, Ray ends the whole process if a task ends while it is cancelled. Nothing
+    # may be lost then, either.
+    interrupted(first, "keras: run 1, epoch 1", "likely discovered a bug in Ray")
     kept = results.load(tmp_path / "here")
     assert not kept.complete
     assert ("keras", 1) not in pairs(kept)

@@ -313,7 +313,7 @@ class _Maker:
         return LaneText(bodies, blocks, lane.haste)
 
     def _lane_by_rows(self, lane: Lane, room: int) -> LaneText:
-        rows = rows_of_block(lane.rows, lane.kernels)
+        rows = rows_of_block(lane.rows, (lane.like or lane).kernels)
         bodies = [emit_rows(one, rows) for one in lane.works]
         near = RowsNear(
             rows,

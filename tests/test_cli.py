@@ -71,6 +71,7 @@ def test_a_recipe_changes_its_images_or_leaves_them(option):
     [
         (("--test", 100, "--size", 32), "--test, --size: for --images FOLDER"),
         (("--fit", "pad"), "--fit: for --images FOLDER"),
+        (("--fine-tune", 2), "--fine-tune: for --images FOLDER"),
         (("--no-augment", "--resume", "c.keras"), "c.keras keeps what it was begun"),
     ],
 )

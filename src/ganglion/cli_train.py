@@ -124,7 +124,8 @@ def train(
         raise typer.BadParameter("say which recipe, or --images FOLDER.")
     _refuse({"--test": test is not None, "--validation": validation is not None,
              "--size": size is not None, "--color": color is not None,
-             "--fit": fit != "crop", "--pretrained": pretrained})  # fmt: skip
+             "--fit": fit != "crop", "--pretrained": pretrained,
+             "--fine-tune": fine_tune != 5})  # fmt: skip
     chosen = recipe_book.get(recipe)
     if not augment:
         if resume is not None:

@@ -96,7 +96,7 @@ class Memory:
     def _collect(self) -> None:
         while self._retired:
             graphs, modules = self._retired.pop()
-            self.driver.wait()
+            self.wait()
             for graph in graphs:
                 self.driver.forget(graph)
             for module in modules:
@@ -108,7 +108,7 @@ class Memory:
                 self._spare_seen[one.size].append(one.seen)
 
     def _give_back(self) -> None:
-        self.driver.wait()
+        self.wait()
         for addresses in self._spare.values():
             while addresses:
                 self.driver.free(addresses.pop())
@@ -118,7 +118,7 @@ class Memory:
         address, size = self._arena
         if size < nbytes:
             if address:
-                self.driver.wait()
+                self.wait()
                 self._arena = (0, 0)
                 self.driver.free(address)
             address = self.allocate(nbytes, "what is computed within a step")

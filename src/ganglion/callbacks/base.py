@@ -235,7 +235,7 @@ class CallbackList(Callback):
         return any(_needs_batches_in(one, mode) for one in self.callbacks)
 
     def hears_batches_in(self, mode: str) -> bool:
-        """Tell whether some callback does anything after batches of this mode."""
+        """Tell whether some callback does anything before or after batches."""
         return any(
             _does_something(one, name)
             for one in self.callbacks

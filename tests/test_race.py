@@ -402,6 +402,51 @@ def test_facts_are_those_of_this_machine():
     assert facts.versions([engine("ganglion")])["numpy"] == np.__version__
 
 
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Return a way to install packages of so many bytes, the only ones there are."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    facts._owners.cache_clear()
+
+    def install(name, size, *needs):
+        (tmp_path / f"{name}.bin").write_bytes(bytes(size))
+        about = tmp_path / f"{name}-1.0.dist-info"
+        about.mkdir()
+        lines = [
+            f"Name: {name}",
+            "Version: 1.0",
+            *(f"Requires-Dist: {n}" for n in needs),
+        ]
+        (about / "METADATA").write_text("\n".join(lines))
+        (about / "RECORD").write_text(f"{name}.bin,,\n")
+
+    yield install
+    facts._owners.cache_clear()
+
+
+def test_an_engine_weighs_more_on_a_gpu(packages):
+    packages(
+        "jax", 1, "jaxlib>=1", "gpu[with-cuda] ; extra == 'cuda13'", "no; extra=='k8s'"
+    )
+    packages("jaxlib", 10, "jax")  # in a ring
+    packages("gpu", 100, 'big-one; sys_platform != "x" and extra == "with_cuda"')
+    packages("big_one", 1000)
+    packages("no", 10_000)
+    assert facts.install_size(engine("jax")) == 11
+    assert facts.install_size(engine("jax"), "cuda") == 1111
+
+
+def test_ganglion_counts_what_it_needs_or_says_nothing(packages):
+    ours = engine("ganglion")
+    assert facts.install_size(ours) == 0  # on the path only
+    packages("ganglion", 7, "numpy", "nvrtc; extra == 'cuda'")  # weighed as source
+    packages("numpy", 10)
+    packages("nvrtc", 100)
+    source = facts.install_size(ours) - 10
+    assert source > 1e6
+    assert facts.install_size(ours, "cuda") == source + 110
+
+
 def test_the_tables_have_every_run_and_average(tmp_path, capsys):
     made = race(tmp_path, fake("ganglion", "good"), fake("rival", "good"), runs=2)
     tables.show(made)

@@ -18,6 +18,9 @@ from ganglion.rivals import Engine
 HERE = Path(__file__).parents[1]
 BUSY = 0.25  # of the cores, before the race: more than that moves the times
 _ALWAYS = ("ganglion", "numpy")
+_FOR_GPU = {  # extras; of JAX's two, one is installed
+    "ganglion": "cuda", "jax": "cuda12,cuda13", "tensorflow": "and-cuda",
+}  # fmt: skip
 
 
 def about_machine(remark: str) -> dict[str, Any]:
@@ -84,41 +87,60 @@ def _owner(package: str) -> str:
     return _owners().get(package, [package])[0]
 
 
-def install_size(engine: Engine) -> int:
+def install_size(engine: Engine, device: str = "cpu") -> int:
     """Return the bytes that an engine's packages take on disk, with all they need.
 
-    A package of Python that the standard library brings counts as nothing; one that
-    several engines need counts for each of them.
+    On a GPU an engine needs more: an extra of its package. What several engines need
+    counts for each of them, what the standard library brings for none. Where Ganglion
+    is only on the path, not installed, nothing says what it needs: 0, for not known.
     """
-    if engine.name.startswith("ganglion"):
-        return _size_of_source() + _with_needs(_needs("ganglion"))
-    return _with_needs([_owner(one) for one in engine.packages])
+    ours = engine.name.startswith("ganglion")
+    names = ["ganglion"] if ours else [_owner(one) for one in engine.packages]
+    extras = _FOR_GPU if device == "cuda" else {}
+    sizes = _sizes([f"{one}[{extras.get(one, '')}]" for one in names])
+    if ours:
+        del sizes["ganglion"]  # weighed where it lies, installed by a link or copied
+        return _size_of_source() + sum(sizes.values()) if sizes else 0
+    return sum(sizes.values())
 
 
-def _with_needs(names: Iterable[str]) -> int:
-    found: dict[str, int] = {}
-    left = list(names)
+def _sizes(requirements: list[str]) -> dict[str, int]:
+    """Return the size of every package that is needed; of a missing one it is 0."""
+    left, found = list(requirements), set[tuple[str, str]]()
     while left:
-        name = _plain(left.pop())
-        if name not in found:
-            found[name] = _size(name)
-            left += _needs(name)
-    return sum(found.values())
+        new = _parts(left.pop()) - found
+        found |= new
+        for name, extra in new:
+            left += _needs(name, extra)
+    return {name: _size(name) for name in {name for name, _ in found}}
+
+
+def _parts(requirement: str) -> set[tuple[str, str]]:
+    """Return the package of a requirement, alone and with each of its extras.
+
+    >>> sorted(_parts("Jax_Plugin[with-cuda] >=1; python_version > '3'"))
+    [('jax-plugin', ''), ('jax-plugin', 'with-cuda')]
+    """
+    found = re.match(r"([\w.-]+)\s*(?:\[([^]]*)])?", requirement)
+    name, extras = found.groups() if found else ("", "")
+    return {
+        (_plain(name), _plain(one.strip())) for one in f",{extras or ''}".split(",")
+    }
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _needs(name: str) -> list[str]:
-    """Return what a package needs; extras, and what is not installed, left out."""
+def _needs(name: str, extra: str) -> list[str]:
+    """Return what a package needs for an extra, or always, if that is ""."""
     try:
         wanted = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    names = [re.split(r"[^A-Za-z0-9_.-]", one, maxsplit=1)[0] for one in wanted]
-    pairs = zip(wanted, names, strict=True)
-    return [name for one, name in pairs if not re.search(r";.*\bextra\b", one)]
+    extras = [re.findall(r"extra\s*==\s*[\"']([^\"']+)", one) or [""] for one in wanted]
+    pairs = zip(wanted, extras, strict=True)
+    return [one for one, its in pairs if extra in map(_plain, its)]
 
 
 def _size(name: str) -> int:

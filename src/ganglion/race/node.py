@@ -112,7 +112,8 @@ def _refusal(
 
 def _examine(job: Job, watch: Watch) -> dict[str, Any]:
     found = lockstep.examine(job, watch.says)
-    return {"found": asdict(found), "size": facts.install_size(job.engine)}
+    size = facts.install_size(job.engine, job.settings.device)
+    return {"found": asdict(found), "size": size}
 
 
 def _exact(job: Job, watch: Watch) -> dict[str, Any]:

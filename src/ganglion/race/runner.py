@@ -129,7 +129,8 @@ class Racing:
             "machine": facts.about_machine(remark),
             "versions": facts.versions(self._present),
             "install_sizes": {
-                one.name: facts.install_size(one) for one in self._present
+                one.name: facts.install_size(one, self._settings.device)
+                for one in self._present
             },
         }
 

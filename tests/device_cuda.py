@@ -1,6 +1,6 @@
 """Checks and times the CUDA backend on a machine with a GPU.
 
-    python3 tests/device_cuda.py check     every op, layer and random graph
+    python3 tests/device_cuda.py check     every op, layer, network and random graph
     python3 tests/device_cuda.py repeat    equal bits of each recipe, however it is run
     python3 tests/device_cuda.py time      milliseconds a step of each recipe
     python3 tests/device_cuda.py profile   microseconds of each launch of a step
@@ -96,6 +96,14 @@ def stack_cases():
         yield f"stack {number}", "float32", program, data, state, 1
 
 
+def network_cases():
+    from cuda_networks import NETWORKS, step_of
+
+    for name in NETWORKS:
+        program, data, state = step_of(name, batch=16, side=16)
+        yield f"network {name}", "float32", program, data, state, 2
+
+
 def graph_cases():
     from cuda_cases import random_graphs
 
@@ -109,6 +117,7 @@ def all_cases(kind):
         "layers": layer_cases,
         "sizes": size_cases,
         "stacks": stack_cases,
+        "networks": network_cases,
         "graphs": graph_cases,
     }
     config.set_backend("numpy")
@@ -224,7 +233,7 @@ def check(kind, precisions, workers):
                 continue
             far, where = distance(found, wanted)
             # Where batch norms and ReLUs of few rows are stacked, rounding flips some.
-            exact = "float" in label or not name.startswith("stack")
+            exact = "float" in label or not name.startswith(("stack", "network"))
             worst[label] = max(worst[label], (far, name))
             if not far <= TOLERANCE[label] * (1 if exact else 10):
                 bad += 1
@@ -266,11 +275,17 @@ def repeat(names, precisions):
 
 
 def training(name, rows=12_800, batch=None):
-    """Return a recipe's training step, compiled, with random data and its state."""
+    """Return a training step, compiled, with random data and its state."""
+    import cuda_networks
+
     from ganglion import recipes
     from ganglion.data import Table
     from ganglion.runner import batch_of
 
+    config.set_backend("numpy")
+    if name in cuda_networks.NETWORKS:
+        size = batch or 128
+        return *cuda_networks.step_of(name, size, 32, rows), rows // size
     recipe = recipes.get(name)
     size = batch or recipe.batch_size
     rng = np.random.default_rng(0)
@@ -279,7 +294,6 @@ def training(name, rows=12_800, batch=None):
     if recipe.one_hot:
         y = np.eye(recipe.classes, dtype="float32")[y]
     table = Table(x, y)
-    config.set_backend("numpy")
     model = recipes.build(recipe)
     signature = table.signature(size, rows, recipe.shuffle)
     step, _ = model._runner.step("train", batch_of(table), signature)
@@ -388,7 +402,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     known = ["check", "repeat", "time", "profile", "once"]
     parser.add_argument("what", nargs="+", choices=known)
-    parser.add_argument("--kind", default="", help="ops,layers,sizes,stacks,graphs")
+    parser.add_argument(
+        "--kind", default="", help="ops,layers,sizes,stacks,networks,graphs"
+    )
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--precisions", default="tf32,float32")
     parser.add_argument("--workers", type=int, default=16)

@@ -7,10 +7,17 @@ kinds and defaults.
 _NOT_IN_KERAS_3 = "a Keras 2 name that Keras 3 removed; old scripts use it"
 _HIDDEN_BY_KERAS = "Keras hides its real signature behind *args, **kwargs"
 
+_DEFAULT_OF_KERAS_2 = "`pool_size` has Keras 2's default, which old scripts rely on"
+
 CLASSES: dict[str, str] = {
     "Variable": "no `layout` and **kwargs: those are for distribution over devices",
     "KerasTensor": "no **kwargs: Keras ignores them",
     "Sequential": _HIDDEN_BY_KERAS,
+    **{
+        f"layers.{kind}{rank}D": _DEFAULT_OF_KERAS_2
+        for kind in ("AveragePooling", "AvgPool")
+        for rank in (1, 2, 3)
+    },
     "layers.Deconvolution2D": _NOT_IN_KERAS_3,
     "layers.Deconvolution3D": _NOT_IN_KERAS_3,
     "layers.ThresholdedReLU": _NOT_IN_KERAS_3,

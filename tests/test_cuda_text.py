@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import cuda_networks
 import numpy as np
 import pytest
 from cpu_checks import op_program, pure
@@ -12,7 +13,7 @@ from test_plan import step_of
 
 from ganglion.backends import cuda_driver, cuda_emit, cuda_run
 from ganglion.backends.cuda_emit import Target
-from ganglion.backends.cuda_text import THREADS
+from ganglion.backends.cuda_text import THREADS, root
 from ganglion.ir import pointwise, shaping, structured
 from ganglion.ir.graph import Graph, Input
 from ganglion.ir.primitives import OPS
@@ -23,6 +24,7 @@ NVRTC = all(
 ) and importlib.util.find_spec("cuda.core")
 SHARED = {75: 64, 80: 163, 89: 99, 90: 227, 100: 227}  # kilobytes of a block
 RECIPES = ("mnist-mlp", "mnist-cnn", "cifar10-cam")
+ALL = (*RECIPES, *cuda_networks.NETWORKS)
 
 
 def emitted(program, **target):
@@ -33,6 +35,16 @@ def emitted(program, **target):
 def recipes():
     """Return a training step of each recipe."""
     return {name: step_of(name, rows=128, batch=64)[0] for name in RECIPES}
+
+
+@pytest.fixture(scope="module")
+def programs(recipes):
+    """Return a training step of each recipe and of other networks."""
+    others = {
+        name: cuda_networks.step_of(name, batch=64, side=32)[0]
+        for name in cuda_networks.NETWORKS
+    }
+    return recipes | others
 
 
 # ---- golden texts ------------------------------------------------------------------
@@ -73,9 +85,9 @@ def test_text_is_as_agreed_upon(make, request):
 
 
 @pytest.mark.parametrize("capability", SHARED)
-@pytest.mark.parametrize("name", RECIPES)
-def test_launches_keep_within_limits(name, capability, recipes):
-    emission = emitted(recipes[name], capability=capability)
+@pytest.mark.parametrize("name", ALL)
+def test_launches_keep_within_limits(name, capability, programs):
+    emission = emitted(programs[name], capability=capability)
     assert 1 <= THREADS <= 1024
     for call in emission.calls:
         assert 1 <= call.blocks < 2**31
@@ -83,9 +95,22 @@ def test_launches_keep_within_limits(name, capability, recipes):
         assert len(call.buffers) * 8 <= 4096  # bytes of a launch's arguments
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_memory_that_lives_at_the_same_time_does_not_overlap(name, recipes):
-    plan = cuda_run.plan_of(recipes[name])
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
+@pytest.mark.parametrize("name", ALL)
+def test_every_array_of_a_launch_has_a_place(name, precision, programs):
+    emission = emitted(programs[name], precision=precision)
+    elsewhere = {"data", "state", "constant", "result", "step"}
+    places = emission.own.keys() | emission.offsets.keys()
+    arrays = {one for call in emission.calls for one in call.buffers}
+    lost = {one for one in arrays if one.kind not in elsewhere} - {
+        one for one in arrays if root(one) in places
+    }
+    assert not lost
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
+    plan = cuda_run.plan_of(programs[name])
     emission = cuda_emit.emit(plan, Target())
     lives = {}
     for number, call in enumerate(emission.every):
@@ -105,10 +130,10 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, recipes):
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
-@pytest.mark.parametrize("name", RECIPES)
-def test_lanes_side_by_side_do_not_need_each_other(name, precision, recipes):
+@pytest.mark.parametrize("name", ALL)
+def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
     """A CPU that plays the GPU runs block after block, and would not notice."""
-    plan = cuda_run.plan_of(recipes[name])
+    plan = cuda_run.plan_of(programs[name])
     made = cuda_emit.schedule_of(plan, Target(precision=precision))
     launches = [*made.once, *made.first, *made.every, *made.last]
     for launch in launches:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_bytes import in_bytes
+from ganglion.backends.cuda_channels import channels_apart
 from ganglion.backends.cuda_contract import emit_contract
 from ganglion.backends.cuda_cut import PROCESSORS, READS_AGAIN, Product, Where
 from ganglion.backends.cuda_function import Function, LaneText, RowsNear
@@ -190,7 +191,8 @@ def _reads_again(kernel: Kernel) -> bool:
 def prepared(kernels: Sequence[Kernel], target: Target) -> Simplified:
     """Return a plan's kernels, simpler, and their arrays as a target keeps them."""
     simple = simplify(kernels)
-    every = tuple(as_loop(one) for one in inside_pads(simple.every))
+    apart = channels_apart(inside_pads(simple.every))
+    every = tuple(map(as_loop, apart))
     simple = Simplified(simple.once, every)
     if target.products == "float32":
         return simple

@@ -274,6 +274,8 @@ def _tallied(kernel: Loop, host: Work) -> bool:
     if tallies(host, kernel):
         host.tallies.append(Work(kernel, dropped=host.dropped))
         return True
+    if is_map(host.kernel):
+        return False  # its sums are of some rows each, and only stored
     reads, writes = (
         {root(b) for b in side} for side in (kernel.reads(), kernel.writes())
     )

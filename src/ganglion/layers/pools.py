@@ -110,7 +110,7 @@ class AveragePooling1D(_AveragePooling):
 
     def __init__(
         self,
-        pool_size: Any,
+        pool_size: Any = 2,
         strides: Any = None,
         padding: str = "valid",
         data_format: str | None = None,
@@ -128,7 +128,7 @@ class AveragePooling2D(_AveragePooling):
 
     def __init__(
         self,
-        pool_size: Any,
+        pool_size: Any = (2, 2),
         strides: Any = None,
         padding: str = "valid",
         data_format: str | None = None,
@@ -146,7 +146,7 @@ class AveragePooling3D(_AveragePooling):
 
     def __init__(
         self,
-        pool_size: Any,
+        pool_size: Any = (2, 2, 2),
         strides: Any = None,
         padding: str = "valid",
         data_format: str | None = None,

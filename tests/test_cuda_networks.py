@@ -3,10 +3,12 @@
 import cuda_host
 import pytest
 from cuda_checks import check
-from cuda_networks import NETWORKS, step_of
+from cuda_networks import CLASSES, NETWORKS, step_of
 
 from ganglion import config, utils
-from ganglion.backends import cuda_channels
+from ganglion.backends import cuda_channels, cuda_emit, cuda_run
+from ganglion.backends.cuda_emit import Target
+from ganglion.plan.kernel import Contract, Loop
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -31,3 +33,19 @@ def test_a_step_is_what_it_means(name):
 def test_on_tensor_cores(name):
     program, data, state = step_of(name, batch=3, side=8)
     check(program, data, state, tolerance=2e-1, precise="bf16")
+
+
+def test_channels_apart_are_loops_and_not_products():
+    program, _, _ = step_of("mobile", batch=4, side=16)
+    plan = cuda_run.plan_of(program)
+    before = [k for k in plan.kernels if isinstance(k, Contract)]
+    kernels = cuda_emit.prepared(plan.kernels, Target()).every
+    assert any(one.batch[-1:] and one.batch[-1].left == 1 for one in before)
+    for one in (k for k in kernels if isinstance(k, Contract)):
+        assert one.columns[-1].size >= CLASSES
+    windows = [k for k in kernels if k.name == "conv" and isinstance(k, Loop)]
+    assert len(windows) == 4
+    assert all(one.reduced == 0 for one in windows)
+    # Windows of 3 x 3 have a loop, that of 5 x 5 has three.
+    gradients = [k for k in kernels if k.name == "conv_kernel" and isinstance(k, Loop)]
+    assert sorted(len(one.stored) for one in gradients) == [8, 8, 9, 9, 9, 9]

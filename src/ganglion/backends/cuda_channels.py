@@ -11,23 +11,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 
+from ganglion.backends.cuda_work import loop_of, sizes
 from ganglion.plan.collapse import collapse
 from ganglion.plan.kernel import (
     Apply,
-    Axis,
     Contract,
     Expr,
     Kernel,
     Load,
     Loop,
-    View,
     fixed,
     walk,
 )
 
-MOST_WRITTEN = 25  # places of a window
+MOST_WRITTEN = 49  # places of a window
 MOST_SUMS = 9  # that a thread holds
 FEWEST_PLACES = 1 << 14
 FEWEST_CHANNELS, MOST_COLUMNS = 8, 4
@@ -38,10 +38,14 @@ def channels_apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
     for one in kernels:
         if isinstance(one, Loop):
             yield _written_out(one)
-        elif type(one) is Contract and _is_by_depth(one):
+        elif type(one) is not Contract or not _is_by_depth(one):
+            yield one
+        elif math.prod(sizes(one.rows)) <= MOST_WRITTEN < math.prod(sizes(one.inner)):
             yield from _sums_of_places(one)
         else:
-            yield one
+            *batch, channels = one.batch
+            kept = (*batch, *one.rows, channels, *one.columns)
+            yield _written_out(loop_of(one, [a for a in kept if a.size > 1]))
 
 
 def _written_out(kernel: Loop) -> Loop:
@@ -66,21 +70,20 @@ def _written_out(kernel: Loop) -> Loop:
 
 
 def _side_by_side(expr: Expr, outer: int) -> bool:
-    """Tell whether an expression only loads neighbours, of the last axis stored."""
-    loads = [one.view.strides for one in walk(expr) if isinstance(one, Load)]
-    beside = any(strides[outer - 1] == 1 for strides in loads)
-    return beside and all(
-        strides[outer - 1] in (0, 1) and 1 not in strides[outer:] for strides in loads
-    )
+    """Tell whether an expression loads neighbours, of the last axis that is stored."""
+    steps = [one.view.strides[outer - 1] for one in walk(expr) if isinstance(one, Load)]
+    return 1 in steps and all(0 <= step <= MOST_COLUMNS for step in steps)
 
 
 def _is_by_depth(kernel: Contract) -> bool:
-    """Tell whether a product has but a column for each of many neighbours."""
-    beside = kernel.batch[-1:] and kernel.batch[-1].left == 1
+    """Tell whether a product has but a column or few for each of many neighbours."""
+    columns = math.prod(sizes(kernel.columns))
     return (
-        bool(beside)
+        columns <= MOST_COLUMNS
+        and bool(kernel.batch)
         and kernel.batch[-1].size >= FEWEST_CHANNELS
-        and math.prod(one.size for one in kernel.columns) <= MOST_COLUMNS
+        and kernel.batch[-1].left <= MOST_COLUMNS
+        and kernel.batch[-1].out == columns
         and kernel.out.buffer.dtype.kind == "f"
         and not (kernel.bits or kernel.places or kernel.packed)
     )
@@ -89,35 +92,23 @@ def _is_by_depth(kernel: Contract) -> bool:
 def _sums_of_places(kernel: Contract) -> Iterator[Kernel]:
     """Yield loops over channels that add up what is for each place of a window."""
     kept = [one for one in (*kernel.batch, *kernel.columns) if one.size > 1]
-    axes = [*kept, *kernel.inner]
-    ranges = [range(one.size) for one in kernel.rows]
-    places = list(itertools.product(*ranges))
+    places = list(itertools.product(*map(range, sizes(kernel.rows))))
     loops = -(-len(places) // MOST_SUMS)
     for part in range(loops):
-        stored = [_sum(kernel, axes, len(kept), one) for one in places[part::loops]]
-        (expr, target), *more = stored
-        shape = tuple(one.size for one in axes)
-        inner = len(kernel.inner)
-        yield collapse(
-            Loop(kernel.name, shape, expr, target, inner, "sum", more=tuple(more))
-        )
+        first, *others = [
+            loop_of(_at_place(kernel, one), kept) for one in places[part::loops]
+        ]
+        more = tuple((one.expr, one.target) for one in others)
+        yield collapse(replace(first, more=more))
 
 
-def _sum(
-    kernel: Contract, axes: Sequence[Axis], kept: int, place: Sequence[int]
-) -> tuple[Expr, View]:
-    """Return what is added up for a place of the rows, and where the sum goes."""
-    dtype = kernel.out.buffer.dtype
-    factors = []
-    for side, view in (("left", kernel.left), ("right", kernel.right)):
-        away = _away(place, [getattr(one, side) for one in kernel.rows])
-        strides = tuple(getattr(one, side) for one in axes)
-        factors.append(Load(dtype, View(view.buffer, strides, view.offset + away)))
-    away = _away(place, [one.out for one in kernel.rows])
-    strides = tuple(one.out for one in axes[:kept])
-    target = View(kernel.out.buffer, strides, kernel.out.offset + away)
-    return Apply(dtype, "multiply", tuple(factors)), target
-
-
-def _away(place: Sequence[int], strides: Sequence[int]) -> int:
-    return sum(i * s for i, s in zip(place, strides, strict=True))
+def _at_place(kernel: Contract, place: Sequence[int]) -> Contract:
+    """Return the contraction for one place of its rows."""
+    moved = {}
+    for side in ("left", "right", "out"):
+        view = getattr(kernel, side)
+        steps = [
+            getattr(one, side) * i for one, i in zip(kernel.rows, place, strict=True)
+        ]
+        moved[side] = replace(view, offset=view.offset + sum(steps))
+    return replace(kernel, rows=(), **moved)

@@ -19,11 +19,7 @@ from ganglion.backends.cuda_cut import PROCESSORS, READS_AGAIN, Product, Where
 from ganglion.backends.cuda_function import Function, LaneText, RowsNear
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_marks import mark_rounded, mark_settled, written_last
-from ganglion.backends.cuda_moves import (
-    emit_adds,
-    emit_scan,
-    emit_scatter,
-)
+from ganglion.backends.cuda_moves import emit_adds, emit_scan
 from ganglion.backends.cuda_operands import kept_operands
 from ganglion.backends.cuda_pads import inside_pads
 from ganglion.backends.cuda_patches import PATCHES, WINDOWS
@@ -37,6 +33,7 @@ from ganglion.backends.cuda_rows import (
     near_for_rows,
     rows_of_block,
 )
+from ganglion.backends.cuda_scatter import SCATTER, emit_scatter
 from ganglion.backends.cuda_schedule import (
     ALIGNMENT,
     Haste,
@@ -391,6 +388,8 @@ def source(functions: Iterable[str]) -> str:
         f"{name}<" in one for name in ("add_columns", "fold_threads") for one in texts
     ):
         parts.append(TALLY)
+    if any("Scatter<" in one for one in texts):
+        parts.append(SCATTER)
     return "\n".join([*parts, *texts])
 
 

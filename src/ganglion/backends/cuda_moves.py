@@ -1,4 +1,4 @@
-"""Kernels that are no plain loops: adding in place, scans, scatters, pooling back."""
+"""Kernels that are no plain loops: adding in place, and running sums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ganglion.backends.cuda_text import (
     c_type,
     is_wide,
 )
-from ganglion.plan.kernel import Loop, Scan, Scatter
+from ganglion.plan.kernel import Loop, Scan
 
 
 def _each(body: Body, count: int) -> str:
@@ -185,38 +185,3 @@ def emit_scan(kernel: Scan) -> Emitted:
             body.do("carried += sums[THREADS - 1];")
             body.do("BARRIER;")
     return body.emitted(min(rows, MOST_BLOCKS), THREADS * dtype.itemsize)
-
-
-# ---- adding rows -------------------------------------------------------------------
-
-
-def emit_scatter(kernel: Scatter) -> Emitted:
-    """Add rows to those that indices name, the updates of one row in their order.
-
-    The first update of a row adds all others of it too: a block an update.
-    """
-    body = Body(is_wide([kernel.updates, kernel.index, kernel.target]))
-    rows = kernel.target.shape[0]
-    index, updates = body.pointer(kernel.index), body.pointer(kernel.updates)
-    target, kind = body.pointer(kernel.target), c_type(kernel.target.dtype)
-    row = f"(unsigned long long)({index}[PLACE]) < {rows}ull ? (int){index}[PLACE] : 0"
-    with body.block(f"for (int u = block; u < {kernel.count}; u += blocks)"):
-        body.do("bool* seen = (bool*)shared_bytes;")
-        body.do("if (THREAD == 0) *seen = false;")
-        body.do("BARRIER;")
-        body.do(f"const int row = {row.replace('PLACE', 'u')};")
-        with body.block("for (int k = THREAD; k < u; k += THREADS)"):
-            body.do(f"if (({row.replace('PLACE', 'k')}) == row) *seen = true;")
-        body.do("BARRIER;")
-        with body.block("if (!*seen)"):
-            head = f"for (int e = THREAD; e < {kernel.row}; e += THREADS)"
-            with body.block(head):
-                place = f"(long long)row * {kernel.row} + e"
-                body.do(f"{kind} total = {target}[{place}];")
-                with body.block(f"for (int k = u; k < {kernel.count}; k++)"):
-                    update = f"{updates}[(long long)k * {kernel.row} + e]"
-                    same = row.replace("PLACE", "k")
-                    body.do(f"if (({same}) == row) total += {update};")
-                body.do(f"{target}[{place}] = total;")
-        body.do("BARRIER;")
-    return body.emitted(min(kernel.count, MOST_BLOCKS), 16)

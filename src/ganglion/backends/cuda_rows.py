@@ -13,7 +13,14 @@ from collections.abc import Iterator, Sequence
 
 from ganglion.backends.cuda_cut import Product
 from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Root, Work, is_flat, joined, tables_of
+from ganglion.backends.cuda_work import (
+    Root,
+    Work,
+    is_flat,
+    joined,
+    loop_of,
+    tables_of,
+)
 from ganglion.plan.kernel import Apply, Buffer, Contract, Kernel, Load, Loop, View, walk
 
 FEWEST_ROWS, MOST_ROWS = 16, 1024
@@ -178,12 +185,4 @@ def as_loop(kernel: Kernel) -> Kernel:
     )
     if not suits:
         return kernel
-    kept = (*rows, *product.columns)
-    axes = (*kept, *kernel.inner)
-    dtype = kernel.out.buffer.dtype
-    left = View(kernel.left.buffer, tuple(a.left for a in axes), kernel.left.offset)
-    right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
-    expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
-    out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
-    shape = tuple(a.size for a in axes)
-    return Loop(kernel.name, shape, expr, out, len(kernel.inner), "sum")
+    return loop_of(kernel, (*rows, *product.columns))

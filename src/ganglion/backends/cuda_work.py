@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ganglion.backends.cuda_text import root
 from ganglion.plan.kernel import (
+    Apply,
     Axis,
     Buffer,
     Contract,
@@ -303,6 +304,17 @@ def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
         else:
             made.append(axis)
     return made
+
+
+def loop_of(kernel: Contract, kept: Sequence[Axis]) -> Loop:
+    """Return a contraction as a loop over the axes of its result, in this order."""
+    axes = (*kept, *kernel.inner)
+    dtype = kernel.out.buffer.dtype
+    left = View(kernel.left.buffer, tuple(a.left for a in axes), kernel.left.offset)
+    right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
+    expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
+    out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
+    return Loop(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
 
 
 def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:

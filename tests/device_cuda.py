@@ -41,6 +41,8 @@ AWKWARD = (1, 2, 3, 7, 13, 17, 31, 33, 64, 130)
 RECIPES = ("mnist-perceptron", "mnist-mlp", "mnist-cnn", "cifar10-cam")
 # What products lose by rounding their operands.
 TOLERANCE = {"tf32": 1e-2, "bf16": 1e-1, "float32": 2e-4, "float64": 1e-9}
+# Where batch norms and ReLUs of few rows are stacked, rounding flips some of them.
+LOOSE = {"stack": 10, "network": 30}
 
 
 # ---- what is checked ---------------------------------------------------------------
@@ -101,7 +103,7 @@ def network_cases():
 
     for name in NETWORKS:
         program, data, state = step_of(name, batch=16, side=16)
-        yield f"network {name}", "float32", program, data, state, 2
+        yield f"network {name}", "float32", program, data, state, 1
 
 
 def graph_cases():
@@ -232,10 +234,9 @@ def check(kind, precisions, workers):
                     raise
                 continue
             far, where = distance(found, wanted)
-            # Where batch norms and ReLUs of few rows are stacked, rounding flips some.
-            exact = "float" in label or not name.startswith(("stack", "network"))
+            loose = 1 if "float" in label else LOOSE.get(name.split()[0], 1)
             worst[label] = max(worst[label], (far, name))
-            if not far <= TOLERANCE[label] * (1 if exact else 10):
+            if not far <= TOLERANCE[label] * loose:
                 bad += 1
                 print(f"WRONG {name} {label}: {far:.2e} in {where}")
             for how, other in (("REPEATED", again), ("THE SAME IN PARTS", apart)):

@@ -234,7 +234,7 @@ def check(kind, precisions, workers):
                     raise
                 continue
             far, where = distance(found, wanted)
-            loose = 1 if "float" in label else LOOSE.get(name.split()[0], 1)
+            loose = LOOSE.get(name.split()[0], 1)
             worst[label] = max(worst[label], (far, name))
             if not far <= TOLERANCE[label] * loose:
                 bad += 1

@@ -1,6 +1,7 @@
 """Networks of other kinds than the recipes', on a CPU that plays a GPU."""
 
 import cuda_host
+import numpy as np
 import pytest
 from cuda_checks import check
 from cuda_networks import CLASSES, NETWORKS, step_of
@@ -8,6 +9,7 @@ from cuda_networks import CLASSES, NETWORKS, step_of
 from ganglion import config, utils
 from ganglion.backends import cuda_channels, cuda_emit, cuda_run
 from ganglion.backends.cuda_emit import Target
+from ganglion.backends.cuda_schedule import works_of
 from ganglion.plan.kernel import Contract, Loop
 
 pytestmark = pytest.mark.skipif(
@@ -49,3 +51,18 @@ def test_channels_apart_are_loops_and_not_products():
     # Windows of 3 x 3 have a loop, that of 5 x 5 has three.
     gradients = [k for k in kernels if k.name == "conv_kernel" and isinstance(k, Loop)]
     assert sorted(len(one.stored) for one in gradients) == [8, 8, 9, 9, 9, 9]
+
+
+def test_parts_of_sums_are_not_rounded():
+    """A product is cut into parts: those of bf16 results are kept as floats."""
+    program, data, state = step_of("dense", batch=8, side=32)
+    plan = cuda_run.plan_of(program)
+    launches = cuda_emit.schedule_of(plan, Target(precision="bf16")).every
+    parts = {
+        buffer.dtype
+        for _, work in works_of(launches)
+        for buffer in work.buffers()
+        if buffer.name.endswith(" parts")
+    }
+    assert parts == {np.dtype("float32")}
+    check(program, data, state, tolerance=2e-1, precise="bf16")

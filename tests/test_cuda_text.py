@@ -199,6 +199,15 @@ def test_kernels_compile_for(capability, recipes):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("name", cuda_networks.NETWORKS)
+def test_networks_compile(name, precision, programs):
+    emission = emitted(programs[name], precision=precision)
+    assert ptx(cuda_emit.source(emission.functions.values()), 90)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
 def test_every_op_compiles():
     functions = {}
     for name in sorted(OPS):

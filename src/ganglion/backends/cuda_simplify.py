@@ -14,7 +14,7 @@ from dataclasses import fields as dataclass_fields
 
 from ganglion.backends import cuda_work
 from ganglion.backends.cuda_same import without_copies
-from ganglion.backends.cuda_text import root
+from ganglion.backends.cuda_text import computed, root
 from ganglion.backends.cuda_work import Parted, Root, is_flat, is_map
 from ganglion.plan.collapse import collapse
 from ganglion.plan.kernel import (
@@ -244,12 +244,12 @@ def in_parts(
             continue
         assert isinstance(kernel, Contract)
         target = kernel.out.buffer
-        name = f"{target.name} parts"
-        partial = Buffer(name, (parts, *target.shape), target.dtype, "arena")
+        name, dtype = f"{target.name} parts", computed(target.dtype)
+        partial = Buffer(name, (parts, *target.shape), dtype, "arena")
         fields = {f.name: getattr(kernel, f.name) for f in dataclass_fields(kernel)}
         view = View(partial, kernel.out.strides, kernel.out.offset)
         made.append(Parted(**(fields | {"out": view, "parts": parts})))
-        load = Load(target.dtype, View(partial, (1, target.size)))
+        load = Load(dtype, View(partial, (1, target.size)))
         shape = (target.size, parts)
         made.append(Loop("sum", shape, load, View(target, (1,)), 1, "sum"))
     return made
@@ -309,7 +309,8 @@ def _cut_rows(kernel: Loop, parts: int) -> list[Loop]:
     lasts: list[tuple[Expr, View]] = []
     for expr, target in kernel.stored:
         name = f"{target.buffer.name} rows"
-        held = Buffer(name, (parts, columns), target.buffer.dtype, "arena")
+        dtype = computed(target.buffer.dtype)
+        held = Buffer(name, (parts, columns), dtype, "arena")
         cut = rewrite(expr, strides)
         shape = (parts, columns, each)
         made.append(Loop(kernel.name, shape, cut, View.whole(held), 1, "sum"))

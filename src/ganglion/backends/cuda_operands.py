@@ -88,8 +88,7 @@ def _as_they_are(kernel: Kernel) -> Iterator[Root]:
         if kernel.adds:
             yield from map(root, kernel.writes())
     elif isinstance(kernel, PoolBack):
-        if not kernel.covers:
-            yield from map(root, kernel.writes())
+        return
     elif not isinstance(kernel, Contract) or not on_tensor_cores(kernel, "bf16"):
         yield from map(root, (*kernel.reads(), *kernel.writes()))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ganglion.backends.cuda_expr import Places, evaluate
 from ganglion.backends.cuda_loop import MOST_BLOCKS, lanes_of, store_lanes
 from ganglion.backends.cuda_tally import MOST_ROWS, Tally, across_of
 from ganglion.backends.cuda_text import (
@@ -23,15 +22,13 @@ from ganglion.plan.kernel import Load, PoolBack, View, walk
 
 
 def emit_pool_back(work: Work) -> Emitted:
-    """Give each window's gradient to the first of its largest elements."""
-    assert isinstance(work.kernel, PoolBack)
-    if work.kernel.covers:
-        return _emit_apart(work, work.kernel)
-    return _emit_overlapping(work.kernel)
+    """Give each window's gradient to the first of its largest elements.
 
-
-def _emit_apart(work: Work, kernel: PoolBack) -> Emitted:
-    """Return windows that share nothing: a thread has some channels of one."""
+    Windows share nothing: a thread has some channels of one.
+    """
+    kernel = work.kernel
+    assert isinstance(kernel, PoolBack)
+    assert kernel.covers  # see `pool_gather`
     windows, channels = math.prod(kernel.shape[:-1]), kernel.shape[-1]
     body = Body(is_wide(work.buffers(), windows * channels))
     lanes = lanes_allowed(work, channels)
@@ -114,29 +111,6 @@ def _beside(
         if (view.strides, view.offset) == (to.strides, to.offset):
             (held[root(view.buffer)],) = lanes_of(body, [one], places, lanes, {})
     return held
-
-
-def _emit_overlapping(kernel: PoolBack) -> Emitted:
-    """Return windows that overlap: a thread has all of an image's channel, in order."""
-    shape = kernel.shape
-    outer = (shape[0], shape[-1])
-    count = math.prod(outer)
-    body = Body(is_wide([*kernel.reads(), *kernel.writes()], count))
-    head = f"{body.index} i = ({body.index})block * THREADS + THREAD"
-    with body.block(f"for ({head}; i < {count}; i += blocks * THREADS)"):
-        image, channel = body.places("i", outer)
-        places = [image, *(body.fresh("w") for _ in shape[1:-1]), channel]
-        for name, size in zip(places[1:-1], shape[1:-1], strict=True):
-            body.do(f"for (int {name} = 0; {name} < {size}; {name}++) {{")
-        elements = evaluate(body, kernel.elements, Places(places))
-        slope = body.element(kernel.dy, places)
-        given = _given(body, elements, slope, kernel)
-        for tap, value in zip(kernel.taps, given, strict=True):
-            to = body.element(_at_tap(kernel, tap), places)
-            body.do(f"{to} += {value};")
-        for _ in shape[1:-1]:
-            body.do("}")
-    return body.emitted(min(-(-count // THREADS), MOST_BLOCKS))
 
 
 def _given(body: Body, elements: list[str], slope: str, kernel: PoolBack) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.ir.graph import Node, Value
+from ganglion.plan import pool_gather
 from ganglion.plan.kernel import (
     Apply,
     Expr,
@@ -20,6 +21,7 @@ from ganglion.plan.kernel import (
     Shape,
     View,
     fixed,
+    row_major,
 )
 from ganglion.plan.lower import Lowering, Place
 from ganglion.plan.parts import Pairs, copy_into
@@ -141,6 +143,12 @@ def _cut_out(low: Lowering, node: Node, whole: View) -> None:
 def lower_sum_pool_back(low: Lowering, node: Node) -> None:
     """Give each window's gradient to all of its elements."""
     (dy,) = node.inputs
+    if _covers(node, dy.shape):
+        _spread(low, node, dy)
+        return
+    if low.for_gpu:
+        pool_gather.lower_sum_pool_back(low, node)
+        return
     whole = _cleared(low, node)
     shape, strides = _windows(whole, dy.shape, node.attrs)
     grads = View.whole(low.store(dy))
@@ -161,6 +169,23 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
     _cut_out(low, node, whole)
 
 
+def _spread(low: Lowering, node: Node, dy: Value) -> None:
+    """Copy each window's gradient to its elements, of which no other window has any."""
+    first, *steps, last = row_major(dy.shape)
+    shape, strides = [dy.shape[0]], [first]
+    for size, step, window in zip(
+        dy.shape[1:-1], steps, node.attrs["window"], strict=True
+    ):
+        shape += [size, window]
+        strides += [step, 0]
+    whole = (*shape, dy.shape[-1])
+    grads = View(low.store(dy), (*strides, last))
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    to = View(target, row_major(whole))
+    low.emit(Loop(node.op.name, whole, Load(node.dtype, grads), to))
+
+
 def _taps_before_channels(rank: int, taps: int) -> list[int]:
     """Put the channels last: neighbours in the loop are then neighbours in memory."""
     channel = rank - taps - 1
@@ -175,14 +200,17 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     if not low.for_gpu and is_masked(dy, y):
         dy, above = dy.inputs[1], 0.0
     element = _element(low, x, y.shape, node.attrs, -math.inf)
+    window = list(np.ndindex(*node.attrs["window"]))
+    elements = tuple(fixed(element, tap) for tap in window)
     covers = _covers(node, y.shape)
+    if low.for_gpu and not covers:
+        pool_gather.lower_max_pool_back(low, node, elements, dy)
+        return
     whole = (
         View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
     )
     _, strides = _windows(whole, y.shape, node.attrs)
     places, steps = strides[: y.ndim], strides[y.ndim :]
-    window = list(np.ndindex(*node.attrs["window"]))
-    elements = tuple(fixed(element, tap) for tap in window)
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
     grads, back = View.whole(low.store(dy)), View(whole.buffer, places)
     largest = None if low.for_gpu else View.whole(low.store(y))

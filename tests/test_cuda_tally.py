@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(
 def short_sums_are_tallied(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
     monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(cuda_work, "FEWEST_OF_PART", 1)
     monkeypatch.setattr(cuda_simplify, "EACH", 64)
     config.set_backend("numpy")
 

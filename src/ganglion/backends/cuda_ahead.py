@@ -61,28 +61,34 @@ def look_ahead(kernels: Sequence[Kernel], known: set[Root]) -> Ahead:
 
 @dataclass(frozen=True)
 class Piece:
-    """A kernel, or one of the things that it stores, and the kernel's number."""
+    """A kernel, or one of the things that it stores, and the kernel's number.
+
+    Pieces of a kernel belong together as long as their axes are in the same `order`.
+    """
 
     number: int
     kernel: Kernel
+    order: tuple[int, ...] = ()
 
     def in_order(self) -> Piece:
         """Let a copy walk through what it reads, so that it can be a guest there."""
         if isinstance(self.kernel, Loop) and is_copy(self.kernel):
-            return Piece(self.number, _along_source(self.kernel))
+            return Piece(self.number, *_along_source(self.kernel))
         return self
 
 
-def _along_source(kernel: Loop) -> Loop:
+def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
     """Return a copy whose axes are in the order of what it reads, and forward.
+
+    Which axis is where now is returned, too.
 
     >>> import numpy as np
     >>> w = Buffer("w", (2, 3), np.dtype("float32"), "state")
     >>> t = Buffer("t", (3, 2), np.dtype("float32"), "arena")
     >>> load = Load(w.dtype, View(w, (-1, 3), 2))
-    >>> made = _along_source(Loop("copy", (3, 2), load, View(t, (2, 1))))
-    >>> made.shape, made.expr.view.strides, made.expr.view.offset
-    ((2, 3), (3, 1), 0)
+    >>> made, order = _along_source(Loop("copy", (3, 2), load, View(t, (2, 1))))
+    >>> made.shape, made.expr.view.strides, made.expr.view.offset, order
+    ((2, 3), (3, 1), 0, (1, 0))
     >>> made.target.strides, made.target.offset
     ((1, -2), 4)
     """
@@ -90,18 +96,18 @@ def _along_source(kernel: Loop) -> Loop:
     source, target = kernel.expr.view, kernel.target
     axes = []
     begin, end = source.offset, target.offset
-    for size, read, write in zip(
-        kernel.shape, source.strides, target.strides, strict=True
+    for axis, (size, read, write) in enumerate(
+        zip(kernel.shape, source.strides, target.strides, strict=True)
     ):
         if read < 0:
             begin, end = begin + (size - 1) * read, end + (size - 1) * write
             read, write = -read, -write
-        axes.append((read, size, write))
+        axes.append((read, size, write, axis))
     axes.sort(reverse=True)
-    reads, shape, writes = zip(*axes, strict=True) if axes else ((), (), ())
+    reads, shape, writes, order = zip(*axes, strict=True) if axes else ((),) * 4
     load = replace(kernel.expr, view=View(source.buffer, reads, begin))
     out = View(target.buffer, writes, end)
-    return replace(kernel, shape=shape, expr=load, target=out)
+    return replace(kernel, shape=shape, expr=load, target=out), order
 
 
 def _cut(kernel: Kernel) -> list[Kernel]:
@@ -114,16 +120,17 @@ def _cut(kernel: Kernel) -> list[Kernel]:
 
 def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
     """Put together again what was one kernel."""
-    made: dict[int, Kernel] = {}
+    made: dict[tuple[int, tuple[int, ...]], Kernel] = {}
     for one in pieces:
-        whole = made.get(one.number)
+        key = (one.number, one.order)
+        whole = made.get(key)
         if whole is None:
-            made[one.number] = one.kernel
+            made[key] = one.kernel
         else:
             assert isinstance(whole, Loop)
             assert isinstance(one.kernel, Loop)
             more = (*whole.more, (one.kernel.expr, one.kernel.target))
-            made[one.number] = replace(whole, more=more)
+            made[key] = replace(whole, more=more)
     return list(made.values())
 
 

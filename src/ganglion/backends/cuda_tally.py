@@ -66,8 +66,8 @@ template <int COUNT, int WIDTH, class T> DEVICE double add_column(const T* first
 
 // Threads that are ACROSS apart have KINDS sums of the same LANES columns: stores the
 // totals of each kind, a kind after the other.
-template <int ACROSS, int COLUMNS, int KINDS, int LANES, class T>
-DEVICE void fold_threads(const T (&mine)[KINDS][LANES], T* to) {
+template <int ACROSS, int COLUMNS, int KINDS, int LANES, class T, class To>
+DEVICE void fold_threads(const T (&mine)[KINDS][LANES], To* to) {
   constexpr int EACH = ACROSS * LANES, WIDTH = KINDS * EACH;
   T* sums = (T*)shared_bytes;
   T* here = sums + THREAD / ACROSS * WIDTH + THREAD % ACROSS * LANES;

@@ -35,6 +35,7 @@ MOST_STORED = 16  # values in one loop: more would not stay in registers
 MOST_TALLIED = 2  # sums of a tally
 MOST_COLUMNS = 256  # of a tally that are one block's
 FEWEST_TALLIED = 1 << 17  # elements that are worth it
+FEWEST_OF_PART = 512  # elements of a map that a block adds up at a time
 MOST_OF_LONG, LARGE = 6, 1 << 18  # in a reduction of so many elements
 
 Root = tuple[str, str]
@@ -170,6 +171,8 @@ def tallies_rows(work: Work, kernel: Kernel) -> bool:
         return False
     others = {one.kernel.outer for one in work.tallies if isinstance(one.kernel, Loop)}
     if others - {kernel.outer} or kernel.outer[1] > MOST_COLUMNS:
+        return False
+    if math.prod(kernel.shape[1:]) < FEWEST_OF_PART:
         return False
     return _adds_columns(work, kernel)
 

@@ -106,6 +106,14 @@ def network_cases():
         yield f"network {name}", "float32", program, data, state, 1
 
 
+def random_cases():
+    from random_networks import step_of
+
+    for seed in range(100):
+        program, data, state = step_of(seed)
+        yield f"network {seed}", "float32", program, data, state, 1
+
+
 def graph_cases():
     from cuda_cases import random_graphs
 
@@ -120,6 +128,7 @@ def all_cases(kind):
         "sizes": size_cases,
         "stacks": stack_cases,
         "networks": network_cases,
+        "random": random_cases,
         "graphs": graph_cases,
     }
     config.set_backend("numpy")
@@ -404,7 +413,7 @@ def main():
     known = ["check", "repeat", "time", "profile", "once"]
     parser.add_argument("what", nargs="+", choices=known)
     parser.add_argument(
-        "--kind", default="", help="ops,layers,sizes,stacks,networks,graphs"
+        "--kind", default="", help="ops,layers,sizes,stacks,networks,random,graphs"
     )
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--precisions", default="tf32,float32")

@@ -225,3 +225,30 @@ def how_sums_are_cut(text):
     """Return the numbers of a function's products and of its sums by columns."""
     products = re.findall(r"_shape \{(.*?)\n\};", text, re.DOTALL)
     return sorted(products + re.findall(r"(?:add_columns|fold_threads)<.*?>", text))
+
+
+def test_copies_in_other_orders_are_loops_of_their_own():
+    """Both are one loop in the plan, over places of the copies; one is turned."""
+    size, f4 = (4, 3), np.dtype("float32")
+    a, b = Buffer("a", size, f4, "state"), Buffer("b", size[::-1], f4, "state")
+    straight, turned = (Buffer(name, size, f4, "arena") for name in ("s", "t"))
+    load, other = Load(f4, View(a, (3, 1))), Load(f4, View(b, (1, 4)))
+    to = [View(one, (3, 1)) for one in (straight, turned)]
+    pack = Loop("pack", size, load, to[0], more=((other, to[1]),))
+    use = [
+        Loop("use", (12,), Load(f4, View(one, (1,))), View(back, (1,)))
+        for one, back in ((straight, a), (turned, b))
+    ]
+    found = {"a": np.arange(12.0), "b": -np.arange(12.0), "s": {}, "t": {}}
+    for kernel in look_ahead([pack, *use], set()).early:
+        assert isinstance(kernel, Loop)
+        for expr, target in kernel.stored:
+            for at in np.ndindex(*kernel.shape):
+                read, write = (
+                    view.offset + int(np.dot(at, view.strides))
+                    for view in (expr.view, target)
+                )
+                found[target.buffer.name][write] = found[expr.view.buffer.name][read]
+    wanted = {"s": found["a"], "t": found["b"].reshape(3, 4).T.ravel()}
+    for name, array in wanted.items():
+        np.testing.assert_array_equal([found[name][i] for i in range(12)], array)

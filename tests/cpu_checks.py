@@ -59,11 +59,17 @@ def training_step(case, floatx):
     x = case.inputs()
     rows = case.shapes[0][0]
     y = np.random.default_rng(1).normal(size=(rows, 3)).astype(floatx)
+    return step_of_model(model, x, y, rows, None)
+
+
+def step_of_model(model, x, y, batch, rows):
+    """Return a compiled model's training step, what it runs on, and its state."""
     table = Table(x, y)
-    signature = table.signature(rows, None, False)
+    signature = table.signature(batch, rows, False)
     step, _ = model._runner.step("train", batch_of(table), signature)
-    state = {name: one.numpy() for name, one in step.variables.items()}
-    return step.program, table.arrays(), state
+    state = {name: one.numpy().copy() for name, one in step.variables.items()}
+    arrays = table.arrays()
+    return step.program, {name: arrays[name] for name in step.program.data}, state
 
 
 def compiled(program: Program, threads: int) -> cpu_run.CompiledProgram:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from cpu_checks import step_of_model
 
 from ganglion import layers, models, optimizers
 from ganglion.backends.base import Program
-from ganglion.data import Table
-from ganglion.runner import batch_of
 
 CLASSES, WORDS = 10, 2000
 Step = tuple[Program, dict[str, np.ndarray], dict[str, np.ndarray]]
@@ -138,9 +137,5 @@ def step_of(name: str, batch: int, side: int, rows: int = 0) -> Step:
     x = rng.normal(size=shape).astype("float32")
     if name == "words":
         x = rng.integers(0, WORDS, shape).astype("int32")
-    table = Table(x, rng.integers(0, CLASSES, rows).astype("int32"))
-    signature = table.signature(batch, rows, False)
-    step, _ = model._runner.step("train", batch_of(table), signature)
-    state = {key: one.numpy().copy() for key, one in step.variables.items()}
-    arrays = table.arrays()
-    return step.program, {key: arrays[key] for key in step.program.data}, state
+    y = rng.integers(0, CLASSES, rows).astype("int32")
+    return step_of_model(model, x, y, batch, rows)

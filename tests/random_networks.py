@@ -8,10 +8,9 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+from cpu_checks import step_of_model
 
 from ganglion import layers, models, optimizers, utils
-from ganglion.data import Table
-from ganglion.runner import batch_of
 
 ACTIVATIONS = ("relu", "elu", "gelu", "tanh", "sigmoid", "swish", "selu", "leaky_relu")
 MOST_ELEMENTS = 3000  # of an example between layers
@@ -30,12 +29,8 @@ def step_of(seed, optimizer=None):
     if given.dtype == "int32":
         x = numbers.integers(0, WORDS, shape).astype("int32")
     model.compile(optimizer or optimizers.SGD(0.1), "sparse_categorical_crossentropy")
-    table = Table(x, numbers.integers(0, classes, rows).astype("int32"))
-    signature = table.signature(rows, rows, False)
-    step, _ = model._runner.step("train", batch_of(table), signature)
-    state = {key: one.numpy().copy() for key, one in step.variables.items()}
-    arrays = table.arrays()
-    return step.program, {key: arrays[key] for key in step.program.data}, state
+    y = numbers.integers(0, classes, rows).astype("int32")
+    return step_of_model(model, x, y, rows, rows)
 
 
 def network(rng: Random):

@@ -19,6 +19,7 @@ from ganglion.backends.cuda_simplify import Simplified
 from ganglion.backends.cuda_text import BF16, root
 from ganglion.backends.cuda_work import Root, is_map, tables_of
 from ganglion.plan.kernel import (
+    Apply,
     Buffer,
     Contract,
     Kernel,
@@ -26,6 +27,7 @@ from ganglion.plan.kernel import (
     Loop,
     PoolBack,
     View,
+    sources,
     walk,
 )
 
@@ -85,6 +87,10 @@ def _as_they_are(kernel: Kernel) -> Iterator[Root]:
     if isinstance(kernel, Loop):
         exprs = [expr for expr, _ in kernel.stored]
         yield from (root(b) for one in walk(*exprs) for b in tables_of(one))
+        # A largest element is found again by its value: it must not be rounded alone.
+        for one in walk(*exprs):
+            if isinstance(one, Apply) and one.op in ("equal", "not_equal"):
+                yield from map(root, sources(*one.args))
         if kernel.adds:
             yield from map(root, kernel.writes())
     elif isinstance(kernel, PoolBack):

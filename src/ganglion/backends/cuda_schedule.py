@@ -164,7 +164,7 @@ class Scheduler:
             # The last block to come ends a tally: only what is urgent may be there.
             if haste is Haste.NOW and _tallied(kernel, host):
                 return host
-            if tallies_rows(host, kernel) and self._fits_rows(kernel, host):
+            if tallies_rows(host, kernel) and self._has_all_rows(host):
                 host.tallies.append(Work(kernel, dropped=host.dropped))
                 return host
         return None
@@ -176,6 +176,17 @@ class Scheduler:
             if lane.by_rows:
                 return False
             lane.rows = 0
+        return True
+
+    def _has_all_rows(self, host: Work) -> bool:
+        """Tell whether blocks of a piece of work have no rows of their own; keep it so.
+
+        Parts that are added up need not be those rows.
+        """
+        lane = self._lane_of[id(host)]
+        if lane.by_rows:
+            return False
+        lane.rows = 0
         return True
 
     def _launch_of(self, work: Work) -> int:

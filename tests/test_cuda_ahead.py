@@ -10,7 +10,7 @@ from cuda_checks import check, compiled
 from test_plan import step_of
 
 from ganglion import config, layers, models
-from ganglion.backends import cuda_emit, cuda_run, cuda_work
+from ganglion.backends import cuda_emit, cuda_operands, cuda_run, cuda_work
 from ganglion.backends.cuda_ahead import NEXT, look_ahead
 from ganglion.backends.cuda_emit import Target, schedule_of, steps_of
 from ganglion.backends.cuda_simplify import simplify
@@ -173,6 +173,17 @@ def dense():
     ]
 
 
+def pooled():
+    """Return images that are made smaller, and then need a padded copy."""
+    return [
+        layers.Input((8, 8, 3)),
+        layers.AveragePooling2D(3, 2, "same"),
+        layers.Conv2D(5, 3, padding="same", activation="relu"),
+        layers.Flatten(),
+        layers.Dense(10, activation="softmax"),
+    ]
+
+
 def shuffled_step(stack, rows, batch):
     """Return a training step that draws its batches, and what it runs on."""
     model = models.Sequential(stack)
@@ -187,12 +198,15 @@ def shuffled_step(stack, rows, batch):
 
 
 @emulation
-@pytest.mark.parametrize(("stack", "processors"), [(convolutions, 20), (dense, 3)])
+@pytest.mark.parametrize(
+    ("stack", "processors"), [(convolutions, 20), (dense, 3), (pooled, 20)]
+)
 @pytest.mark.parametrize("precise", ["tf32", "bf16"])
 def test_a_step_computes_the_same_wherever_a_run_ends(
     stack, processors, precise, monkeypatch
 ):
     monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(cuda_operands, "LARGE", 1)
     # So few that blocks are cut for those that get the next batch beside them.
     monkeypatch.setattr(cuda_emit, "PROCESSORS", processors)
     config.set_backend("numpy")

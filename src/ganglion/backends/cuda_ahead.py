@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ganglion.backends.cuda_same import renamed
+from ganglion.backends.cuda_same import renamed, rewritten
 from ganglion.backends.cuda_simplify import Uses
-from ganglion.backends.cuda_text import root
+from ganglion.backends.cuda_text import BF16, computed, root
 from ganglion.backends.cuda_work import Root, is_copy, is_map
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, View, row_major
 
@@ -57,6 +57,30 @@ def look_ahead(kernels: Sequence[Kernel], known: set[Root]) -> Ahead:
     copies, names = _before(first, rest)
     made = Ahead((*copies, *first), tuple(renamed(one, names) for one in rest))
     return made if made.handed else Ahead((), tuple(kernels))
+
+
+def exact_between(
+    once: Sequence[Kernel], ahead: Ahead
+) -> tuple[Sequence[Kernel], Ahead]:
+    """Keep float32 what early kernels make for each other.
+
+    Before a first step, one may go on with what another has in registers, where later
+    it reads what was stored: rounded, that would be something else.
+    """
+    made = {root(b) for one in ahead.early for b in one.writes() if b.dtype == BF16}
+    between = made & {root(b) for one in ahead.early for b in one.reads()}
+    if not between:
+        return once, ahead
+
+    def change(buffer: Buffer) -> Buffer:
+        exact = computed(buffer.dtype)
+        return replace(buffer, dtype=exact) if root(buffer) in between else buffer
+
+    first, early, late = (
+        tuple(rewritten(one, change) for one in kernels)
+        for kernels in (once, ahead.early, ahead.late)
+    )
+    return first, Ahead(early, late)
 
 
 @dataclass(frozen=True)

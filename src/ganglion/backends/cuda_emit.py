@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.backends.cuda_ahead import NEXT, look_ahead
+from ganglion.backends.cuda_ahead import NEXT, exact_between, look_ahead
 from ganglion.backends.cuda_bytes import in_bytes
 from ganglion.backends.cuda_channels import channels_apart
 from ganglion.backends.cuda_contract import emit_contract
@@ -142,8 +142,9 @@ def schedule_of(plan: Plan, target: Target) -> Schedule:
     """Return what is launched when."""
     simple = prepared(plan.kernels, target)
     ahead = look_ahead(steps_of(simple, target), simple.kept())
+    before, ahead = exact_between(simple.once, ahead)
     for_next = ahead.early_for_next()
-    once = schedule(simple.once, drops=False)
+    once = schedule(before, drops=False)
     first = schedule((), ahead.early, drops=False)
     every = schedule(ahead.late, for_next)
     if target.products == "tf32":

@@ -82,7 +82,12 @@ class Stack:
         return np.random.default_rng(0).normal(size=self.shape).astype("float32")
 
 
-STACKS = (Stack((5, 6, 6, 3), 32), Stack((3, 9, 7, 8), 24), Stack((2, 5, 5, 4), 5))
+STACKS = (
+    Stack((5, 6, 6, 3), 32),
+    Stack((3, 9, 7, 8), 24),
+    Stack((2, 5, 5, 4), 5),
+    Stack((2, 6, 6, 4), 5),
+)
 
 
 def random_graphs(count):

@@ -83,8 +83,11 @@ def _one_window(body: Body, kernel: PoolBack, lanes: int, tallies: list[Tally]) 
     for tap, name, held in zip(kernel.taps, slopes, known, strict=True):
         dx = _at_tap(kernel, tap)
         flat = body.let(body.index, affine(places, dx.strides, dx.offset), "flat")
+        seen = held | {root(dx.buffer): name}
+        if lanes == 1:  # tallies take values then, not arrays of them
+            seen = {key: f"{one}[0]" for key, one in seen.items()}
         for tally in tallies:
-            tally.add(flat, held | {root(dx.buffer): name}, stores)
+            tally.add(flat, seen, stores)
         with body.into(stores):
             store_lanes(body, name, dx, places, lanes)
     body.lines += stores

@@ -128,11 +128,17 @@ NETWORKS: dict[str, tuple[Callable, Callable]] = {
 }
 
 
-def step_of(name: str, batch: int, side: int, rows: int = 0) -> Step:
+def step_of(
+    name: str,
+    batch: int,
+    side: int,
+    rows: int = 0,
+    optimizer: Callable | None = None,
+) -> Step:
     """Return a network's training step, with random data and its state."""
-    make, optimizer = NETWORKS[name]
+    make, own = NETWORKS[name]
     model, rng, rows = make(side), np.random.default_rng(0), rows or 2 * batch
-    model.compile(optimizer(), "sparse_categorical_crossentropy")
+    model.compile((optimizer or own)(), "sparse_categorical_crossentropy")
     shape = (rows, *model.inputs[0].shape[1:])
     x = rng.normal(size=shape).astype("float32")
     if name == "words":

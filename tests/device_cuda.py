@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")]
 
-from ganglion import config, utils  # noqa: E402
+from ganglion import config, optimizers, utils  # noqa: E402
 from ganglion.backends import (  # noqa: E402
     cuda_driver,
     cuda_emit,
@@ -101,8 +101,9 @@ def stack_cases():
 def network_cases():
     from cuda_networks import NETWORKS, step_of
 
+    # Adam divides small gradients by themselves: what rounds would be all there is.
     for name in NETWORKS:
-        program, data, state = step_of(name, batch=16, side=16)
+        program, data, state = step_of(name, 16, 16, optimizer=optimizers.SGD)
         yield f"network {name}", "float32", program, data, state, 1
 
 
@@ -243,7 +244,7 @@ def check(kind, precisions, workers):
                     raise
                 continue
             far, where = distance(found, wanted)
-            loose = LOOSE.get(name.split()[0], 1)
+            loose = 1 if "float" in label else LOOSE.get(name.split()[0], 1)
             worst[label] = max(worst[label], (far, name))
             if not far <= TOLERANCE[label] * loose:
                 bad += 1

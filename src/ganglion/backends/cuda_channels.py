@@ -12,17 +12,16 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from ganglion.backends.cuda_work import loop_of, sizes
 from ganglion.plan.collapse import collapse
 from ganglion.plan.kernel import (
-    Apply,
     Contract,
     Expr,
     Kernel,
     Load,
     Loop,
+    chained,
     fixed,
     walk,
 )
@@ -64,8 +63,7 @@ def _written_out(kernel: Loop) -> Loop:
     if not suits:
         return kernel
     places = itertools.product(*map(range, window))
-    terms = [fixed(kernel.expr, place) for place in places]
-    total = reduce(lambda a, b: Apply(a.dtype, "add", (a, b)), terms)
+    total = chained("add", [fixed(kernel.expr, place) for place in places])
     return Loop(kernel.name, kernel.outer, total, kernel.target)
 
 

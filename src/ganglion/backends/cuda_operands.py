@@ -93,9 +93,9 @@ def _as_they_are(kernel: Kernel) -> Iterator[Root]:
                 yield from map(root, sources(*one.args))
         if kernel.adds:
             yield from map(root, kernel.writes())
-    elif isinstance(kernel, PoolBack):
+    elif isinstance(kernel, Contract) and on_tensor_cores(kernel, "bf16"):
         return
-    elif not isinstance(kernel, Contract) or not on_tensor_cores(kernel, "bf16"):
+    elif not isinstance(kernel, PoolBack):
         yield from map(root, (*kernel.reads(), *kernel.writes()))
 
 

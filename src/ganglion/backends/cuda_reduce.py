@@ -30,6 +30,7 @@ from ganglion.backends.cuda_text import (
     computed,
     is_wide,
     number,
+    power_of_two,
     root,
 )
 from ganglion.backends.cuda_work import Root, Work, lanes_allowed
@@ -64,7 +65,7 @@ def cut_of(kernel: Loop, work: Work) -> Cut:
     along = 1
     most = THREADS
     if lanes_across:  # a line of memory at a time, or a part of it
-        across = min(_power(results), 32 // lanes)
+        across = min(power_of_two(results), 32 // lanes)
         while across > 8 and results < across * PROCESSORS:
             across //= 2
         most = THREADS // across
@@ -94,10 +95,6 @@ def _lanes(kernel: Loop, work: Work, length: int) -> int:
 def _width(kind: str) -> int:
     """Return the room that a total needs: more where it has a place, too."""
     return 24 if "Best" in kind else 8
-
-
-def _power(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()
 
 
 def _beside(kernel: Loop) -> bool:
@@ -130,7 +127,7 @@ class _Reduction:
         self.work, self.kernel = work, kernel
         self.cut = cut_of(kernel, work)
         if rows:  # one block does it all: in one turn, if it can
-            most = max(THREADS // _power(math.prod(kernel.outer)), 1)
+            most = max(THREADS // power_of_two(math.prod(kernel.outer)), 1)
             along = min(self.cut.along, most)
             self.cut = Cut(THREADS // along, along, 1, self.cut.lanes_across)
         self.results = math.prod(kernel.outer) // self.cut.lanes

@@ -9,7 +9,14 @@ many updates is added up by all threads of its block.
 from __future__ import annotations
 
 from ganglion.backends.cuda_loop import MOST_BLOCKS
-from ganglion.backends.cuda_text import THREADS, Body, Emitted, c_type, is_wide
+from ganglion.backends.cuda_text import (
+    THREADS,
+    Body,
+    Emitted,
+    c_type,
+    is_wide,
+    power_of_two,
+)
 from ganglion.plan.kernel import Scatter
 
 MOST_BUCKETS = 512
@@ -176,7 +183,7 @@ def emit_scatter(kernel: Scatter) -> Emitted:
     lanes = min(4, 16 // size)
     while kernel.row % lanes:
         lanes //= 2
-    buckets = min(MOST_BUCKETS, _power(rows), _power(kernel.count // 8))
+    buckets = min(MOST_BUCKETS, power_of_two(rows), power_of_two(kernel.count // 8))
     listed = min(MOST_LISTED, -(-kernel.count // THREADS) * THREADS)
     numbers = (rows, kernel.count, kernel.row, lanes, buckets, listed)
     kinds = (c_type(kernel.index.dtype), c_type(kernel.target.dtype))
@@ -185,7 +192,3 @@ def emit_scatter(kernel: Scatter) -> Emitted:
     body.do("scatter.run(block, blocks);")
     shared = THREADS * (8 + lanes * size) + 6 * listed
     return body.emitted(min(buckets, MOST_BLOCKS), shared)
-
-
-def _power(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()

@@ -50,6 +50,15 @@ def c_type(dtype: np.dtype) -> str:
     return _C_TYPES[dtype.name]
 
 
+def power_of_two(count: int) -> int:
+    """Return the smallest one that is not less.
+
+    >>> power_of_two(0), power_of_two(5), power_of_two(8)
+    (1, 8, 8)
+    """
+    return 1 << max(count - 1, 0).bit_length()
+
+
 def computed(dtype: np.dtype) -> np.dtype:
     """Return the type with which elements of an array are computed.
 

@@ -193,9 +193,8 @@ def _adds_columns(work: Work, kernel: Loop) -> bool:
 def _columns(kernel: Kernel) -> int | None:
     """Return how many columns a result has that its blocks can add up."""
     if isinstance(kernel, PoolBack):
-        dx = kernel.dx
-        apart = kernel.covers and dx.strides[-1] == 1
-        return kernel.shape[-1] if apart and kernel.shape[-1] <= MOST_COLUMNS else None
+        columns, beside = kernel.shape[-1], kernel.dx.strides[-1] == 1
+        return columns if beside and columns <= MOST_COLUMNS else None
     if not isinstance(kernel, Contract) or not is_host(kernel):
         return None
     if any(axis.right for axis in kernel.batch if axis.size > 1):

@@ -24,7 +24,7 @@ from ganglion.plan.kernel import (
     row_major,
 )
 from ganglion.plan.lower import SLICES, Lowering
-from ganglion.plan.parts import Pairs, copy_into, parts_of
+from ganglion.plan.parts import padded_images, parts_of
 
 LANES = 16  # rows or columns: products with fewer are thin
 PANEL = 2 * LANES  # columns that a tile of registers has, if it has many rows
@@ -112,20 +112,6 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
         low.emit(Loop("sum", (*node.shape, parts), sums, View.whole(target), 1, "sum"))
 
 
-def _padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> View:
-    """Return images with zeros around (and between) their pixels."""
-    if not any(lo or hi for lo, hi in pairs) and not any(interior):
-        view = low.view(x)
-        return view if view.strides[-1] == 1 else View.whole(low.store(x))
-    spans = zip(x.shape[1:-1], pairs, interior, strict=True)
-    spatial = tuple(n + lo + hi + max(n - 1, 0) * i for n, (lo, hi), i in spans)
-    target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
-    whole = View.whole(target)
-    low.emit(Loop("fill", target.shape, Literal(x.dtype, 0.0), whole))
-    copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
-    return whole
-
-
 def lower_conv(low: Lowering, node: Node) -> None:
     """Convolve: by Winograd's method where that is worth it, else directly."""
     x, w = node.inputs
@@ -134,7 +120,7 @@ def lower_conv(low: Lowering, node: Node) -> None:
     if winograd.chosen(low, node, w.shape[:-2], x.shape, node.shape):
         winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
         return
-    images = _padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
+    images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     _emit_conv(low, "conv", images, kernel, w.shape, target, node.shape, attrs)
@@ -225,7 +211,7 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
         return
     turned, shape = _turned(low, w, groups)
     interior = tuple(s - 1 for s in attrs["strides"])
-    images = _padded_images(low, dy, tuple(pairs), interior)
+    images = padded_images(low, dy, tuple(pairs), interior)
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     once = {**attrs, "strides": (1,) * len(kernel)}
@@ -292,7 +278,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     if winograd.chosen(low, node, node.shape[:-2], x.shape, dy.shape):
         winograd.lower_conv_kernel(low, node)
         return
-    images = _padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
+    images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     grads = low.view(dy)
     if grads.strides[-1] != 1:
         grads = View.whole(low.store(dy))

@@ -7,9 +7,9 @@ fast is for the backends.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -217,6 +217,11 @@ def placed(expr: Expr, place: Callable[[Shape, int], tuple[Shape, int]]) -> Expr
 def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
     """Return an expression with every list of strides changed."""
     return placed(expr, lambda old, offset: (strides(old), offset))
+
+
+def chained(op: str, exprs: Sequence[Expr]) -> Expr:
+    """Return what an op makes of the first two, of that and the third, and so on."""
+    return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
 
 
 def fixed(expr: Expr, places: Shape) -> Expr:

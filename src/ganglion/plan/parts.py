@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganglion.ir.graph import Value
-from ganglion.plan.kernel import Loop, Shape, View
+from ganglion.plan.kernel import Literal, Loop, Shape, View
 from ganglion.plan.lower import SLICES, Lowering, identity
 
 Pairs = tuple[tuple[int, int], ...]
@@ -28,3 +28,17 @@ def copy_into(
     offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides, strict=True))
     view = View(whole.buffer, strides, whole.offset + offset)
     low.emit(Loop("copy", x.shape, low.at(x, identity(x.shape)), view))
+
+
+def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> View:
+    """Return images with zeros around (and between) their pixels."""
+    if not any(lo or hi for lo, hi in pairs) and not any(interior):
+        view = low.view(x)
+        return view if view.strides[-1] == 1 else View.whole(low.store(x))
+    spans = zip(x.shape[1:-1], pairs, interior, strict=True)
+    spatial = tuple(n + lo + hi + max(n - 1, 0) * i for n, (lo, hi), i in spans)
+    target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
+    whole = View.whole(target)
+    low.emit(Loop("fill", target.shape, Literal(x.dtype, 0.0), whole))
+    copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
+    return whole

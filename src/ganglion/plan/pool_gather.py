@@ -14,7 +14,6 @@ import numpy as np
 from ganglion.ir.graph import Node, Value
 from ganglion.plan.kernel import (
     Apply,
-    Buffer,
     Expr,
     Index,
     Literal,
@@ -22,10 +21,11 @@ from ganglion.plan.kernel import (
     Loop,
     Shape,
     View,
+    chained,
     row_major,
 )
 from ganglion.plan.lower import Lowering
-from ganglion.plan.parts import copy_into
+from ganglion.plan.parts import padded_images
 
 BOOL = np.dtype("bool")
 
@@ -46,10 +46,14 @@ class _Axis:
         return max(self.window - 1 - self.before, 0)
 
     @property
+    def right(self) -> int:
+        """The zeros that the last elements of the images need."""
+        return max(self.size - 1 + self.before - (self.windows - 1) * self.stride, 0)
+
+    @property
     def extent(self) -> int:
         """How long the axis is where windows are laid out."""
-        last = self.left + (self.windows - 1) * self.stride
-        return max(last, self.size - 1 + self.before + self.left) + 1
+        return self.left + (self.windows - 1) * self.stride + 1 + self.right
 
 
 class _Layout:
@@ -69,37 +73,35 @@ class _Layout:
         ]
         self._shape = (windows[0], *(one.extent for one in self._axes), windows[-1])
 
-    def cleared(self, low: Lowering, dtype: np.dtype) -> Buffer:
+    def cleared(self, low: Lowering, dtype: np.dtype) -> View:
         """Return an array of zeros."""
-        made = low.new(self._shape, dtype, "pad")
-        low.emit(Loop("fill", made.shape, Literal(dtype, 0), View.whole(made)))
+        made = View.whole(low.new(self._shape, dtype, "pad"))
+        low.emit(Loop("fill", self._shape, Literal(dtype, 0), made))
         return made
 
-    def windows_of(self, made: Buffer) -> View:
+    def windows_of(self, made: View) -> View:
         """Return where each window has its value."""
-        first, *steps, last = row_major(made.shape)
+        first, *steps, last = made.strides
         pairs = list(zip(steps, self._axes, strict=True))
         strides = (first, *(step * one.stride for step, one in pairs), last)
-        return View(made, strides, sum(step * one.left for step, one in pairs))
+        return View(made.buffer, strides, sum(step * one.left for step, one in pairs))
 
-    def copied(self, low: Lowering, values: Value) -> Buffer:
+    def copied(self, low: Lowering, values: Value) -> View:
         """Return an array with a value for each window, zeros elsewhere."""
-        made = self.cleared(low, values.dtype)
-        pairs = ((0, 0), *((one.left, 0) for one in self._axes), (0, 0))
-        interior = (0, *(one.stride - 1 for one in self._axes), 0)
-        copy_into(low, values, View.whole(made), pairs, interior)
-        return made
+        pairs = tuple((one.left, one.right) for one in self._axes)
+        interior = tuple(one.stride - 1 for one in self._axes)
+        return padded_images(low, values, pairs, interior)
 
-    def asked(self, made: Buffer) -> Load:
+    def asked(self, made: View) -> Load:
         """Return what an element finds of its windows: (images, places of a window).
 
         The window in which it is at the first place comes last, so steps go back.
         """
-        first, *steps, last = row_major(made.shape)
-        strides = (first, *steps, last, *(-step for step in steps))
+        steps = made.strides[1:-1]
+        strides = (*made.strides, *(-step for step in steps))
         pairs = zip(steps, self._axes, strict=True)
         start = sum(step * (one.before + one.left) for step, one in pairs)
-        return Load(made.dtype, View(made, strides, start))
+        return Load(made.buffer.dtype, View(made.buffer, strides, made.offset + start))
 
 
 def lower_sum_pool_back(low: Lowering, node: Node) -> None:
@@ -114,11 +116,12 @@ def lower_max_pool_back(
 ) -> None:
     """Give each window's gradient to the first of its largest elements."""
     layout = _Layout(node, dy.shape)
-    places = layout.cleared(low, np.dtype("uint8" if len(elements) < 256 else "int32"))
-    which = _first_largest(elements, places.dtype)
+    dtype = np.dtype("uint8" if len(elements) < 256 else "int32")
+    places = layout.cleared(low, dtype)
+    which = _first_largest(elements, dtype)
     low.emit(Loop("max_place", dy.shape, which, layout.windows_of(places)))
     window = node.attrs["window"]
-    here = Index(places.dtype, (*(0,) * node.ndim, *row_major(window)))
+    here = Index(dtype, (*(0,) * node.ndim, *row_major(window)))
     mine = Apply(BOOL, "equal", (layout.asked(places), here))
     given = layout.asked(layout.copied(low, dy))
     zero = Literal(node.dtype, 0.0)
@@ -135,9 +138,7 @@ def _emit_sum(low: Lowering, node: Node, expr: Expr) -> None:
 
 def _first_largest(elements: tuple[Expr, ...], dtype: np.dtype) -> Expr:
     """Return which element is the first of the largest; of NaN, none is."""
-    best = elements[0]
-    for one in elements[1:]:
-        best = Apply(one.dtype, "maximum", (best, one))
+    best = chained("maximum", elements)
     found: Expr = Literal(dtype, len(elements))
     for number, one in reversed(list(enumerate(elements))):
         wins = Apply(BOOL, "equal", (one, best))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ganglion.plan.kernel import (
     PoolBack,
     Shape,
     View,
+    chained,
     fixed,
     row_major,
 )
@@ -88,7 +88,7 @@ def lower_pool(low: Lowering, node: Node) -> None:
     window = node.attrs["window"]
     if not low.for_gpu and math.prod(window) <= FEW_TAPS:
         taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
-        every = _largest(taps) if is_max else _joined("add", taps)
+        every = _largest(taps) if is_max else chained("add", taps)
         low.emit(Loop(node.op.name, node.shape, every, View.whole(target)))
         return
     shape = (*node.shape, *window)
@@ -96,18 +96,14 @@ def lower_pool(low: Lowering, node: Node) -> None:
     low.emit(Loop(node.op.name, shape, expr, View.whole(target), reduced, how))
 
 
-def _joined(op: str, exprs: list[Expr]) -> Expr:
-    return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
-
-
 def _largest(exprs: list[Expr]) -> Expr:
     """Return the largest; what a ReLU makes of each, it makes of the largest, too."""
     limits = {_limit(one) for one in exprs}
     if len(limits) > 1 or None in limits:
-        return _joined("maximum", exprs)
+        return chained("maximum", exprs)
     inner = [one.args[0] for one in exprs if isinstance(one, Apply)]
     (limit,) = limits
-    return _joined("maximum", [*inner, Literal(exprs[0].dtype, limit)])
+    return chained("maximum", [*inner, Literal(exprs[0].dtype, limit)])
 
 
 def _limit(expr: Expr) -> float | None:

@@ -25,9 +25,10 @@ def small_windows_are_written_out(tmp_path, monkeypatch):
     utils.set_random_seed(0)
 
 
+@pytest.mark.parametrize("batch", [3, 16])  # too few for a block each, and enough
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_step_is_what_it_means(name):
-    program, data, state = step_of(name, batch=3, side=8)
+def test_a_step_is_what_it_means(name, batch):
+    program, data, state = step_of(name, batch, side=8)
     check(program, data, state, steps=2, tolerance=2e-3, precise="float32")
 
 

@@ -146,14 +146,14 @@ def schedule_of(plan: Plan, target: Target) -> Schedule:
     for_next = ahead.early_for_next()
     once = schedule(before, drops=False)
     first = schedule((), ahead.early, drops=False)
-    every = schedule(ahead.late, for_next)
+    kept = simple.kept() | ahead.made
+    every = schedule(ahead.late, for_next, kept=kept)
     if target.products == "tf32":
         mark_rounded([*once, *first, *every])
     mark_settled(every, written_last(every) | written_last(first) if first else None)
     # The last step makes what no step will read, but does not count for a next one.
     counting = [k for k in for_next if any(b.kind == "state" for b in k.writes())]
     last = without(every, counting) if first else []
-    kept = simple.kept() | ahead.made
     return Schedule(once, first, every, last, ahead.handed, kept)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -302,11 +302,15 @@ def _tallied(kernel: Loop, host: Work) -> bool:
 
 
 def schedule(
-    kernels: Sequence[Kernel], aside: Sequence[Kernel] = (), drops: bool = True
+    kernels: Sequence[Kernel],
+    aside: Sequence[Kernel] = (),
+    drops: bool = True,
+    kept: Collection[Root] = (),
 ) -> list[Launch]:
     """Return the launches of a step, in order; what nobody reads may be dropped.
 
-    Kernels `aside` find their places where they do not disturb.
+    Kernels `aside` find their places where they do not disturb. Arrays that are `kept`
+    have elements from before the step: zeros around images, for one.
     """
     scheduler = Scheduler()
     now, later = _by_haste(kernels)
@@ -319,7 +323,7 @@ def schedule(
         scheduler.add(kernel, Haste.ASIDE)
     if drops:
         _drop_unread(scheduler.launches)
-        _keep_rows(scheduler.launches)
+        _keep_rows(scheduler.launches, kept)
     return scheduler.launches
 
 
@@ -396,10 +400,10 @@ def _drop_unread(launches: list[Launch]) -> None:
                     work.dropped.add(one)
 
 
-def _keep_rows(launches: list[Launch]) -> None:
+def _keep_rows(launches: list[Launch], kept: Collection[Root]) -> None:
     """Find the arrays that a lane makes and goes on with, row by row: few bytes each.
 
-    Those that nobody else reads are private, and need no place in memory; others are
+    Those that nobody else knows are private, and need no place in memory; others are
     shown to all. Of each, the elements of a row are known.
     """
     users: dict[Root, set[int]] = defaultdict(set)
@@ -416,7 +420,7 @@ def _keep_rows(launches: list[Launch]) -> None:
         arena = {one: sizes[one] for one in sizes if one[0] == "arena"}
         whole = whole_rows(lane.kernels)
         for one, size in arena.items():
-            if users[one] == {id(lane)}:
+            if users[one] == {id(lane)} and one not in kept:
                 lane.private[one] = size
             elif one in whole and writers[one] == {id(lane)} and lane.goes_on(one):
                 lane.shown[one] = size

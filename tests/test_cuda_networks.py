@@ -9,7 +9,7 @@ from cuda_networks import CLASSES, NETWORKS, step_of
 from ganglion import config, utils
 from ganglion.backends import cuda_channels, cuda_emit, cuda_run
 from ganglion.backends.cuda_emit import Target
-from ganglion.backends.cuda_schedule import works_of
+from ganglion.backends.cuda_launches import works_of
 from ganglion.plan.kernel import Contract, Loop
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from layer_cases import Case
 from ganglion import config
 from ganglion.backends import cuda_rows, cuda_simplify, cuda_tally, cuda_work
 from ganglion.backends.cuda_emit import Target, schedule_of
-from ganglion.backends.cuda_schedule import works_of
+from ganglion.backends.cuda_launches import works_of
 from ganglion.ir import arrays, pointwise, shaping, structured
 from ganglion.ir.graph import Graph, Input
 from ganglion.plan.kernel import Loop

@@ -17,6 +17,8 @@ from ganglion.backends.cuda_channels import channels_apart
 from ganglion.backends.cuda_contract import emit_contract
 from ganglion.backends.cuda_cut import PROCESSORS, READS_AGAIN, Product, Where
 from ganglion.backends.cuda_function import Function, LaneText, RowsNear
+from ganglion.backends.cuda_keep import ALIGNMENT, place
+from ganglion.backends.cuda_launches import Haste, Lane, Launch, without, works_of
 from ganglion.backends.cuda_loop import emit_map
 from ganglion.backends.cuda_marks import mark_rounded, mark_settled, written_last
 from ganglion.backends.cuda_moves import emit_adds, emit_scan
@@ -34,16 +36,7 @@ from ganglion.backends.cuda_rows import (
     rows_of_block,
 )
 from ganglion.backends.cuda_scatter import SCATTER, emit_scatter
-from ganglion.backends.cuda_schedule import (
-    ALIGNMENT,
-    Haste,
-    Lane,
-    Launch,
-    place,
-    schedule,
-    without,
-    works_of,
-)
+from ganglion.backends.cuda_schedule import schedule
 from ganglion.backends.cuda_simplify import Simplified, in_parts, simplify
 from ganglion.backends.cuda_tally import TALLY, emit_tallied_map
 from ganglion.backends.cuda_tap_cuts import parts_for

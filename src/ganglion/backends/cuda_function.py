@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ganglion.backends.cuda_schedule import Haste
+from ganglion.backends.cuda_launches import Haste
 from ganglion.backends.cuda_text import THREADS, Emitted, c_type, root
 from ganglion.backends.cuda_work import Root
 from ganglion.plan.kernel import Buffer

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ganglion.backends.cuda_ahead import NEXT
-from ganglion.backends.cuda_schedule import Launch, works_of
+from ganglion.backends.cuda_launches import Launch, works_of
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import Root, is_map
 from ganglion.plan.kernel import Contract, Kernel, Load, Loop

@@ -1,20 +1,15 @@
-"""Which kernels are launched together, and where their results are kept.
-
-A launch is a number of lanes side by side; in each, kernels run one after the other. A
-lane of one kernel may have many blocks; one of several small kernels has one block,
-which only has to wait for itself between them, or some blocks with rows of their own.
-"""
+"""Which kernels are launched together."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Collection, Sequence
 
+from ganglion.backends.cuda_keep import drop_unread, keep_rows
+from ganglion.backends.cuda_launches import Haste, Lane, Launch
 from ganglion.backends.cuda_loop import SMALL
-from ganglion.backends.cuda_rows import row_by_row, row_sizes, rows_of, whole_rows
+from ganglion.backends.cuda_rows import row_by_row, rows_of
 from ganglion.backends.cuda_simplify import in_rows
 from ganglion.backends.cuda_text import root
 from ganglion.backends.cuda_work import (
@@ -28,67 +23,10 @@ from ganglion.backends.cuda_work import (
     tallies,
     tallies_rows,
 )
-from ganglion.plan.kernel import Buffer, Contract, Kernel, Loop
-from ganglion.plan.memory import packed, rounded
+from ganglion.plan.kernel import Contract, Kernel, Loop
 
-ALIGNMENT = 256  # bytes
 LONGEST_LANE = 24
 LARGE = 1 << 20  # places of a loop that needs a GPU for itself
-
-
-class Haste(Enum):
-    """Who waits for a kernel."""
-
-    NOW = 0  # a product of the same step
-    LATER = 1  # nobody in this step: metrics, updates
-    ASIDE = 2  # the next step: it may not disturb the products of this one
-
-
-@dataclass(eq=False)
-class Lane:
-    """Work that is done in order."""
-
-    works: list[Work]
-    small: bool
-    launch: int
-    rows: int = 0  # over which its kernels may go on row by row
-    haste: Haste = Haste.NOW
-    private: dict[Root, int] = field(default_factory=dict)  # see `_keep_rows`
-    shown: dict[Root, int] = field(default_factory=dict)  # likewise
-    like: Lane | None = None  # which it is a part of, see `without`
-
-    @property
-    def kernels(self) -> list[Kernel]:
-        """All kernels of the lane."""
-        return [kernel for work in self.works for kernel in work.kernels]
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether several blocks run through it, each with its own rows."""
-        if self.like is not None:
-            return self.like.by_rows
-        return self.rows > 0 and len(self.works) > 1
-
-    def goes_on(self, made: Root) -> bool:
-        """Tell whether another piece of work reads what one of them makes."""
-        maker = next(i for i, one in enumerate(self.works) if made in one.writes())
-        return any(made in one.reads() for one in self.works[maker + 1 :])
-
-    def shown_by(self, work: Work) -> dict[Root, int]:
-        """Return what a piece of work makes for others, too."""
-        made = work.writes()
-        return {one: size for one, size in self.shown.items() if one in made}
-
-    def place(self, work: Work) -> int:
-        """Return where in the lane a piece of work is."""
-        return next(i for i, one in enumerate(self.works) if one is work)
-
-
-@dataclass(eq=False)
-class Launch:
-    """Lanes that run side by side."""
-
-    lanes: list[Lane] = field(default_factory=list)
 
 
 def is_small(kernel: Kernel) -> bool:
@@ -322,38 +260,9 @@ def schedule(
     for kernel in aside:
         scheduler.add(kernel, Haste.ASIDE)
     if drops:
-        _drop_unread(scheduler.launches)
-        _keep_rows(scheduler.launches, kept)
+        drop_unread(scheduler.launches)
+        keep_rows(scheduler.launches, kept)
     return scheduler.launches
-
-
-def without(launches: Sequence[Launch], kernels: Iterable[Kernel]) -> list[Launch]:
-    """Return launches without some kernels; others are as they were, to the bit.
-
-    How work is cut depends on what runs beside it, and so would the order of sums; but
-    where a run ends must not matter for what its last step computes.
-    """
-    gone = {id(one) for one in kernels}
-    made = []
-    for launch in launches:
-        if any(id(one) in gone for lane in launch.lanes for one in lane.kernels):
-            lanes = [_lane_without(one, gone) for one in launch.lanes]
-            made.append(Launch([one for one in lanes if one.works]))
-        else:
-            made.append(launch)
-    return [one for one in made if one.lanes]
-
-
-def _lane_without(lane: Lane, gone: set[int]) -> Lane:
-    left = [one for one in lane.works if id(one.kernel) not in gone]
-    return replace(lane, works=[_work_without(one, gone) for one in left], like=lane)
-
-
-def _work_without(work: Work, gone: set[int]) -> Work:
-    guests = [one for one in work.guests if id(one) not in gone]
-    tallied = [one for one in work.tallies if id(one.kernel) not in gone]
-    tallied = [_work_without(one, gone) for one in tallied]
-    return replace(work, guests=guests, tallies=tallied)
 
 
 def _by_haste(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
@@ -377,73 +286,3 @@ def _by_haste(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
         read |= reads
         written |= writes
     return now[::-1], later[::-1]
-
-
-def works_of(launches: Iterable[Launch]) -> Iterable[tuple[int, Work]]:
-    """Yield every piece of work with the number of its launch."""
-    for number, launch in enumerate(launches):
-        for lane in launch.lanes:
-            for work in lane.works:
-                yield number, work
-
-
-def _drop_unread(launches: list[Launch]) -> None:
-    """Do not store what only guests of the same work read."""
-    readers: dict[Root, set[int]] = defaultdict(set)
-    for _, work in works_of(launches):
-        for one in {root(b) for k in work.kernels for b in k.reads()}:
-            readers[one].add(id(work))
-    for _, work in works_of(launches):
-        for kernel in work.kernels:
-            for one in {root(b) for b in kernel.writes() if b.kind == "arena"}:
-                if not readers[one] - {id(work)} and is_host(work.kernel):
-                    work.dropped.add(one)
-
-
-def _keep_rows(launches: list[Launch], kept: Collection[Root]) -> None:
-    """Find the arrays that a lane makes and goes on with, row by row: few bytes each.
-
-    Those that nobody else knows are private, and need no place in memory; others are
-    shown to all. Of each, the elements of a row are known.
-    """
-    users: dict[Root, set[int]] = defaultdict(set)
-    writers: dict[Root, set[int]] = defaultdict(set)
-    lanes = [lane for launch in launches for lane in launch.lanes]
-    for lane in lanes:
-        for work in lane.works:
-            for one in (work.reads() | work.writes()) - work.dropped:
-                users[one].add(id(lane))
-            for one in work.writes():
-                writers[one].add(id(lane))
-    for lane in (one for one in lanes if one.by_rows):
-        sizes = row_sizes(lane.kernels)
-        arena = {one: sizes[one] for one in sizes if one[0] == "arena"}
-        whole = whole_rows(lane.kernels)
-        for one, size in arena.items():
-            if users[one] == {id(lane)} and one not in kept:
-                lane.private[one] = size
-            elif one in whole and writers[one] == {id(lane)} and lane.goes_on(one):
-                lane.shown[one] = size
-
-
-# ---- memory ------------------------------------------------------------------------
-
-
-def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int], int]:
-    """Give each temporary buffer a place for as long as it lives; return the size."""
-    lives: dict[Root, tuple[int, int]] = {}
-    sizes: dict[Root, int] = {}
-    lanes = [lane for launch in launches for lane in launch.lanes]
-    private = {one for lane in lanes for one in lane.private}
-    for number, work in works_of(launches):
-        for one in _temporary(work.buffers()):
-            if root(one) in kept | private | work.dropped:
-                continue
-            first, _ = lives.get(root(one), (number, number))
-            lives[root(one)] = (first, number)
-            sizes[root(one)] = rounded(one.nbytes, ALIGNMENT)
-    return packed(lives, sizes)
-
-
-def _temporary(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
-    return (one for one in buffers if one.kind == "arena")

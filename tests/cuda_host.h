@@ -139,6 +139,17 @@ template <class T> DEVICE T from_lane_above(T value, int distance) {
   meet(emulated_warps[THREAD / 32]);
   return found;
 }
+DEVICE unsigned lanes_that(bool says) {
+  static bool said[THREADS];
+  said[THREAD] = says;
+  meet(emulated_warps[THREAD / 32]);
+  unsigned all = 0;
+  for (int lane = 0; lane < 32; lane++)
+    all |= (unsigned)said[THREAD / 32 * 32 + lane] << lane;
+  meet(emulated_warps[THREAD / 32]);
+  return all;
+}
+DEVICE int bits_in(unsigned word) { return __builtin_popcount(word); }
 DEVICE float read_through(const float* place) { return *place; }
 DEVICE double read_through(const double* place) { return *place; }
 DEVICE void wait_for_others() {}

@@ -102,7 +102,7 @@ def dense(side):
     """Wide layers with norms and dropout."""
     image = layers.Input((side, side, 3))
     x = layers.Flatten()(image)
-    for units in (1024, 512, 512):
+    for units in (1024, 512, 512, 512):
         x = layers.LayerNormalization()(layers.Dense(units)(x))
         x = layers.Dropout(0.2)(layers.Activation("gelu")(x))
     return models.Model(image, layers.Dense(CLASSES, activation="softmax")(x))

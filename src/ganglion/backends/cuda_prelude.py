@@ -28,6 +28,9 @@ DEVICE void publish() { __threadfence(); }
 template <class T> DEVICE T from_lane_above(T value, int distance) {
   return __shfl_down_sync(0xffffffffu, value, distance);
 }
+// Which lanes say yes, a bit for each.
+DEVICE unsigned lanes_that(bool says) { return __ballot_sync(0xffffffffu, says); }
+DEVICE int bits_in(unsigned word) { return __popc(word); }
 DEVICE float read_through(const float* place) { return __ldcg(place); }
 DEVICE double read_through(const double* place) { return __ldcg(place); }
 DEVICE void wait_for_others() {

@@ -20,7 +20,7 @@ from ganglion.backends.cuda_text import (
 from ganglion.plan.kernel import Scatter
 
 MOST_BUCKETS = 512
-MOST_LISTED = 32 * THREADS  # indices that are looked through at a time
+MOST_LISTED = 32 * THREADS  # indices that are looked through together
 
 SCATTER = """\
 // ---- adding rows -------------------------------------------------------------------
@@ -47,7 +47,7 @@ struct Scatter {
   static constexpr int EACH = LISTED / THREADS, WIDE = WIDTH / LANES;
   static constexpr int ACROSS = WIDE < THREADS ? WIDE : THREADS;
   static constexpr int GROUPS = THREADS / ACROSS;  // of threads that have a row
-  static_assert(EACH <= 32, "a bit for each");
+  static_assert(EACH <= 32, "a lane for each turn");
   const T* updates;
   const I* index;
   T* target;
@@ -61,21 +61,21 @@ struct Scatter {
     return (unsigned long long)row < ROWS ? (int)row : 0;
   }
 
-  // Lists the updates of a bucket from `start` on.
+  // Lists the updates of a bucket from `start` on. A warp looks at 32 neighbours at a
+  // time; what it finds is kept by the lane whose turn it is.
   METHOD void list(int bucket, int start) {
-    const int first = THREAD * EACH;
+    const int lane = THREAD % 32, first = THREAD / 32 * (EACH * 32);
     unsigned found = 0;
-    int mine = 0;
 #pragma unroll 8
-    for (int k = 0; k < EACH; k++) {
-      const int update = start + first + k;
+    for (int turn = 0; turn < EACH; turn++) {
+      const int update = start + first + turn * 32 + lane;
       const bool ours = update < COUNT && row_of(update) % BUCKETS == bucket;
-      found |= (unsigned)ours << k;
-      mine += ours;
+      const unsigned all = lanes_that(ours);
+      if (lane == turn) found = all;
     }
-    int to = items_before(mine, sums, count);
-    for (int k = 0; k < EACH; k++)
-      if (found >> k & 1) items[to++] = first + k;
+    int to = items_before(bits_in(found), sums, count);
+    for (int k = 0; k < 32; k++)
+      if (found >> k & 1) items[to++] = first + lane * 32 + k;
     BARRIER;
   }
 

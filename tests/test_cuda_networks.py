@@ -54,6 +54,24 @@ def test_channels_apart_are_loops_and_not_products():
     assert sorted(len(one.stored) for one in gradients) == [8, 8, 9, 9, 9, 9]
 
 
+def test_products_of_equal_layers_update_their_own_weights():
+    program, _, _ = step_of("dense", batch=4, side=8)
+    launches = cuda_emit.schedule_of(cuda_run.plan_of(program), Target()).every
+    found = [
+        sorted(b.name for one in work.guests for b in one.writes() if b.kind == "state")
+        for _, work in works_of(launches)
+        if isinstance(work.kernel, Contract)
+    ]
+    kernels = [[n for n in names if n.endswith("/kernel")] for names in found]
+    weights = [names for names in kernels if names]
+    assert sorted(weights) == [
+        ["dense/kernel"],
+        ["dense_1/kernel"],
+        ["dense_2/kernel"],
+        ["dense_3/kernel"],
+    ]
+
+
 def test_parts_of_sums_are_not_rounded():
     """A product is cut into parts: those of bf16 results are kept as floats."""
     program, data, state = step_of("dense", batch=8, side=32)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 
 from ganglion.backends import cuda_work
-from ganglion.backends.cuda_apart import apart
 from ganglion.backends.cuda_same import without_copies
 from ganglion.backends.cuda_text import computed, root
 from ganglion.backends.cuda_work import Parted, Root, is_flat, is_map
@@ -49,9 +48,9 @@ class Simplified:
 
 
 def simplify(kernels: Sequence[Kernel]) -> Simplified:
-    """Return kernels that do the same."""
-    made = _whole_sums([one for one in kernels if not _is_empty(one)])
-    return _constant_first(without_copies(list(apart(made))))
+    """Return equal kernels, fewer of them."""
+    made = [one for one in kernels if not _is_empty(one)]
+    return _constant_first(without_copies(_whole_sums(made)))
 
 
 def _is_empty(kernel: Kernel) -> bool:

@@ -24,6 +24,7 @@ from ganglion.plan.kernel import (
 MOST = 12  # expressions in one loop: more would not stay in registers
 FARTHEST = 60  # kernels to look back over
 SMALL = 4096  # places: below, a kernel's start costs more than its work
+LARGE = 1 << 16  # places: from here on, it costs nothing beside it
 
 Aliases = dict[Buffer, Buffer]
 
@@ -50,19 +51,23 @@ def _roots(buffers: list[Buffer], aliases: Aliases) -> set[Buffer]:
 def _host(made: list[Kernel], kernel: Kernel, aliases: Aliases) -> int | None:
     """Return the earlier loop that a kernel gains most by joining, None if none.
 
-    Large loops gain by what both read; small ones by being fewer.
+    Loops gain by what both read, small ones by being fewer. A single number, such as a
+    learning rate, is no gain for large ones: updates of equal layers stay apart, each
+    with its own gradient.
     """
     if not isinstance(kernel, Loop) or not _joins(kernel):
         return None
     reads = _roots(kernel.reads(), aliases)
     writes = _roots(kernel.writes(), aliases)
-    best, most = None, 0 if math.prod(kernel.shape) > SMALL else -1
+    places = math.prod(kernel.shape)
+    best, most = None, 0 if places > SMALL else -1
+    fewest = 2 if places >= LARGE else 1
     for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
         other = made[place]
         alike = isinstance(other, Loop) and _alike(other, kernel)
         if alike and _hands_on(other, kernel, aliases):
             touched = _roots([*other.reads(), *other.writes()], aliases)
-            gain = sum(one.nbytes for one in touched & reads)
+            gain = sum(one.nbytes for one in touched & reads if one.size >= fewest)
             if gain > most:
                 best, most = place, gain
         if _roots(other.writes(), aliases) & (reads | writes):

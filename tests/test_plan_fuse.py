@@ -27,15 +27,19 @@ def stored(kernels):
 @pytest.mark.parametrize(
     ("size", "joined"), [(SMALL, True), (LARGE - 1, True), (LARGE, False)]
 )
-def test_a_number_that_both_read_joins_no_large_loops(size, joined):
+def test_a_number_that_both_read_joins_no_large_loops_of_a_gpu(size, joined):
     a, b = state("a", size), state("b", size)
-    made = fuse([update(a, RATE), update(b, RATE)], {})
-    assert stored(made) == ([["a", "b"]] if joined else [["a"], ["b"]])
+    kernels = [update(a, RATE), update(b, RATE)]
+    together = [["a", "b"]]
+    assert stored(fuse(kernels, {}, for_gpu=True)) == (
+        together if joined else [["a"], ["b"]]
+    )
+    assert stored(fuse(kernels, {})) == together
 
 
 def test_an_array_that_both_read_does():
     a, b, both = (state(name, LARGE) for name in ("a", "b", "both"))
-    made = fuse([update(a, both, RATE), update(b, both, RATE)], {})
+    made = fuse([update(a, both, RATE), update(b, both, RATE)], {}, for_gpu=True)
     assert stored(made) == [["a", "b"]]
 
 

@@ -38,7 +38,7 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     results = _results(low, program.results)
     _write_state(low, program)
     lowered = low.kernels if for_gpu else into_readers(low.kernels, low.aliases)
-    kernels = fuse([collapse(one) for one in lowered], low.aliases)
+    kernels = fuse([collapse(one) for one in lowered], low.aliases, for_gpu)
     if shortcuts:
         kernels = skip_zeros(kernels, low.aliases)
     # Bands are for the caches of a processor.

@@ -24,16 +24,18 @@ from ganglion.plan.kernel import (
 MOST = 12  # expressions in one loop: more would not stay in registers
 FARTHEST = 60  # kernels to look back over
 SMALL = 4096  # places: below, a kernel's start costs more than its work
-LARGE = 1 << 16  # places: from here on, it costs nothing beside it
+LARGE = 1 << 16  # places: on a GPU, from here on it costs nothing beside it
 
 Aliases = dict[Buffer, Buffer]
 
 
-def fuse(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:
+def fuse(
+    kernels: list[Kernel], aliases: Aliases, for_gpu: bool = False
+) -> list[Kernel]:
     """Return the kernels with loops joined where that is safe."""
     made: list[Kernel] = []
     for kernel in kernels:
-        place = _host(made, kernel, aliases)
+        place = _host(made, kernel, aliases, for_gpu)
         if place is None:
             made.append(kernel)
         else:
@@ -48,12 +50,14 @@ def _roots(buffers: list[Buffer], aliases: Aliases) -> set[Buffer]:
     return {aliases.get(one, one) for one in buffers}
 
 
-def _host(made: list[Kernel], kernel: Kernel, aliases: Aliases) -> int | None:
+def _host(
+    made: list[Kernel], kernel: Kernel, aliases: Aliases, for_gpu: bool
+) -> int | None:
     """Return the earlier loop that a kernel gains most by joining, None if none.
 
-    Loops gain by what both read, small ones by being fewer. A single number, such as a
-    learning rate, is no gain for large ones: updates of equal layers stay apart, each
-    with its own gradient.
+    Large loops gain by what both read; small ones by being fewer. On a GPU, a single
+    number that both read, such as a learning rate, is no gain for large ones: updates
+    of equal layers stay apart, each where a product makes its gradient.
     """
     if not isinstance(kernel, Loop) or not _joins(kernel):
         return None
@@ -61,7 +65,7 @@ def _host(made: list[Kernel], kernel: Kernel, aliases: Aliases) -> int | None:
     writes = _roots(kernel.writes(), aliases)
     places = math.prod(kernel.shape)
     best, most = None, 0 if places > SMALL else -1
-    fewest = 2 if places >= LARGE else 1
+    fewest = 2 if for_gpu and places >= LARGE else 1
     for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
         other = made[place]
         alike = isinstance(other, Loop) and _alike(other, kernel)

@@ -285,6 +285,44 @@ def test_a_race_through_the_server_for_clients(tmp_path, nodes):
     assert all(one.done and one.where for one in made.finished)
 
 
+@pytest.fixture
+def busy(nodes, monkeypatch):
+    """Let the cluster fail to start servers for clients, as often as one says."""
+    pytest.importorskip("grpc")
+    from ray.core.generated import ray_client_pb2
+    from ray.util.client.dataclient import DataClient
+
+    left, init = [0], DataClient.Init
+
+    def fail_or_begin(*given):
+        if not left[0]:
+            return init(*given)
+        left[0] -= 1
+        told = "Traceback:\n  a line\nRuntimeError: no server in 30 seconds\n"
+        return ray_client_pb2.InitResponse(ok=False, msg=told)
+
+    monkeypatch.setattr(DataClient, "Init", fail_or_begin)
+    return left
+
+
+def test_a_busy_cluster_is_asked_again(nodes, busy):
+    busy[0] = connection.TRIES - 1
+    with connection.connected(nodes.client_address) as ray:
+        assert ray.is_initialized()
+
+
+def test_a_cluster_that_stays_busy_says_why_and_leaves_nothing_behind(nodes, busy):
+    busy[0] = connection.TRIES
+    told = r"could not start a server .* \(RuntimeError: no server in 30 seconds\)"
+    with (
+        pytest.raises(RuntimeError, match=told),
+        connection.connected(nodes.client_address),
+    ):
+        pass
+    with connection.connected("ray") as ray:
+        assert ray.is_initialized()
+
+
 def test_the_live_table_shows_what_runs_where():
     watch = LiveWatch(("ganglion", "rival"), 2)
     watch.says("rival", "run 1 begins on a")

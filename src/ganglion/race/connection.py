@@ -14,6 +14,7 @@ from typing import Any
 PORT = 10001  # of Ray's server for clients
 PATIENCE = 5.0  # seconds for an address to answer
 _TRY = "3"  # seconds; Ray tries three times, a wrong port too
+TRIES = 3  # of a server that has half a minute to start
 
 
 def address_of(on: str) -> str:
@@ -50,15 +51,26 @@ def connected(on: str) -> Iterator[Any]:
     _knock(on, address)
     _silence()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it warns of is in our error
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ImportError) as error:
-        raise _unreachable(on, str(error).splitlines()[0]) from None
-    try:
+        _enter(on, ray, address)
         yield ray
     finally:
-        ray.shutdown()
+        ray.shutdown()  # also what has only half begun
+
+
+def _enter(on: str, ray: Any, address: str) -> None:
+    """Connect; a cluster too busy to start a server for us in time is asked again."""
+    for left in reversed(range(TRIES)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what it warns of is in our error
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        except ConnectionAbortedError as error:
+            ray.shutdown()
+            if not left:
+                raise _not_served(on, str(error).strip().splitlines()[-1]) from None
+        except (ConnectionError, ImportError) as error:
+            raise _unreachable(on, str(error).splitlines()[0]) from None
 
 
 def _silence() -> None:
@@ -105,4 +117,12 @@ def _unreachable(on: str, why: str) -> RuntimeError:
         f"--on {on}: no Ray cluster answers ({why}). Is it running, and is this the "
         f"port for clients ({PORT} unless it was started with another "
         "--ray-client-server-port)?"
+    )
+
+
+def _not_served(on: str, why: str) -> RuntimeError:
+    return RuntimeError(
+        f"--on {on}: the cluster could not start a server for this client, {TRIES} "
+        f"times ({why}). Is it very busy? The logs are on its head node, "
+        "ray_client_server_*.err."
     )

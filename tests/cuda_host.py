@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,22 +68,29 @@ class HostDriver:
     def use(self) -> None:
         pass
 
+    def compiler(self) -> str:
+        return f"g++, which plays sm_{self.capability}"
+
     def compile(self, source: str) -> bytes:
         text = _wrapped(source)
         stem = Path(self._folder.name) / hashlib.sha256(text.encode()).hexdigest()
         library = stem.with_suffix(".so")
         if not library.exists():
-            stem.with_suffix(".cc").write_text(text)
+            part = stem.with_suffix(f".{threading.get_ident()}.cc")
+            part.write_text(text)
             command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
-            command += ["-ffp-contract=off", "-o", library, stem.with_suffix(".cc")]
+            command += ["-ffp-contract=off", "-o", part.with_suffix(".so"), part]
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr[:4000] + text[-3000:]
+            part.with_suffix(".so").replace(library)
         return library.read_bytes()
 
     def load(self, code: bytes, functions: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         path = Path(self._folder.name) / f"{hashlib.sha256(code).hexdigest()}.load.so"
         if not path.exists():  # what is loaded must not be written again
-            path.write_bytes(code)
+            part = path.with_suffix(f".{threading.get_ident()}.part")
+            part.write_bytes(code)
+            part.replace(path)
         library = ctypes.CDLL(str(path))
         return path, {name: getattr(library, f"run_{name}") for name in functions}
 
@@ -116,6 +124,9 @@ class HostDriver:
 
     def host_array(self, nbytes: int) -> np.ndarray:
         return np.empty(nbytes, np.uint8)
+
+    def free_host(self, array: np.ndarray) -> None:
+        pass
 
     def arguments(self, addresses: Sequence[int]) -> Any:
         return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)

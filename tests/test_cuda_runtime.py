@@ -31,9 +31,13 @@ class Recorder:
     def __init__(self, room=1 << 40):
         self.log, self.compiled, self.room, self.next = [], 0, room, 4096
         self._captured, self.modules = None, []
+        self.pinned, self.compiled_by = 0, "a recorder of sm_90"
 
     def use(self):
         pass
+
+    def compiler(self):
+        return self.compiled_by
 
     def compile(self, source):
         self.compiled += 1
@@ -72,7 +76,11 @@ class Recorder:
         self.log.append(("download", array.nbytes))
 
     def host_array(self, nbytes):
+        self.pinned += nbytes
         return np.zeros(nbytes, np.uint8)
+
+    def free_host(self, array):
+        self.pinned -= array.nbytes
 
     def arguments(self, addresses):
         assert all(address > 0 for address in addresses)

@@ -205,8 +205,9 @@ class Compilable(Layer):
 
     def reset_metrics(self) -> None:
         """Start the metrics from nothing."""
-        for one in self.metrics:
-            one.reset_state()
+        with self._runner.turns.take():
+            for metric in self.metrics:
+                metric.reset_state()
 
     def take_up_metrics(self) -> None:
         """Give the metrics the sums that were saved in the middle of an epoch."""
@@ -222,12 +223,13 @@ class Compilable(Layer):
 
     def get_metrics_result(self) -> Logs:
         """Return every metric's value, by name."""
-        found: dict[str, Any] = {"loss": self.loss_tracker.result()}
-        for one in self._loss.metrics if self._loss else []:
-            found[one.name] = one.result()
-        if self._metrics is not None:
-            found.update(self._metrics.result())
-        return {name: _number(found[name]) for name in sorted(found)}
+        with self._runner.turns.take():
+            results: dict[str, Any] = {"loss": self.loss_tracker.result()}
+            for metric in self._loss.metrics if self._loss else []:
+                results[metric.name] = metric.result()
+            if self._metrics is not None:
+                results.update(self._metrics.result())
+            return {name: _number(results[name]) for name in sorted(results)}
 
 
 def _are_metrics(given: Any) -> bool:

@@ -12,21 +12,35 @@ stays where it is. `Variable.array` brings it home.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
 
-_away: dict[int, Callable[[np.ndarray], None]] = {}
+
+class _Loan(NamedTuple):
+    fetch: Callable[[np.ndarray], None]
+    lock: AbstractContextManager  # of the device that has the values
 
 
-def lend(array: np.ndarray, fetch: Callable[[np.ndarray], None]) -> None:
+_away: dict[int, _Loan] = {}
+
+
+def lend(
+    array: np.ndarray,
+    fetch: Callable[[np.ndarray], None],
+    lock: AbstractContextManager | None = None,
+) -> None:
     """Note that an array's newest values are elsewhere, and how to fetch them.
 
-    Whoever lends must `forget` the array when it is gone: another may get its place.
+    They are fetched while the device's `lock` is held, so that threads which want them
+    at once do it once. Whoever lends must `forget` the array when it is gone: another
+    may get its address.
     """
-    _away[id(array)] = fetch
+    _away[id(array)] = _Loan(fetch, lock or threading.RLock())
 
 
 def is_lent(array: np.ndarray) -> bool:
@@ -36,9 +50,12 @@ def is_lent(array: np.ndarray) -> bool:
 
 def home(array: np.ndarray) -> np.ndarray:
     """Return an array with its newest values."""
-    if _away and (fetch := _away.get(id(array))):
-        fetch(array)
-        del _away[id(array)]
+    if _away and (loan := _away.get(id(array))):
+        with loan.lock:
+            # Another thread may have been faster, or have lent the array anew.
+            if (latest := _away.get(id(array))) is not None:
+                latest.fetch(array)
+                forget(id(array))
     return array
 
 

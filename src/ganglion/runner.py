@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from ganglion import config, trace, tree
 from ganglion.backends import base, choice
 from ganglion.data import Signature, Table, named_leaves
 from ganglion.trace import Batch, Step
+from ganglion.training_state import Cursor
+from ganglion.turns import Turns
 
 CHUNK_SECONDS = 0.2  # long enough to cost nothing, short enough to answer Ctrl-C
 KEPT_STEPS = 64
@@ -55,14 +58,17 @@ class Runner:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        self.turns = Turns(model)
+        self._cursors: list[Cursor] = []  # of evaluations and predictions, to use again
         self._steps: OrderedDict[Any, tuple[Step, base.Executable]] = OrderedDict()
         self._on_gpu = False
         self._paces: dict[Any, int] = {}  # steps at a time, of the last epoch
 
     def forget(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
-        self._steps.clear()
-        self._paces.clear()
+        with self.turns.take():
+            self._steps.clear()
+            self._paces.clear()
 
     def step(
         self, kind: str, batch: Batch, signature: Signature
@@ -97,7 +103,8 @@ class Runner:
         """Trace and compile the step for a table, so that the metrics exist."""
         rows = min(size, table.rows)
         signature = table.signature(rows, table.rows, shuffle)
-        self.step(kind, batch_of(table), signature)
+        with self.turns.take():
+            self.step(kind, batch_of(table), signature)
 
     def traced(self, kind: str, batch: Batch, signature: Signature) -> Step:
         """Return a step as a program that is not compiled yet."""
@@ -112,20 +119,21 @@ class Runner:
             return trace.test_step(model, batch, signature)
         return trace.predict_step(model, batch, signature)
 
-    def run(
-        self, kind: str, batch: Batch, signature: Signature, table: Table, steps: int
+    def _run(
+        self,
+        compiled: tuple[Step, base.Executable],
+        table: Table,
+        steps: int,
+        cursor: Cursor,
     ) -> Any:
         """Run some steps; return the results in the structure of the outputs."""
-        return self._run(self.step(kind, batch, signature), table, steps)
-
-    def _run(
-        self, compiled: tuple[Step, base.Executable], table: Table, steps: int
-    ) -> Any:
         step, executable = compiled
         arrays = table.arrays()
         data = {name: arrays[name] for name in step.program.data}
         keeping = getattr(executable, "run_and_keep", None)
-        state = trace.as_state(step, keeping is not None)
+        training = self._model.training_state
+        replaced = {training.position: cursor.position, training.order: cursor.order}
+        state = trace.as_state(step, replaced, keeping is not None)
         results = (keeping or executable.run)(data, state, steps)
         if not step.program.results:
             return None
@@ -134,7 +142,24 @@ class Runner:
     def once(self, kind: str, table: Table) -> Any:
         """Run one step on a batch that is given as it is."""
         signature = table.signature(table.rows, None, False)
-        return self.run(kind, batch_of(table), signature, table, 1)
+        with self.turns.take():
+            compiled = self.step(kind, batch_of(table), signature)
+            return self._run(compiled, table, 1, self._model.training_state.cursor)
+
+    @contextmanager
+    def cursor(self) -> Iterator[Cursor]:
+        """Return a cursor at the first row, beside that of training."""
+        # Used again, because a GPU records launches for arrays at certain addresses.
+        try:
+            cursor = self._cursors.pop()
+        except IndexError:
+            cursor = Cursor(np.zeros((), "int32"), np.zeros(2, "uint32"))
+        cursor.position[...] = 0
+        cursor.order[...] = self._model.training_state.order.array
+        try:
+            yield cursor
+        finally:
+            self._cursors.append(cursor)
 
     def epoch(
         self,
@@ -142,6 +167,7 @@ class Runner:
         table: Table,
         size: int,
         *,
+        cursor: Cursor,
         shuffle: bool = False,
         steps: int | None = None,
         each_batch: bool = False,
@@ -150,43 +176,43 @@ class Runner:
     ) -> Iterator[tuple[int, Any]]:
         """Run an epoch in chunks; yield the steps done so far and the chunk's results.
 
-        Starts where the model's `position` stands; at the end of the rows it goes on
-        from the first, in a new order.
+        Starts where the cursor stands; at the end of the rows it goes on from the
+        first, in a new order.
         """
-        model, batch = self._model, batch_of(table)
-        _check_place(model, table)
+        batch = batch_of(table)
+        _check_position(cursor, table)
         steps = -(-table.rows // size) if steps is None else steps
         known = (kind, size, table.rows, config.backend_choice())
         pace = Pace(each_batch, self._paces.get(known, 1))
         watched = each_batch or before is not None  # by who may change the model
         compiled, compiled_for = None, 0
         while done < steps:
-            at = int(model.training_state.position.array)
-            left = table.rows - at
+            left = table.rows - int(cursor.position)
             rows = min(size, left)
             count = pace.chunk(min(left // rows, steps - done))
             if before is not None:
                 before(done)
-            if compiled is None or watched or rows != compiled_for:
-                signature = table.signature(rows, table.rows, shuffle)
-                compiled = self.step(kind, batch, signature)  # not a part of the pace
-                compiled_for = rows
-            with pace:
-                results = self._run(compiled, table, count)
+            with self.turns.take():
+                if compiled is None or watched or rows != compiled_for:
+                    signature = table.signature(rows, table.rows, shuffle)
+                    compiled = self.step(kind, batch, signature)  # no part of the pace
+                    compiled_for = rows
+                with pace:
+                    results = self._run(compiled, table, count, cursor)
             done += count
             if rows == size:
                 self._paces[known] = pace.steps
-            if int(model.training_state.position.array) >= table.rows:
-                model.training_state.start_pass()
+            if int(cursor.position) >= table.rows:
+                cursor.start_pass()
             yield done, results
 
 
-def _check_place(model: Any, table: Table) -> None:
-    """Refuse to go on in data that ends before the place where a run was saved."""
-    at = int(model.training_state.position.array)
-    if at >= table.rows:
+def _check_position(cursor: Cursor, table: Table) -> None:
+    """Refuse to go on in data that ends before the row at which a run was saved."""
+    row = int(cursor.position)
+    if row >= table.rows:
         raise ValueError(
-            f"The run was saved at row {at} of its data, but the data has {table.rows} "
+            f"The run was saved at row {row} of its data, but the data has {table.rows} "
             "rows: go on with the same data, or with the next epoch (`initial_epoch`)."
         )
 

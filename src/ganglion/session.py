@@ -52,6 +52,10 @@ class Session:
         Ctrl-C waits for the end of a chunk of steps: the model can be saved and the
         run resumed.
         """
+        with self.runner.turns.session(fits=True):
+            self._train(first, epochs)
+
+    def _train(self, first: int, epochs: int) -> None:
         model, calls, state = self.model, self.calls, self.model.training_state
         model.stop_training = False
         state.first_bad_step.array[...] = -1
@@ -121,6 +125,7 @@ class Session:
             "train",
             self.source,
             self.size,
+            cursor=self.model.training_state.cursor,
             shuffle=self.shuffle,
             steps=self.steps,
             each_batch=self.calls.needs_batches_in("train"),

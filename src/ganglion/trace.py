@@ -234,11 +234,18 @@ def _used(graph: Graph) -> set[Value]:
     return used
 
 
-def as_state(step: Step, keeps: bool = False) -> dict[str, np.ndarray]:
+def as_state(
+    step: Step, replaced: Mapping[Variable, np.ndarray], keeps: bool = False
+) -> dict[str, np.ndarray]:
     """Return the arrays behind a step's state, for a backend to change in place.
 
-    One that `keeps` state is given arrays as they are: it may have newer values.
+    Some variables may be `replaced` by other arrays. A backend that `keeps` state is
+    given arrays as they are: it may have newer values.
     """
-    if keeps:
-        return {name: one.array_as_it_is for name, one in step.variables.items()}
-    return {name: variable.array for name, variable in step.variables.items()}
+    state = {}
+    for name, variable in step.variables.items():
+        if variable in replaced:
+            state[name] = replaced[variable]
+        else:
+            state[name] = variable.array_as_it_is if keeps else variable.array
+    return state

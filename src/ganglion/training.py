@@ -54,6 +54,7 @@ class Trainer(Compilable):
         3
         """
         self._require_compiled("fit")
+        self._runner.turns.refuse_training("fit")
         if "nb_epoch" in kwargs:
             keras2.note("`nb_epoch=`", "`epochs=`")
             epochs = kwargs.pop("nb_epoch")
@@ -168,13 +169,14 @@ class Trainer(Compilable):
         self, source: Any, size: int | None, steps: int | None, calls: CallbackList
     ) -> Logs:
         """Return the loss and the metrics on a table or stream, by name."""
-        self.reset_metrics()
-        calls.on_test_begin()
         logs: Logs = {}
-        for done in self._each_chunk("test", source, size or 0, steps, calls):
-            logs = self.get_metrics_result()
-            calls.on_test_batch_end(done - 1, logs)
-        calls.on_test_end(logs)
+        with self._runner.turns.session():
+            self.reset_metrics()
+            calls.on_test_begin()
+            for done in self._each_chunk("test", source, size or 0, steps, calls):
+                logs = self.get_metrics_result()
+                calls.on_test_batch_end(done - 1, logs)
+            calls.on_test_end(logs)
         return logs
 
     def predict(
@@ -217,16 +219,14 @@ class Trainer(Compilable):
                 yield done
             source.end_epoch()
             return
-        state = self.training_state
-        training_at = state.position.numpy(), state.order.numpy()
-        state.position.array[...] = 0
         if steps is not None:
             steps = min(steps, -(-source.rows // size))
-        try:
+        with self._runner.cursor() as cursor:
             for done, results in self._runner.epoch(
                 kind,
                 source,
                 size,
+                cursor=cursor,
                 steps=steps,
                 each_batch=calls.needs_batches_in(kind),
                 before=begin,
@@ -234,8 +234,6 @@ class Trainer(Compilable):
                 if parts is not None:
                     parts.append(results)
                 yield done
-        finally:
-            state.position.array[...], state.order.array[...] = training_at
 
     # ---- one batch -----------------------------------------------------------------
 
@@ -264,10 +262,14 @@ class Trainer(Compilable):
         return self._one("test", x, y, sample_weight, return_dict)
 
     def _one(self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
-        self.training_state.saved_metrics = None
-        self.reset_metrics()
-        self._runner.once(kind, feeding.table(self, x, y, weight))
-        logs = self.get_metrics_result()
+        batch = feeding.table(self, x, y, weight)
+        with self._runner.turns.take():
+            if kind == "train":
+                self._runner.turns.refuse_training("train_on_batch")
+            self.training_state.saved_metrics = None
+            self.reset_metrics()
+            self._runner.once(kind, batch)
+            logs = self.get_metrics_result()
         return logs if return_dict else _as_list(logs, self.metrics_names)
 
     def predict_on_batch(self, x: Any) -> Any:

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ganglion.variables import Variable, draw_seed
+
+
+@dataclass(frozen=True, eq=False)
+class Cursor:
+    """Where a run through the rows of some data stands; steps move it on in place.
+
+    Training has the cursor of the model's state. Every evaluation and prediction has
+    one of its own, so that they can run beside each other.
+    """
+
+    position: np.ndarray  # the row at which the next step starts
+    order: np.ndarray  # the seed of shuffling, and the number of the pass
+
+    def start_pass(self) -> None:
+        """Go back to the first row, in a new order."""
+        self.position[...] = 0
+        self.order[1] += 1
 
 
 class TrainingState:
@@ -25,10 +44,14 @@ class TrainingState:
         self.saved_metrics: dict[str, list[np.ndarray]] | None = None
         self.was_loaded = False
 
+    @property
+    def cursor(self) -> Cursor:
+        """Where training stands in its data."""
+        return Cursor(self.position.array, self.order.array)
+
     def start_pass(self) -> None:
         """Go back to the first row, in a new order."""
-        self.position.array[...] = 0
-        self.order.array[1] += 1
+        self.cursor.start_pass()
 
     def start_epoch(self, epoch: int) -> None:
         """Go on with this epoch if it was loaded half done, or begin at its start."""

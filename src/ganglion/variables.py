@@ -7,10 +7,10 @@ plain assignments become one pure step graph.
 
 from __future__ import annotations
 
+import itertools
 import random as python_random
 import re
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -290,13 +290,14 @@ def read(x: Any, dtype: Any = None) -> Value:
     return Constant(array, dtype)
 
 
-_name_counts: defaultdict[str, int] = defaultdict(int)
+_name_counts: dict[str, itertools.count[int]] = {}
 
 
 def unique_name(prefix: str) -> str:
     """Return ``dense``, then ``dense_1``, ``dense_2`` ..."""
-    count = _name_counts[prefix]
-    _name_counts[prefix] += 1
+    # Both are one step for Python: threads that build models at once need no lock,
+    # which a fork could leave locked.
+    count = next(_name_counts.setdefault(prefix, itertools.count()))
     return f"{prefix}_{count}" if count else prefix
 
 

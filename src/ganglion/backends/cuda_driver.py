@@ -7,6 +7,7 @@ test puts a driver of its own in its place.
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import importlib.util
 import os
 import threading
@@ -37,6 +38,10 @@ class Driver(Protocol):
 
     def use(self) -> None:
         """Make this thread speak to the device."""
+        ...
+
+    def compiler(self) -> str:
+        """Return all that machine code depends on besides its source."""
         ...
 
     def compile(self, source: str) -> bytes:
@@ -86,6 +91,10 @@ class Driver(Protocol):
 
     def host_array(self, nbytes: int) -> np.ndarray:
         """Return bytes of the host from and to which copies are fast."""
+        ...
+
+    def free_host(self, array: np.ndarray) -> None:
+        """Give bytes of the host back to the system; any others are left alone."""
         ...
 
     def launch(
@@ -180,13 +189,26 @@ def driver() -> Driver:
         raise
 
 
+OPTIONS = {"std": "c++17"}  # of NVRTC, besides the architecture
+
+
 def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes:
     """Compile CUDA C by NVRTC; needs no GPU. `kind` is "cubin" or "ptx"."""
     from cuda.core import Program, ProgramOptions
 
-    options = ProgramOptions(arch=architecture, std="c++17")
+    options = ProgramOptions(arch=architecture, **OPTIONS)
     made = Program(source, "c++", options).compile(kind)
     return bytes(made.code)
+
+
+def _compiler(capability: int) -> str:
+    """Return NVRTC's version, that of what calls it, and the options."""
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    caller = importlib.metadata.version("cuda-core")
+    options = ", ".join(f"{name} {value}" for name, value in OPTIONS.items())
+    return f"NVRTC {major}.{minor}, cuda-core {caller}, sm_{capability}, {options}"
 
 
 def read_compiler() -> int:
@@ -216,6 +238,8 @@ class CudaDriver:
         threading.Thread(target=read_compiler).start()
         self._cu = cu
         self._importing = threading.Lock()
+        self._pinned: set[int] = set()
+        self._compiler: str | None = None
         self.cores = os.cpu_count() or 1
         self._check(cu.cuInit(0))
         self._device = self._check(cu.cuDeviceGet(0))
@@ -249,6 +273,13 @@ class CudaDriver:
     def use(self) -> None:
         """Make this thread speak to the device."""
         self._check(self._cu.cuCtxSetCurrent(self._context))
+
+    def compiler(self) -> str:
+        """Return all that machine code depends on besides its source."""
+        with self._importing:
+            if self._compiler is None:
+                self._compiler = _compiler(self.capability)
+            return self._compiler
 
     def compile(self, source: str) -> bytes:
         """Compile CUDA C to machine code."""
@@ -314,8 +345,16 @@ class CudaDriver:
     def host_array(self, nbytes: int) -> np.ndarray:
         """Return bytes of the host from and to which copies are fast."""
         pointer = int(self._check(self._cu.cuMemAllocHost(max(nbytes, 1))))
+        self._pinned.add(pointer)
         raw = (ctypes.c_uint8 * max(nbytes, 1)).from_address(pointer)
         return np.ctypeslib.as_array(raw)[:nbytes]
+
+    def free_host(self, array: np.ndarray) -> None:
+        """Give bytes of the host back to the system; any others are left alone."""
+        pointer = array.ctypes.data
+        if pointer in self._pinned:
+            self._pinned.remove(pointer)
+            self._check(self._cu.cuMemFreeHost(pointer))
 
     def _overlapping(self) -> Any:
         cu = self._cu

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from ganglion import lending
 from ganglion.backends.cuda_driver import Driver, OutOfMemory
 
 UNIT, SMALL = 512, 4096  # bytes
+SPARE_PINNED = 64 << 20  # bytes of the host that are kept for the next mirror
 
 
 @dataclass(eq=False)
@@ -46,10 +49,11 @@ class Memory:
         self._mirrors: dict[int, Mirror] = {}
         self._of_data: dict[tuple[int, int], Mirror] = {}
         self._spare: dict[int, list[int]] = defaultdict(list)
-        self._spare_seen: dict[int, list[np.ndarray]] = defaultdict(list)
-        # Filled by the garbage collector, at any time: mirrors, recordings and code.
-        self._dead: list[Mirror] = []
-        self._retired: list[tuple[list[Any], list[Any]]] = []
+        self._spare_pinned: dict[int, list[np.ndarray]] = defaultdict(list)
+        self._spare_pinned_bytes = 0
+        # Finalizers run at any time and in any thread, also in the middle of a change
+        # of these tables: they only say here what is to be done, under the lock.
+        self._discarded: deque[Callable[[], None]] = deque()
         self._arena = (0, 0)
         self._waits = 0
         self.lock = threading.RLock()
@@ -59,7 +63,7 @@ class Memory:
     def allocate(self, nbytes: int, what: str, lower: str = "`batch_size`") -> int:
         """Return the address of memory that may have been used before."""
         size = self.rounded(nbytes)
-        self._collect()
+        self.collect()
         if self._spare[size]:
             return self._spare[size].pop()
         try:
@@ -89,29 +93,39 @@ class Memory:
         """Keep memory for the next one who needs as much."""
         self._spare[self.rounded(nbytes)].append(address)
 
-    def retire(self, graphs: list[Any], modules: list[Any]) -> None:
-        """Let go of recordings and code, when the device is asked next."""
-        self._retired.append((graphs, modules))
+    def discard(self, free: Callable[[], None]) -> None:
+        """Let go of something when the device is asked next; for finalizers."""
+        self._discarded.append(free)
 
-    def _collect(self) -> None:
-        while self._retired:
-            graphs, modules = self._retired.pop()
-            self.wait()
-            for graph in graphs:
-                self.driver.forget(graph)
-            for module in modules:
-                self.driver.unload(module)
-        while self._dead:
-            one = self._dead.pop()
-            self.release(one.address, one.size)
-            if one.seen is not None:
-                self._spare_seen[one.size].append(one.seen)
+    def collect(self) -> None:
+        """Do what finalizers have asked for."""
+        while self._discarded:
+            self._discarded.popleft()()
+
+    def unload(self, graphs: list[Any], modules: list[Any]) -> None:
+        """Let go of recordings and code."""
+        self.wait()
+        for graph in graphs:
+            self.driver.forget(graph)
+        for module in modules:
+            self.driver.unload(module)
+
+    def trim(self) -> None:
+        """Give memory that nobody uses back to the device and to the system."""
+        with self.lock:
+            self.driver.use()
+            self.collect()
+            self._give_back()
 
     def _give_back(self) -> None:
         self.wait()
         for addresses in self._spare.values():
             while addresses:
                 self.driver.free(addresses.pop())
+        for arrays in self._spare_pinned.values():
+            while arrays:
+                self.driver.free_host(arrays.pop())
+        self._spare_pinned_bytes = 0
 
     def arena(self, nbytes: int) -> int:
         """Return memory that all programs use in turn; it moves when it must grow."""
@@ -158,15 +172,28 @@ class Memory:
         return known
 
     def _forget(self, key: int) -> None:
+        """Note that an array is gone: at once, another may get its address."""
         lending.forget(key)
-        one = self._mirrors.pop(key, None)
-        if one is None:
+        mirror = self._mirrors.pop(key, None)
+        if mirror is not None:
+            self.discard(partial(self._leave, mirror))
+
+    def _leave(self, mirror: Mirror) -> None:
+        """Use the memory of a mirror again, if this was its last array."""
+        mirror.users -= 1
+        if mirror.users:
             return
-        one.users -= 1
-        if one.users == 0:
-            if one.place is not None:
-                self._of_data.pop(one.place, None)
-            self._dead.append(one)
+        if mirror.place is not None:
+            self._of_data.pop(mirror.place, None)
+        self.release(mirror.address, mirror.size)
+        if mirror.seen is None:
+            return
+        if self._spare_pinned_bytes + mirror.size <= SPARE_PINNED:
+            self._spare_pinned[mirror.size].append(mirror.seen)
+            self._spare_pinned_bytes += mirror.size
+        else:
+            self.wait()  # a copy may still read it
+            self.driver.free_host(mirror.seen)
 
     def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
         """Copy an array to the device if it has changed; tell whether it has."""
@@ -193,8 +220,9 @@ class Memory:
         self._waits += 1
 
     def _host_array(self, nbytes: int) -> np.ndarray:
-        spare = self._spare_seen[nbytes]
+        spare = self._spare_pinned[nbytes]
         if spare:
+            self._spare_pinned_bytes -= nbytes
             return spare.pop()
         try:
             return self.driver.host_array(nbytes)
@@ -202,12 +230,11 @@ class Memory:
             return np.empty(nbytes, np.uint8)
 
     def bring_home(self, mirror: Mirror, array: np.ndarray) -> None:
-        """Copy what the device has into an array."""
-        with self.lock:
-            self.driver.use()
-            self.fetch(mirror)
-            self.wait()
-            as_bytes(array)[...] = mirror.seen
+        """Copy what the device has into an array, under the lock."""
+        self.driver.use()
+        self.fetch(mirror)
+        self.wait()
+        as_bytes(array)[...] = mirror.seen
 
     def fetch(self, mirror: Mirror) -> None:
         """Ask for what the device has; it is in `seen` after a wait."""

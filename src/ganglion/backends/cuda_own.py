@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ganglion.backends.cuda_emit import Emission, constants_of
 from ganglion.backends.cuda_memory import Memory
 from ganglion.backends.cuda_text import root
@@ -40,7 +42,7 @@ class Own:
 
     def __del__(self) -> None:
         for address, nbytes in getattr(self, "_blocks", []):
-            self._memory.release(address, nbytes)
+            self._memory.discard(partial(self._memory.release, address, nbytes))
 
     def address(self, buffer: Buffer) -> int:
         """Return where a buffer is."""

@@ -103,7 +103,7 @@ def code_of(functions: Sequence[str], driver: Driver) -> bytes:
     """Return functions as machine code, from the cache where they are known."""
     text = source(functions)
     key = hashlib.sha256(text.encode()).hexdigest()
-    path = cpu_cache.path_of("cuda", f"sm_{driver.capability}", key)
+    path = cpu_cache.path_of("cuda", driver.compiler(), key)
     known = cpu_cache.read(path)
     if known is None:
         known = driver.compile(text)
@@ -122,20 +122,22 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
     with ThreadPoolExecutor(max(min(len(bundles), driver.cores), 1)) as pool:
         codes = list(pool.map(made, bundles))
     modules, loaded = list[Any](), dict[str, Any]()
-    for bundle, code in zip(bundles, codes, strict=True):
-        try:
-            module, functions = driver.load(code, bundle)
-        except OutOfMemory:
-            memory.retire([], modules)
-            raise memory.refused(len(code), "a program's code", "its layers") from None
-        modules.append(module)
-        loaded |= functions
-    if not emission.keeps_cache:
-        for function in loaded.values():
-            driver.prefer_shared(function)
-    for call in emission.calls:
-        if call.shared > 48 * 1024:
-            driver.allow_shared(loaded[call.function], call.shared)
+    with memory.lock:
+        for bundle, code in zip(bundles, codes, strict=True):
+            try:
+                module, functions = driver.load(code, bundle)
+            except OutOfMemory:
+                memory.unload([], modules)
+                size, what = len(code), "a program's code"
+                raise memory.refused(size, what, "its layers") from None
+            modules.append(module)
+            loaded |= functions
+        if not emission.keeps_cache:
+            for function in loaded.values():
+                driver.prefer_shared(function)
+        for call in emission.calls:
+            if call.shared > 48 * 1024:
+                driver.allow_shared(loaded[call.function], call.shared)
     return modules, loaded
 
 
@@ -155,7 +157,8 @@ class CompiledProgram:
         self.emission = emit(plan, target)
         self._places: dict[tuple[int, ...], _Place] = {}
         self._modules, self._functions = _load(self.emission, on)
-        self._own = Own(self.emission, on)
+        with on.lock:
+            self._own = Own(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._prepared = False
@@ -165,7 +168,7 @@ class CompiledProgram:
     def __del__(self) -> None:
         if modules := getattr(self, "_modules", None):
             graphs = [g for one in self._places.values() for g in one.graphs.values()]
-            self._memory.retire(graphs, modules)
+            self._memory.discard(partial(self._memory.unload, graphs, modules))
 
     def run(
         self,
@@ -200,6 +203,7 @@ class CompiledProgram:
             return results
         with self._memory.lock, undisturbed():
             self._driver.use()
+            self._memory.collect()
             arrays = {**data, **state}
             copies = contiguous(arrays)
             mirrors = self._mirrored(arrays | copies)
@@ -233,7 +237,7 @@ class CompiledProgram:
         for name in large - copies.keys():
             if not lending.is_lent(state[name]):
                 fetch = partial(self._memory.bring_home, mirrors[name])
-                lending.lend(state[name], fetch)
+                lending.lend(state[name], fetch, self._memory.lock)
         return large - copies.keys()
 
     def _take_back(

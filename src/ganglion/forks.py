@@ -1,0 +1,73 @@
+"""Forks wait until no thread is in the middle of compiling or of running steps.
+
+A forked child has a copy of all memory, but only of the thread that forked. A lock that
+another thread held would stay locked there for ever, and weights that a step was just
+writing would be half old, half new. So work that holds locks or writes weights does it
+inside of `held_off`, and a fork waits for it to end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_changed = threading.Condition()
+_working: Counter[int] = Counter()  # how often each thread is inside of `held_off`
+_forking = False
+
+
+@contextmanager
+def held_off() -> Iterator[None]:
+    """Let no thread fork this process inside of this block.
+
+    >>> with held_off():
+    ...     "compile, or run a chunk of steps"
+    'compile, or run a chunk of steps'
+    """
+    thread = threading.get_ident()
+    with _changed:
+        while _forking and not _working[thread]:
+            _changed.wait()
+        _working[thread] += 1
+    try:
+        yield
+    finally:
+        with _changed:
+            _working[thread] -= 1
+            if not _working[thread]:
+                del _working[thread]
+                _changed.notify_all()
+
+
+def _before() -> None:
+    global _forking
+    inside = threading.get_ident() in _working
+    _changed.acquire()
+    while _forking:
+        _changed.wait()
+    _forking = True  # from here on nobody begins anything
+    while _working and not inside:  # from the inside, others may be waiting for us
+        _changed.wait()
+
+
+def _after_in_parent() -> None:
+    global _forking
+    _forking = False
+    _changed.notify_all()
+    _changed.release()
+
+
+def _after_in_child() -> None:
+    global _changed, _forking
+    _changed, _forking = threading.Condition(), False  # nobody else waits here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before,
+        after_in_parent=_after_in_parent,
+        after_in_child=_after_in_child,
+    )

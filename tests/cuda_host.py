@@ -64,6 +64,7 @@ class HostDriver:
         self.log: list[str] = []
         self._folder = tempfile.TemporaryDirectory()
         self._recording: list[Any] | None = None
+        self._compiling = threading.Lock()
 
     def use(self) -> None:
         pass
@@ -75,15 +76,14 @@ class HostDriver:
         text = _wrapped(source)
         stem = Path(self._folder.name) / hashlib.sha256(text.encode()).hexdigest()
         library = stem.with_suffix(".so")
-        if not library.exists():
-            part = stem.with_suffix(f".{threading.get_ident()}.cc")
-            part.write_text(text)
-            command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
-            command += ["-ffp-contract=off", "-o", part.with_suffix(".so"), part]
-            done = subprocess.run(command, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr[:4000] + text[-3000:]
-            part.with_suffix(".so").replace(library)
-        return library.read_bytes()
+        with self._compiling:  # threads that want the same text wait for one of them
+            if not library.exists():
+                stem.with_suffix(".cc").write_text(text)
+                command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
+                command += ["-ffp-contract=off", "-o", library, stem.with_suffix(".cc")]
+                done = subprocess.run(command, capture_output=True, text=True)
+                assert done.returncode == 0, done.stderr[:4000] + text[-3000:]
+            return library.read_bytes()
 
     def load(self, code: bytes, functions: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         path = Path(self._folder.name) / f"{hashlib.sha256(code).hexdigest()}.load.so"

@@ -4,6 +4,8 @@ import copy
 import gc
 import os
 import signal
+import threading
+import time
 
 import cuda_host
 import numpy as np
@@ -14,7 +16,7 @@ from test_plan import step_of
 
 import ganglion as keras
 from ganglion import config, lending
-from ganglion.backends import base, cuda_driver, cuda_run, reference
+from ganglion.backends import base, cuda_driver, cuda_memory, cuda_run, reference
 from ganglion.backends.cuda_driver import OutOfMemory
 from ganglion.backends.cuda_memory import Memory
 from ganglion.backends.cuda_run import MOST_PLACES
@@ -455,3 +457,84 @@ def test_a_recipe_learns_as_in_the_reference():
     found, _ = ran(compiled(program, None, "float32"), data, state, 3)
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, 1e-4, 1e-4, err_msg=name)
+
+
+# ---- what finalizers, threads and new compilers must not break ----------------------
+
+
+def test_a_finalizer_in_the_middle_of_a_change_of_tables_changes_none(driver):
+    """Memory that is being given back is walked through while an array dies."""
+    memory = cuda_run.memory()
+    arrays = [np.zeros(n, "float32") for n in (300, 3000, 30_000)]
+    for number, array in enumerate(arrays):
+        memory.mirror(array, f"array {number}", is_data=False)
+    del array
+    memory.release(memory.allocate(7000, "something"), 7000)
+    free = driver.free
+
+    def free_and_collect(address):
+        arrays.clear()  # here the garbage collector finds them
+        gc.collect()
+        free(address)
+
+    driver.free = free_and_collect
+    memory.trim()
+    assert not arrays
+    assert not memory._mirrors
+    driver.free = free
+    before = len(driver.of("free"))
+    memory.trim()  # what died in the middle is given back the next time
+    assert len(driver.of("free")) == before + 3
+
+
+@pytest.mark.usefixtures("driver")
+def test_pinned_memory_does_not_grow_with_the_models_that_were(driver, monkeypatch):
+    monkeypatch.setattr(cuda_memory, "SPARE_PINNED", 40_000)
+    memory = cuda_run.memory()
+    for width in range(100, 140):  # no two of the same size
+        array = np.zeros((width, width), "float32")
+        memory.refresh(array, memory.mirror(array, "weights", False), False)
+        del array
+        memory.collect()
+    assert 0 < driver.pinned <= 40_000
+    memory.trim()
+    assert driver.pinned == 0
+
+
+def test_another_compiler_compiles_anew():
+    program, _, _ = step_of("mnist-perceptron", rows=64, batch=32)
+    plan = cuda_run.plan_of(program)
+
+    def compiled_by(compiler):
+        driver = Recorder()
+        driver.compiled_by = compiler
+        cuda_run.CompiledProgram(plan, Memory(driver))
+        return driver.compiled
+
+    assert compiled_by("NVRTC 13.0, std c++17") > 0
+    assert compiled_by("NVRTC 13.0, std c++17") == 0  # from the cache
+    assert compiled_by("NVRTC 13.1, std c++17") > 0
+    assert compiled_by("NVRTC 13.1, std c++20") > 0
+
+
+def test_threads_that_want_what_is_lent_fetch_it_once():
+    lock, fetched = threading.RLock(), []
+    array = np.zeros(3)
+
+    def fetch(one):
+        fetched.append(threading.get_ident())
+        time.sleep(0.05)
+        one[...] = 7
+
+    lending.lend(array, fetch, lock)
+    seen = []
+    threads = [
+        threading.Thread(target=lambda: seen.append(lending.home(array).copy()))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fetched) == 1
+    assert [list(one) for one in seen] == [[7, 7, 7]] * 4

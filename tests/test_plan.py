@@ -47,7 +47,7 @@ def step_of(name, rows=6, batch=4, kind="train", shuffle=True):
     signature = table.signature(batch, rows, shuffle)
     step, _ = model._runner.step(kind, batch_of(table), signature)
     state = {n: v.numpy() for n, v in step.variables.items()}
-    assert trace.as_state(step).keys() == state.keys()
+    assert trace.as_state(step, {}).keys() == state.keys()
     return step.program, table.arrays(), state
 
 

@@ -212,7 +212,7 @@ def _check_position(cursor: Cursor, table: Table) -> None:
     row = int(cursor.position)
     if row >= table.rows:
         raise ValueError(
-            f"The run was saved at row {row} of its data, but the data has {table.rows} "
+            f"The run was saved at row {row} of its data, which now has {table.rows} "
             "rows: go on with the same data, or with the next epoch (`initial_epoch`)."
         )
 

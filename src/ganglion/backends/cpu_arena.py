@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,14 +31,28 @@ class Arenas:
         self._lock = threading.Lock()
         self._free: np.ndarray | None = None
         self._needed: Counter[int] = Counter()
+        self._gone: deque[int] = deque()  # what programs needed that are gone
 
     def announce(self, owner: object, nbytes: int) -> None:
         """Note that a program will need so much, for as long as it lives."""
-        self._needed[nbytes] += 1
+        with self._lock:
+            self._needed[nbytes] += 1
+            self._settle()
         weakref.finalize(owner, self._forget, nbytes).atexit = False
 
     def _forget(self, nbytes: int) -> None:
-        self._needed[nbytes] -= 1
+        self._gone.append(nbytes)
+        # A finalizer may run while this very thread holds the lock: it must not wait.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def _settle(self) -> None:
+        """Count off what is gone; let go of an arena that nobody needs any more."""
+        while self._gone:
+            self._needed[self._gone.popleft()] -= 1
         self._needed += Counter()  # drops what is no longer needed at all
         free = self._free
         if free is not None and len(free) > max(self._needed, default=0):
@@ -48,6 +62,7 @@ class Arenas:
     def lent(self, nbytes: int) -> Iterator[np.ndarray]:
         """Lend memory of this size or more; programs that run at once get their own."""
         with self._lock:
+            self._settle()
             arena, self._free = self._free, None
         if arena is None or len(arena) < nbytes:
             arena = None  # let go of the small one before there is a large one

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import weakref
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -109,17 +111,24 @@ def assembly(texts: Iterable[str], target: Target) -> str:
     return str(machine(target).emit_assembly(linked(texts, target)))
 
 
+# Engines of libraries that are gone. LLVM takes a lock to dispose of one: a finalizer,
+# which runs at any time, could hold it while another thread forks.
+_discarded: deque[Any] = deque()
+
+
 class Library:
-    """An object file loaded into this process; gone when this is."""
+    """An object file loaded into this process; gone soon after this is."""
 
     def __init__(self, code: bytes) -> None:
         llvm = _llvm()
+        _discarded.clear()
         # An engine takes its machine over, so it gets one of its own.
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), _new_machine(host())
         )
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
+        weakref.finalize(self, _discarded.append, self._engine).atexit = False
 
     def address(self, name: str) -> int:
         """Return the address of a function."""

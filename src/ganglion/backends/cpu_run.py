@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, forks
 from ganglion.backends import cpu_cache, cpu_emit, cpu_machine, cpu_threads
 from ganglion.backends.base import Program
 from ganglion.backends.cpu_arena import ARENAS
@@ -36,7 +36,8 @@ def missing() -> str | None:
 
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
     """Compile a program for this machine."""
-    return CompiledProgram(build(program))
+    with forks.held_off():
+        return CompiledProgram(build(program))
 
 
 def code_of(plan: Plan) -> tuple[bytes, list[Record]]:
@@ -113,7 +114,8 @@ class CompiledProgram:
         }
         arrays.update((name, copy) for name, (_, copy) in copied.items())
         if self._calls and steps > 0:
-            with self._busy, ARENAS.lent(self.plan.arena) as arena:
+            running = forks.held_off()
+            with running, self._busy, ARENAS.lent(self.plan.arena) as arena:
                 self._run(arrays, results, steps, arena)
         for name, (array, copy) in copied.items():
             if name in state:

@@ -182,8 +182,4 @@ def write_picture(scores: Scores, path: Path) -> None:
 
     buffer = io.BytesIO()
     picture(scores).save(buffer, format="PNG")
-    write_whole(path, lambda file: _put(file, buffer.getvalue()))
-
-
-def _put(file: Any, data: bytes) -> None:
-    file.write(data)
+    write_whole(path, lambda file: file.write(buffer.getbuffer()))

@@ -53,10 +53,17 @@ def write(model: Any, file: BinaryIO) -> None:
         weights.write(model, store)
         state.write(model, store)
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(METADATA, json.dumps(metadata))
-        archive.writestr(CONFIG, config)
-        with archive.open(WEIGHTS, "w", force_zip64=True) as member:
+        archive.writestr(_entry(METADATA), json.dumps(metadata))
+        archive.writestr(_entry(CONFIG), config)
+        with archive.open(_entry(WEIGHTS), "w", force_zip64=True) as member:
             member.write(buffer.getbuffer())
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    # Always the same date: a zip file knows none before 1980, but clocks do.
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    entry.external_attr = 0o600 << 16  # as Python writes members by their names
+    return entry
 
 
 # ---- reading ---------------------------------------------------------------------

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from ganglion import files
 
 # What a file of another shape than expected makes the code that reads it raise.
 _SYMPTOMS = (
@@ -33,7 +33,7 @@ def local_path(filepath: Any) -> Path:
 
 
 def write_whole(
-    filepath: Any, write: Callable[[BinaryIO], None], overwrite: bool = True
+    filepath: Any, write: Callable[[BinaryIO], Any], overwrite: bool = True
 ) -> None:
     """Write a file beside its place and rename it, so that it is never half there.
 
@@ -53,39 +53,14 @@ def write_whole(
             f"{filepath} exists already, and `overwrite=False` protects it: choose "
             "another name."
         )
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
-        with open(beside, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, beside)
-        os.replace(beside, path)
+        files.write_file(path, write)
     except OSError as error:
         raise OSError(
             error.errno,
             f"Cannot save to {filepath}: {error.strerror or error}. Nothing was "
             "changed; a file that was there before is intact.",
         ) from error
-    finally:
-        # After the renaming there is nothing left to remove.
-        beside.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming survive a power cut, where the system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -120,8 +95,9 @@ def reading(filepath: Any) -> Iterator[None]:
 
 
 def check_exists(path: Path) -> None:
-    """Refuse a file that is not there, or is no file."""
+    """Refuse a file that is not there, and what is no file: a pipe, say."""
     if path.is_dir():
         raise IsADirectoryError(str(path))
     if not path.exists():
         raise FileNotFoundError(str(path))
+    files.refuse_special(path)

@@ -395,6 +395,16 @@ def test_no_room_on_the_device_is_told_with_sizes(training):
     assert driver.of("replay")
 
 
+def test_machine_code_of_another_compiler_is_not_used(own_cache, monkeypatch):
+    driver = Recorder()
+    for version in ("NVRTC 12.9, c++17", "NVRTC 13.0, c++17", "NVRTC 13.0, c++20"):
+        monkeypatch.setattr(cuda_driver, "compiler_identity", lambda told=version: told)
+        before = driver.compiled
+        cuda_run.code_of(["void NAME() {}"], driver)
+        cuda_run.code_of(["void NAME() {}"], driver)
+        assert driver.compiled == before + 1
+
+
 def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
     program, _ = op_program(OPS["exp"], [np.ones((3, 4))], {})
     plan = cuda_run.plan_of(program)

@@ -226,3 +226,26 @@ def test_a_clock_before_1980(tmp_path, monkeypatch):
     small().save(tmp_path / "m.keras")
     monkeypatch.undo()
     saving.load_model(tmp_path / "m.keras")
+
+
+def test_a_lock_is_held_by_one_at_a_time_and_leaves_nothing(tmp_path):
+    inside, most = [0], [0]
+
+    def work() -> None:
+        for _ in range(5):
+            with files.locked(tmp_path / "x"):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                inside[0] -= 1
+
+    files.LOCK_POLL_SECONDS, before = 0.001, files.LOCK_POLL_SECONDS
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        files.LOCK_POLL_SECONDS = before
+    assert most == [1]
+    assert os.listdir(tmp_path) == []

@@ -198,20 +198,39 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
     Where no lock can be had (a read-only folder, a file system without locks) the work
     goes on without: the renaming of `write_file` keeps files whole even then.
     """
+    lock = path.with_name(f".{path.name}.lock")
+    told = False
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(lock, "ab")  # noqa: SIM115 (closed below)
+        except OSError:
+            yield
+            return
+        with file:
+            while try_lock(file) is False:
+                if not told:
+                    on_wait()
+                    told = True
+                time.sleep(LOCK_POLL_SECONDS)
+            if not _is_at(file, lock):
+                continue  # its last holder has just removed it
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    lock.unlink()
+            return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Return whether an open file still has its name."""
+    if sys.platform == "win32":  # where what is open cannot be removed
+        return True
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path.with_name(f".{path.name}.lock"), "ab")  # noqa: SIM115
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except OSError:
-        yield
-        return
-    with file:
-        told = False
-        while try_lock(file) is False:
-            if not told:
-                on_wait()
-                told = True
-            time.sleep(LOCK_POLL_SECONDS)
-        yield
+        return False
 
 
 def try_lock(file: Any) -> bool | None:
@@ -273,7 +292,9 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         # Looked at again: something else may have come into its place.
         kind = kind_of(os.fstat(handle).st_mode)
         if kind == "a folder":
-            raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
+            raise IsADirectoryError(
+                errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path)
+            )
         if kind is not None:
             raise NotAFileError(f"Cannot read {os.fspath(path)}: it is {kind}.")
         return io.BufferedReader(io.FileIO(handle, "rb"))
@@ -286,3 +307,18 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
     """Return what is in a file."""
     with open_file(path) as file:
         return file.read()
+
+
+def not_private(folder: Path) -> str | None:
+    """Say how others can write to a folder; None if they cannot, or there is none."""
+    if sys.platform == "win32":
+        return None  # where a user's folders are private by inheritance
+    try:
+        facts = os.stat(folder)
+    except OSError:
+        return None
+    if facts.st_uid not in (os.geteuid(), 0):
+        return "belongs to somebody else"
+    if facts.st_mode & 0o022:
+        return "can be written to by others"
+    return None

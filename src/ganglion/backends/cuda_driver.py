@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 INSTALL = "pip install 'ganglion[cuda]'"
+STANDARD = "c++17"  # of the CUDA C that is compiled
 Handle = Any
 
 
@@ -184,9 +185,21 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
     """Compile CUDA C by NVRTC; needs no GPU. `kind` is "cubin" or "ptx"."""
     from cuda.core import Program, ProgramOptions
 
-    options = ProgramOptions(arch=architecture, std="c++17")
+    options = ProgramOptions(arch=architecture, std=STANDARD)
     made = Program(source, "c++", options).compile(kind)
     return bytes(made.code)
+
+
+@cache
+def compiler_identity() -> str:
+    """Return what turns CUDA C into machine code: the version of NVRTC, and options."""
+    try:
+        from cuda.bindings import nvrtc
+
+        status, *version = nvrtc.nvrtcVersion()
+    except Exception:  # none here: whoever compiles says so, or stands in for it
+        return f"no NVRTC, {STANDARD}"
+    return f"NVRTC {version} ({status.name}), {STANDARD}"
 
 
 def read_compiler() -> int:

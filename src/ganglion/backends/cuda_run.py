@@ -103,7 +103,8 @@ def code_of(functions: Sequence[str], driver: Driver) -> bytes:
     """Return functions as machine code, from the cache where they are known."""
     text = source(functions)
     key = hashlib.sha256(text.encode()).hexdigest()
-    path = cpu_cache.path_of("cuda", f"sm_{driver.capability}", key)
+    made_by = cuda_driver.compiler_identity()
+    path = cpu_cache.path_of("cuda", f"sm_{driver.capability}", made_by, key)
     known = cpu_cache.read(path)
     if known is None:
         known = driver.compile(text)

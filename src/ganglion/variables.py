@@ -291,12 +291,14 @@ def read(x: Any, dtype: Any = None) -> Value:
 
 
 _name_counts: defaultdict[str, int] = defaultdict(int)
+_naming = threading.Lock()
 
 
 def unique_name(prefix: str) -> str:
     """Return ``dense``, then ``dense_1``, ``dense_2`` ..."""
-    count = _name_counts[prefix]
-    _name_counts[prefix] += 1
+    with _naming:
+        count = _name_counts[prefix]
+        _name_counts[prefix] += 1
     return f"{prefix}_{count}" if count else prefix
 
 

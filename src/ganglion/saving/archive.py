@@ -38,13 +38,15 @@ def to_json(model: Any, **kwargs: Any) -> str:
         return json.dumps(serialization.serialize_keras_object(model), **kwargs)
 
 
-def write(model: Any, file: BinaryIO) -> None:
-    """Write a model into an open file."""
+def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
+    """Write a model into an open file; without a date, equal models are equal bytes."""
     metadata: dict[str, Any] = {
         "keras_version": KERAS_VERSION,
-        "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
         "written_by": f"ganglion {VERSION}",
     }
+    if dated:
+        now = datetime.datetime.now()
+        metadata["date_saved"] = now.strftime("%Y-%m-%d@%H:%M:%S")
     if model.notes:  # Keras looks only at what it wrote itself
         metadata["notes"] = model.notes
     config = to_json(model)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ganglion import files
+from ganglion.terminal import lines
 
 # What a file of another shape than expected makes the code that reads it raise.
 _SYMPTOMS = (
@@ -80,14 +81,16 @@ def reading(filepath: Any) -> Iterator[None]:
     except PermissionError:
         raise
     except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error}. Is it damaged?") from error
+        raise ValueError(
+            f"{name} cannot be read: {lines(error)}. Is it damaged?"
+        ) from error
     except ValueError as error:
-        text = str(error)
-        if str(name) in text:
+        text = lines(error)
+        if str(name) in text and text == str(error):
             raise
         raise ValueError(f"{name} cannot be loaded: {text}") from error
     except _SYMPTOMS as error:
-        text = str(error) or "no details"
+        text = lines(error) or "no details"
         raise ValueError(
             f"{name} cannot be loaded: what it describes is not valid "
             f"({type(error).__name__}: {text:.300})."

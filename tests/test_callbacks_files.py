@@ -164,13 +164,46 @@ def test_a_damaged_backup_falls_back_to_the_one_before(tmp_path, saving):
     (tmp_path / "epoch-3-batch-0.checkpoint").write_text("damaged")
     model = Model()
     backup.set_model(model)
-    backup.on_train_begin()
+    with pytest.warns(UserWarning, match=r"epoch-3-batch-0.checkpoint cannot be used"):
+        backup.on_train_begin()
     assert model.initial_epoch == 2
     np.testing.assert_array_equal(model.weights[0], [2, 2])
 
-    (tmp_path / "epoch-2-batch-0.checkpoint").unlink()
-    with pytest.raises(FileNotFoundError):
+
+@pytest.mark.parametrize(
+    "index",
+    [b"", b"\0" * 64, b"[]", b'{"backups": 3}', b'{"backups": [{"file": "../x"}]}'],
+    ids=["cut to nothing", "zeros", "a list", "a number", "another folder"],
+)
+def test_a_damaged_list_of_backups_is_told_and_skipped(tmp_path, saving, index):
+    """What a power cut leaves: the names alone say where to go on."""
+    backup = BackupAndRestore(tmp_path, double_checkpoint=True)
+    with pytest.raises(KeyboardInterrupt):
+        fit(Model(), [0.5] * 5, backup, Interrupts(3))
+    (tmp_path / "training_metadata.json").write_bytes(index)
+    model = Model()
+    backup.set_model(model)
+    with pytest.warns(UserWarning, match="list of backups .* is damaged"):
         backup.on_train_begin()
+    assert model.initial_epoch == 3
+    np.testing.assert_array_equal(model.weights[0], [3, 3])
+
+
+def test_without_any_sound_backup_training_starts_anew(tmp_path, saving):
+    backup = BackupAndRestore(tmp_path, delete_checkpoint=False)
+    with pytest.raises(KeyboardInterrupt):
+        fit(Model(), [0.5] * 5, backup, Interrupts(3))
+    for name in ("training_metadata.json", "epoch-3-batch-0.checkpoint"):
+        (tmp_path / name).write_bytes(b"")
+    model = Model()
+    model.initial_epoch = 0
+    with (
+        pytest.warns(UserWarning, match="is damaged"),
+        pytest.warns(UserWarning, match="cannot be used"),
+    ):
+        fit(model, [0.5] * 2, backup)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["epoch-2-batch-0.checkpoint", "training_metadata.json"]
 
 
 def test_backups_within_an_epoch(tmp_path, saving):

@@ -254,6 +254,56 @@ def test_a_damaged_entry_is_made_again(empty_cache, damage):
     assert any(path.read_bytes() == raw for path, raw in whole.items())
 
 
+def test_an_entry_under_another_s_name_is_not_run(empty_cache):
+    """Its checksum is sound, but it is the code of another program."""
+    program, data, state = small()
+    expected = ran(cpu_run.compile(program), data, state, 2)
+    program_of_4 = set(empty_cache.glob("*.program"))
+    other, _, _ = step_of("mnist-perceptron", rows=8, batch=2)
+    cpu_run.compile(other)
+    (entry,) = set(empty_cache.glob("*.program")) - program_of_4
+    swapped = {path: entry.read_bytes() for path in program_of_4}
+    for path, raw in swapped.items():
+        path.write_bytes(raw)
+        assert cpu_cache.read(path) is None
+    same(ran(cpu_run.compile(program), data, state, 2), expected)
+    assert any(path.read_bytes() != raw for path, raw in swapped.items())
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX")
+def test_code_is_kept_where_nobody_else_can_write(empty_cache, monkeypatch):
+    path = cpu_cache.path_of("entry")
+    cpu_cache.keep(path, b"code")
+    assert empty_cache.stat().st_mode & 0o777 == 0o700
+    assert cpu_cache.read(path) == b"code"
+    for mode in (0o770, 0o707, 0o1777):
+        empty_cache.chmod(mode)
+        monkeypatch.setattr(cpu_cache, "_told", set())
+        with pytest.warns(UserWarning, match=r"kernels can be written to by others"):
+            assert cpu_cache.read(path) is None
+        assert cpu_cache.read(path) is None  # told once
+        cpu_cache.keep(cpu_cache.path_of("more"), b"more")
+        assert not cpu_cache.path_of("more").exists()
+    program, data, state = small()
+    expected = ran(reference.compile(program), data, state, 1)
+    found = ran(cpu_run.compile(program), data, state, 1)
+    for name, array in expected[0].items():
+        np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-6)
+    empty_cache.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    if empty_cache.stat().st_uid:
+        with pytest.warns(UserWarning, match="belongs to somebody else"):
+            assert cpu_cache.read(path) is None
+
+
+def test_a_pipe_in_the_cache_is_no_entry(empty_cache):
+    path = cpu_cache.path_of("entry")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    assert cpu_cache.read(path) is None
+    cpu_cache.keep(path, b"code")
+
+
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "file"))

@@ -405,6 +405,16 @@ def test_no_room_on_the_device_is_told_with_sizes(training):
     assert driver.of("replay")
 
 
+def test_machine_code_of_another_compiler_is_not_used():
+    driver = Recorder()
+    for version in ("NVRTC 12.9, c++17", "NVRTC 13.0, c++17", "NVRTC 13.0, c++20"):
+        driver.compiled_by = version
+        before = driver.compiled
+        cuda_run.code_of(["void NAME() {}"], driver)
+        cuda_run.code_of(["void NAME() {}"], driver)
+        assert driver.compiled == before + 1
+
+
 def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
     program, _ = op_program(OPS["exp"], [np.ones((3, 4))], {})
     plan = cuda_run.plan_of(program)
@@ -459,7 +469,7 @@ def test_a_recipe_learns_as_in_the_reference():
         np.testing.assert_allclose(found[name], array, 1e-4, 1e-4, err_msg=name)
 
 
-# ---- what finalizers, threads and new compilers must not break ----------------------
+# ---- what finalizers and threads must not break --------------------------------------
 
 
 def test_a_finalizer_in_the_middle_of_a_change_of_tables_changes_none(driver):
@@ -499,22 +509,6 @@ def test_pinned_memory_does_not_grow_with_the_models_that_were(driver, monkeypat
     assert 0 < driver.pinned <= 40_000
     memory.trim()
     assert driver.pinned == 0
-
-
-def test_another_compiler_compiles_anew():
-    program, _, _ = step_of("mnist-perceptron", rows=64, batch=32)
-    plan = cuda_run.plan_of(program)
-
-    def compiled_by(compiler):
-        driver = Recorder()
-        driver.compiled_by = compiler
-        cuda_run.CompiledProgram(plan, Memory(driver))
-        return driver.compiled
-
-    assert compiled_by("NVRTC 13.0, std c++17") > 0
-    assert compiled_by("NVRTC 13.0, std c++17") == 0  # from the cache
-    assert compiled_by("NVRTC 13.1, std c++17") > 0
-    assert compiled_by("NVRTC 13.1, std c++20") > 0
 
 
 def test_threads_that_want_what_is_lent_fetch_it_once():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import warnings
 
 import numpy as np
@@ -314,6 +315,33 @@ def test_a_damaged_entry_is_made_again(photos, home, what):
     assert np.array_equal(images.load(photos).train.x, wanted)
     assert len(entries(home)) == 1
     assert np.load(pixels).shape == (24, 32, 32, 3)
+
+
+def test_an_entry_under_another_s_name_is_made_again(photos, home, tmp_path):
+    """As many images of the same size, whole and sound: only the name is another's."""
+    wanted = images.load(photos).train.x
+    (entry,) = (home / "images").iterdir()
+    shutil.copytree(photos, tmp_path / "others")
+    for path in (tmp_path / "others").rglob("*.png"):
+        Image.fromarray(np.zeros((32, 32, 3), "uint8")).save(path)
+    images.load(tmp_path / "others")
+    (other,) = (one for one in (home / "images").iterdir() if one != entry)
+    shutil.rmtree(entry)
+    shutil.copytree(other, entry)
+    assert np.array_equal(images.load(photos).train.x, wanted)
+
+
+def test_an_entry_is_made_by_one_of_many(photos, home, monkeypatch):
+    """All at once: one decodes, the others wait for it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    calls = counted(monkeypatch)
+    with ThreadPoolExecutor(4) as pool:
+        several = list(pool.map(images.load, [photos] * 4))
+    assert len(calls) == 24
+    for one in several:
+        assert np.array_equal(one.train.x, several[0].train.x)
+    assert len(entries(home)) == 1
 
 
 def test_large_folders_stay_on_disk(photos, home, monkeypatch):

@@ -263,7 +263,7 @@ def test_a_disk_that_is_full_while_writing(tmp_path, monkeypatch):
             mode = "wb"
         return really_open(place, mode, **options)
 
-    monkeypatch.setattr("ganglion.saving.files.open", opened, raising=False)
+    monkeypatch.setattr("ganglion.files.open", opened, raising=False)
     with pytest.raises(OSError, match=r"m\.keras.*No space left"):
         small(seed=2).save(path)
     assert path.read_bytes() == before

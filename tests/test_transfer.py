@@ -86,13 +86,24 @@ def test_what_would_not_fit_goes_the_whole_way(made, monkeypatch):
 def test_damaged_features_are_computed_anew(made):
     x, _ = two_kinds()
     first = transfer.maps(made, x)
-    (path,) = kept.folder().glob("*.npz")
+    (path,) = kept.folder().glob("*.outputs")
     whole = path.read_bytes()
     for damaged in (b"", whole[:-30], whole[:200] + b"\xff" * 40 + whole[240:]):
         path.write_bytes(damaged)
         assert np.array_equal(transfer.maps(made, x), first)
         assert path.read_bytes() != damaged
     assert [one.name for one in kept.folder().iterdir()] == [path.name]
+
+
+def test_features_under_another_s_name_are_computed_anew(made):
+    x, _ = two_kinds()
+    first = transfer.maps(made, x)
+    (path,) = kept.folder().glob("*.outputs")
+    wrong = transfer.maps(made, np.roll(x, 1, axis=0))
+    assert not np.array_equal(wrong, first)
+    (other,) = set(kept.folder().glob("*.outputs")) - {path}
+    path.write_bytes(other.read_bytes())
+    np.testing.assert_array_equal(transfer.maps(made, x), first)
 
 
 def test_old_features_make_room(made, monkeypatch):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ganglion import bench, config, machine, recipes
+from ganglion import bench, config, files, machine, recipes
 from ganglion.bench_result import Entry, Result, shown
 from ganglion.rivals import ON_GPU, PRECISE, RIVALS, engine
 
@@ -347,6 +347,4 @@ def write(results: list[Result], path: Path, command: str) -> None:
         text = replaced(text, gpu_section(results, command))
     else:
         text = page(results, command)
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    files.write_file(path, text.encode())

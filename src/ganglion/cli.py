@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import cli_cam, cli_predict, cli_race, cli_report, cli_train
+from ganglion import cli_cam, cli_predict, cli_race, cli_report, cli_train, terminal
 from ganglion import recipes as recipe_book
 from ganglion.rivals import RIVALS
 
@@ -35,13 +35,13 @@ def main() -> None:
     except (ValueError, RuntimeError, OSError, ImportError) as error:
         if os.environ.get("GANGLION_DEBUG"):
             raise
-        print(f"ganglion: {error}", file=sys.stderr)
+        print(terminal.lines(f"ganglion: {error}"), file=sys.stderr)
         sys.exit(1)
 
 
 def _say(text: str) -> None:
     """Tell the user something that is not a result: results go to standard output."""
-    print(text, file=sys.stderr, flush=True)
+    print(terminal.lines(text), file=sys.stderr, flush=True)
 
 
 RecipeName = Annotated[
@@ -267,7 +267,7 @@ def info() -> None:
     from ganglion import machine
 
     for name, value in machine.facts().items():
-        print(f"{name:<12} {value}")
+        print(terminal.lines(f"{name:<12} {value}"))
 
 
 cli_cam.register(app)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ganglion import terminal
 from ganglion.cli_images import files_of, say
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
@@ -197,7 +198,7 @@ def _number(class_name: str | None, classes: list[str]) -> int | None:
 def _conclude(found: Any, chosen: Any, classes: list[str], out: Path) -> None:
     predicted = found.predicted
     for number, count in sorted(Counter(predicted.tolist()).items()):
-        line = f"{classes[number]:<12} {count:>6} images"
+        line = f"{terminal.shown(classes[number]):<12} {count:>6} images"
         if chosen.labels is not None:
             right = int((chosen.labels[predicted == number] == number).sum())
             line += f", {right / count:>6.1%} rightly"

@@ -12,6 +12,8 @@ from typing import Any
 
 import typer
 
+from ganglion import terminal
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -45,10 +47,10 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
     say(image_recipes.told_of_skipped(held))
     if model is None:
         model = image_training.new_model(held, chosen.augment)
-    elif model.notes.get("class_names") != list(held.classes):
+    elif (known := model.notes.get("class_names")) != list(held.classes):
         raise ValueError(
             f"{chosen.resume} tells other classes apart than {held.folder} has: "
-            f"{', '.join(model.notes.get('class_names') or ['unnamed ones'])}."
+            f"{', '.join(map(terminal.shown, known or ['unnamed ones']))}."
         )
     image_training.remember(model, held, test=chosen.test)
     total = chosen.epochs or image_training.EPOCHS
@@ -79,7 +81,8 @@ def _announce(chosen: Choices, model: Any, held: Any, how: str) -> None:
         model.summary()
     rows, columns = held.form.size
     say(
-        f"{held.folder}: {len(held.classes)} classes ({', '.join(held.classes)}); "
+        f"{held.folder}: {len(held.classes)} classes "
+        f"({', '.join(map(terminal.shown, held.classes))}); "
         f"{held.counts()}; {rows}×{columns} {held.form.color}\n"
         f"{model.count_params():,} parameters, {how}, backend {choice.shown()}"
     )
@@ -206,4 +209,4 @@ def decoding() -> Iterator[Callable[[int, int], None] | None]:
 def say(text: str) -> None:
     """Tell the user something that is not a result: results go to standard output."""
     if text:
-        print(text, file=sys.stderr, flush=True)
+        print(terminal.lines(text), file=sys.stderr, flush=True)

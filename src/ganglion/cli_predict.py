@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ganglion import terminal
 from ganglion.cli_images import decoding, files_of, say
 
 FORMATS = ("table", "csv", "json")
@@ -62,10 +63,11 @@ def _print(form: str, files: list[Path], classes: tuple[str, ...], made: Any) ->
     best = made.argmax(axis=1)
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["file", "class", "probability", *classes])
+        names = [terminal.shown(name) for name in classes]
+        writer.writerow(["file", "class", "probability", *names])
         for path, number, row in zip(files, best, made, strict=True):
             each = [f"{one:.6f}" for one in row]
-            writer.writerow([path, classes[number], each[number], *each])
+            writer.writerow([terminal.shown(path), names[number], each[number], *each])
     elif form == "json":
         rows = [
             {
@@ -76,14 +78,13 @@ def _print(form: str, files: list[Path], classes: tuple[str, ...], made: Any) ->
             }
             for path, number, row in zip(files, best, made, strict=True)
         ]
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print(terminal.json_shown(json.dumps(rows, indent=1, ensure_ascii=False)))
     else:
         _print_table(files, classes, made)
 
 
 def _print_table(files: list[Path], classes: tuple[str, ...], made: Any) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("image", "class")
     table.add_column("probability", justify="right")
@@ -93,7 +94,7 @@ def _print_table(files: list[Path], classes: tuple[str, ...], made: Any) -> None
         then = ", ".join(f"{classes[i]} {row[i]:.3f}" for i in order[1:SHOWN])
         first = order[0]
         cells = (str(path), classes[first], f"{row[first]:.3f}", then)
-        table.add_row(*map(Text, cells))
+        table.add_row(*(terminal.cell(terminal.shown(one)) for one in cells))
     _console().print(table)
 
 
@@ -132,7 +133,7 @@ def evaluate(
     found = scores.Scores.of(part.y, said, asked.classes)
     if format == "json":
         data = found.as_data() | {"tested": which, "unreadable": len(skipped)}
-        print(json.dumps(data, indent=1, ensure_ascii=False))
+        print(terminal.json_shown(json.dumps(data, indent=1, ensure_ascii=False)))
     else:
         _show(found, which)
     if out is not None:
@@ -145,7 +146,9 @@ def _show(found: Any, which: str) -> None:
 
     console = _console()
     console.print(
-        f"accuracy {found.accuracy:.4f} on {found.count:,} images ({which})",
+        terminal.lines(
+            f"accuracy {found.accuracy:.4f} on {found.count:,} images ({which})"
+        ),
         markup=False,
         highlight=False,
     )

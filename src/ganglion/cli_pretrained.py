@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from ganglion import terminal
 from ganglion.cli_images import load_folder, parse_size, say
 
 EPOCHS = 100  # of the head, at most; each takes milliseconds
@@ -37,7 +38,8 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
     image_training.remember(start.model, held, test=chosen.test)
     rows, columns = held.form.size
     say(
-        f"{held.folder}: {len(held.classes)} classes ({', '.join(held.classes)}); "
+        f"{held.folder}: {len(held.classes)} classes "
+        f"({', '.join(map(terminal.shown, held.classes))}); "
         f"{held.counts()}; {rows}×{columns}\n"
         f"EfficientNet-Lite0 of ImageNet, {start.model.count_params():,} parameters"
     )

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ganglion import terminal
+
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 EPILOG = (
     "Examples:  ganglion race mnist-mlp --epochs 3  |  "
@@ -298,4 +300,4 @@ def _conclude(race: Any, folder: Path) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(terminal.lines(text), file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ganglion import recipes as recipe_book
+from ganglion import terminal
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 SAVE_SECONDS = 5.0  # saving more often than this would cost more than it protects
@@ -306,4 +307,4 @@ def _conclude(
 
 def _say(text: str) -> None:
     """Tell the user something that is not a result: results go to standard output."""
-    print(text, file=sys.stderr, flush=True)
+    print(terminal.lines(text), file=sys.stderr, flush=True)

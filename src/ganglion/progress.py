@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.terminal import lines, shown
+
 _BOLD, _GREEN, _GREY, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 _ERASE_TO_END = "\x1b[K"
 
@@ -41,8 +43,17 @@ def is_interactive_logging_enabled() -> bool:
     return _interactive
 
 
-def print_message(message: str, line_break: bool = True) -> None:
-    """Show a message on standard output, or log it when that was switched off."""
+def print_message(
+    message: str, line_break: bool = True, *, drawn: bool = False
+) -> None:
+    """Show a message on standard output, or log it when that was switched off.
+
+    Args:
+        message: The text; what a terminal would obey in it is shown instead.
+        line_break: Whether to end the line.
+        drawn: Whether it is a bar, which has colours, and names that were checked.
+    """
+    message = message if drawn else lines(message)
     if not _interactive:
         logging.getLogger("ganglion").info(message.strip("\r\n"))
         return
@@ -198,12 +209,13 @@ class Progbar:
         head = self._bar(current) + f" {self._painted(_BOLD, clock)}"
         rest = f" {duration_text(step_time)}/{self.unit_name}" + self._metrics()
         if not self._animated:
-            print_message(head + rest)
+            print_message(head + rest, drawn=True)
             return
         if not last:  # a line that wraps cannot be drawn over
             rest = rest[: max(_columns() - self._head_length(clock), 0)]
         end = "\n" if last else ""
-        print_message(f"\r{head}{rest}{_ERASE_TO_END}{end}", line_break=False)
+        text = f"\r{head}{rest}{_ERASE_TO_END}{end}"
+        print_message(text, line_break=False, drawn=True)
 
     def _bar(self, current: int) -> str:
         if not self.target:
@@ -226,7 +238,7 @@ class Progbar:
 
     def _metrics(self) -> str:
         return "".join(
-            f" - {name}: {number_text(total / max(weight, 1))}"
+            f" - {shown(name)}: {number_text(total / max(weight, 1))}"
             for name, (total, weight) in self._values.items()
         )
 
@@ -245,7 +257,7 @@ class StepLog:
         names.sort(key=lambda name: name != "loss")
         groups = []
         for name in names:
-            text = f"{name}: {number_text(logs[name])}"
+            text = f"{shown(name)}: {number_text(logs[name])}"
             if f"val_{name}" in logs:
                 text += f" / {number_text(logs[f'val_{name}'])}"
             groups.append(text)

@@ -7,6 +7,7 @@ nothing named in a file is imported.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +18,18 @@ from ganglion.config import closest
 
 _builtin: dict[tuple[str, str], Any] = {}
 _custom: dict[str, Any] = {}
-_scoped: list[dict[str, Any]] = []
-_sharing: list[dict[Any, Any]] = []
+
+
+class _Active(threading.local):
+    """What is in force while objects are written or read, in one thread."""
+
+    def __init__(self) -> None:
+        self.scopes: list[dict[str, Any]] = []
+        self.sharing: list[dict[Any, Any]] = []
+        self.references: dict[str, Any] | None = None
+
+
+_active = _Active()
 
 
 def export(module: str, *aliases: str) -> Callable[[Any], Any]:
@@ -43,7 +54,7 @@ def _mark(cls: Any, module: str) -> None:
 
 def names_in(module: str) -> list[str]:
     """Return the names registered for a Keras module."""
-    return sorted(name for where, name in _builtin if where == module)
+    return sorted(name for where, name in list(_builtin) if where == module)
 
 
 def register_keras_serializable(
@@ -77,7 +88,7 @@ def get_registered_object(
     """Return what the user registered under a name, None if nothing."""
     for table in (
         custom_objects or {},
-        *reversed(_scoped),
+        *reversed(_active.scopes),
         _custom,
         module_objects or {},
     ):
@@ -95,21 +106,45 @@ def get_registered_name(obj: Any) -> str:
 @contextmanager
 def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
     """Make names known to everything that is loaded in this block."""
-    _scoped.append(dict(custom_objects))
+    _active.scopes.append(dict(custom_objects))
     try:
         yield
     finally:
-        _scoped.pop()
+        _active.scopes.pop()
 
 
 @contextmanager
 def sharing() -> Iterator[None]:
     """Write an object that occurs several times so that it is one again when read."""
-    _sharing.append({})
+    _active.sharing.append({})
     try:
         yield
     finally:
-        _sharing.pop()
+        _active.sharing.pop()
+
+
+@contextmanager
+def by_reference() -> Iterator[dict[str, Any]]:
+    """Write what is not ours as a name, and collect the thing itself under that name.
+
+    For pickles, which can name the user's classes and functions themselves.
+    """
+    before, _active.references = _active.references, {}
+    try:
+        yield _active.references
+    finally:
+        _active.references = before
+
+
+def _name_of_reference(thing: Any) -> str:
+    table = _active.references
+    assert table is not None
+    for name, known in table.items():
+        if known is thing:
+            return name
+    name = f"{len(table)}>{getattr(thing, '__name__', type(thing).__name__)}"
+    table[name] = thing
+    return name
 
 
 def get_custom_objects() -> dict[str, Any]:
@@ -158,23 +193,31 @@ def serialize_keras_object(obj: Any) -> Any:
         return _serialize_function(obj)
     if hasattr(obj, "get_config"):
         return _serialize_instance(obj)
+    if _active.references is not None:
+        return _function_entry(_name_of_reference(obj))
     raise TypeError(f"{obj!r} cannot be saved: it has no `get_config`.")
 
 
 def _serialize_function(thing: Any) -> Any:
-    for (module, name), known in _builtin.items():
+    for (module, name), known in list(_builtin.items()):
         if known is thing:
             return name if not inspect.isclass(thing) else _class_entry(module, name)
+    if _active.references is not None:
+        return _function_entry(_name_of_reference(thing))
     if thing.__name__ == "<lambda>":
         raise ValueError(
             "A lambda cannot be saved, because loading it would execute code: define a "
             "named function and decorate it with "
             "@ganglion.saving.register_keras_serializable()."
         )
+    return _function_entry(get_registered_name(thing))
+
+
+def _function_entry(name: str) -> dict[str, Any]:
     return {
         "module": "builtins",
         "class_name": "function",
-        "config": get_registered_name(thing),
+        "config": name,
         "registered_name": "function",
     }
 
@@ -190,18 +233,25 @@ def _serialize_instance(thing: Any) -> dict[str, Any]:
         "module": cls._keras_module if is_ours else cls.__module__,
         "class_name": cls._keras_name if is_ours else cls.__name__,
         "config": plain_config(thing.get_config()),
-        "registered_name": None if is_ours else get_registered_name(cls),
+        "registered_name": None if is_ours else _registered_name(cls),
     }
     for extra in ("build_config", "compile_config"):
         found = getattr(thing, f"get_{extra}", lambda: None)()
         if found is not None:
             entry[extra] = plain_config(found)
-    if _sharing and hasattr(thing, "get_build_config"):
+    if _active.sharing and hasattr(thing, "get_build_config"):
         # The object is kept, so that its id is not given to another one.
-        first, _ = _sharing[-1].setdefault(id(thing), (entry, thing))
+        table = _active.sharing[-1]
+        first, _, number = table.setdefault(id(thing), (entry, thing, len(table)))
         if first is not entry:
-            first["shared_object_id"] = entry["shared_object_id"] = id(thing)
+            first["shared_object_id"] = entry["shared_object_id"] = number
     return entry
+
+
+def _registered_name(cls: Any) -> str:
+    if _active.references is not None:
+        return _name_of_reference(cls)
+    return get_registered_name(cls)
 
 
 def plain_config(config: dict[str, Any]) -> dict[str, Any]:
@@ -255,8 +305,8 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if kind in ("function", "__class__"):
         return thing
     shared = entry.get("shared_object_id")
-    if shared is not None and _sharing and shared in _sharing[-1]:
-        return _sharing[-1][shared]
+    if shared is not None and _active.sharing and shared in _active.sharing[-1]:
+        return _active.sharing[-1][shared]
     made = _made(thing, entry["config"] or {})
     for extra, restore in (
         ("build_config", "build_from_config"),
@@ -264,8 +314,8 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     ):
         if entry.get(extra) and hasattr(made, restore):
             getattr(made, restore)(entry[extra])
-    if shared is not None and _sharing:
-        _sharing[-1][shared] = made
+    if shared is not None and _active.sharing:
+        _active.sharing[-1][shared] = made
     return made
 
 
@@ -284,10 +334,10 @@ def find_class(entry: dict[str, Any]) -> Any:
         found = get_registered_object(one) if one else None
         if found is not None:
             return found
-    for where, known in _builtin:
+    for where, known in list(_builtin):  # another thread may be importing
         if known == name and (not module or _same_place(where, module)):
             return _builtin[where, known]
-    every = [known for _, known in _builtin]
+    every = [known for _, known in list(_builtin)]
     raise ValueError(
         f"Unknown object {name!r} (module {module}). Pass it in `custom_objects` or "
         "decorate it with @ganglion.saving.register_keras_serializable() before "

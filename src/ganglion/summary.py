@@ -12,6 +12,7 @@ import numpy as np
 from ganglion import tree
 from ganglion.progress import print_message
 from ganglion.symbolic import Call, Function, KerasTensor
+from ganglion.terminal import shown
 
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
 _SIDES: dict[str, Callable[[str, int], str]] = {
@@ -76,7 +77,7 @@ def summary_text(
         header.append("Trainable")
         sides.append("center")
     widths = _column_widths(is_chain, line_length, positions, show_trainable)
-    lines = [f'Model: "{model.name}"', *_table(header, rows, widths, sides)]
+    lines = [f'Model: "{shown(model.name)}"', *_table(header, rows, widths, sides)]
     return "\n".join([*lines, *_totals(model), ""])
 
 
@@ -143,7 +144,7 @@ def _row(
     with_sources: bool,
 ) -> list[str]:
     prefix = "   " * depth + "└ " if depth else ""
-    row = [f"{prefix}{layer.name} ({type_name(layer)})"]
+    row = [f"{prefix}{shown(layer.name)} ({type_name(layer)})"]
     row += [output_shape(layer, calls), _parameters(layer)]
     if with_sources:
         row.append(_connections(layer, calls))
@@ -209,10 +210,10 @@ def _connections(layer: Any, calls: list[Call]) -> str:
 
 def _source_text(tensor: KerasTensor) -> str:
     if tensor.call is None:
-        return tensor.name
+        return shown(tensor.name)
     operation = tensor.call.operation
     made = getattr(operation, "_calls", None) or [tensor.call]
-    return f"{operation.name}[{made.index(tensor.call)}][{tensor.index}]"
+    return f"{shown(operation.name)}[{made.index(tensor.call)}][{tensor.index}]"
 
 
 # ---- numbers of parameters -----------------------------------------------------------

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
-import zipfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, files
 from ganglion.images.batches import batch_for
 from ganglion.models import Model
 from ganglion.utils import Progbar
 
 MOST_KEPT = 2 << 30  # bytes on disk
 MOST_AT_ONCE = 32  # images
-VERSION = 2  # of the files; another way to compute is another number
+_SUFFIX = ".outputs"  # before, it was ".npz"
+_DIGEST = 32
+VERSION = 3  # of the files; another way to compute is another number
 
 
 def outputs(network: Model, inputs: np.ndarray, verbose: Any = 0) -> np.ndarray:
@@ -34,7 +34,7 @@ def outputs(network: Model, inputs: np.ndarray, verbose: Any = 0) -> np.ndarray:
         inputs: Images, or what another network made of them.
         verbose: Whether to show progress, as in `predict`.
     """
-    path = folder() / f"{_key(network, inputs)}.npz"
+    path = folder() / f"{_key(network, inputs)}{_SUFFIX}"
     found = _read(path, (len(inputs), *network.output_shape[1:]))
     if found is not None:
         return found
@@ -73,39 +73,49 @@ def _key(network: Model, inputs: np.ndarray) -> str:
 
 
 def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return kept outputs, None where there are none or the file is damaged."""
+    """Return kept outputs, None where there are none, or others than were kept."""
+    held = np.empty(shape, np.float32)
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as held:
-            found = held["outputs"]  # a zip checks its sums
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        with files.open_file(path) as file:
+            length = os.fstat(file.fileno()).st_size
+            if length != _DIGEST + held.nbytes:
+                return None
+            digest = file.read(_DIGEST)
+            file.readinto(held.reshape(-1).view("uint8").data)
+    except (OSError, ValueError):
         return None
-    if found.shape != shape or found.dtype != np.float32:
+    if _digest(path, held) != digest:
         return None
     with suppress(OSError):
         os.utime(path)
-    return found
+    return held
 
 
-def _write(path: Path, made: np.ndarray) -> None:
+def _digest(path: Path, held: np.ndarray) -> bytes:
+    """Return the checksum of outputs and of the name that says what they are of."""
+    total = hashlib.blake2b(path.name.encode(), digest_size=_DIGEST)
+    total.update(held.data)
+    return total.digest()
+
+
+def _write(path: Path, held: np.ndarray) -> None:
     """Keep outputs; without a place for them they are computed again next time."""
-    beside = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _make_room(path.parent, made.nbytes)
-        handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, outputs=made)
-        os.replace(beside, path)
-    except OSError:
-        pass
-    finally:
-        if beside is not None:
-            Path(beside).unlink(missing_ok=True)
+
+    def write(file: BinaryIO) -> None:
+        file.write(_digest(path, held))
+        file.write(held.data)
+
+    held = np.ascontiguousarray(held, np.float32)
+    with suppress(OSError, ValueError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.clear_leftovers(path.parent)
+        _make_room(path.parent, held.nbytes)
+        files.write_file(path, write, durable=False)
 
 
 def _make_room(place: Path, size: int) -> None:
     entries = []
-    for one in place.glob("*.npz"):
+    for one in [*place.glob(f"*{_SUFFIX}"), *place.glob("*.npz")]:
         with suppress(OSError):
             found = one.stat()
             entries.append((found.st_mtime, found.st_size, one))

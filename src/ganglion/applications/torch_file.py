@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import files
 from ganglion.applications.opcodes import Machine, RefusedError, Storage, Tensor
 
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -51,7 +52,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = files.read_file(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None
     except IsADirectoryError:

@@ -1,7 +1,9 @@
 """Compiled programs on disk: found by what they were made of, checked, bounded.
 
-An entry is written beside and renamed, so that processes may share the folder; one that
-does not match its checksum counts as missing, and is made again.
+An entry is written beside and renamed, so that processes may share the folder. Its
+checksum covers its name, too: one that is damaged, or lies under the name of another,
+counts as missing and is made again. What is in a folder that somebody else could have
+written to is never run.
 """
 
 from __future__ import annotations
@@ -9,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import threading
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ganglion import config
+from ganglion import config, files
 
 LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
 _DIGEST = 32
@@ -59,27 +61,54 @@ def path_of(*ingredients: str) -> Path:
 
 
 def read(path: Path) -> bytes | None:
-    """Return an entry, None where there is none or it is damaged."""
+    """Return an entry, None where there is none, or not the one that was kept there."""
+    if not _is_ours(path.parent):
+        return None
     try:
-        raw = path.read_bytes()
+        raw = files.read_file(path)
         os.utime(path)  # it was used now: the oldest are removed first
-    except OSError:
+    except (OSError, files.NotAFileError):
         return None
     body = raw[_DIGEST:]
-    return body if hashlib.sha256(body).digest() == raw[:_DIGEST] else None
+    return body if _digest(path, body) == raw[:_DIGEST] else None
 
 
 def keep(path: Path, body: bytes) -> None:
     """Write an entry; a cache that cannot be written is no error."""
-    beside = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(hashlib.sha256(body).digest() + body)
-        beside.replace(path)
-    except OSError:
-        _remove(beside)
+    with suppress(OSError, files.NotAFileError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_ours(path.parent):
+            # A lost entry is made again: there is no need to wait for the disk.
+            files.write_file(path, _digest(path, body) + body, durable=False)
     if next(_kept) % _LOOK_EVERY == 0:
+        files.clear_leftovers(folder())
         shrink(LIMIT)
+
+
+def _digest(path: Path, body: bytes) -> bytes:
+    """Return the checksum of an entry and the name that says what it was made of."""
+    mixed = hashlib.sha256(path.name.encode() + b"\n")
+    mixed.update(body)
+    return mixed.digest()
+
+
+_told: set[Path] = set()
+
+
+def _is_ours(place: Path) -> bool:
+    """Return whether nobody else can put code into a folder; tell once if they can."""
+    reason = files.not_private(place)
+    if reason is None:
+        return True
+    if place not in _told:
+        _told.add(place)
+        warnings.warn(
+            f"{place} {reason}, who could put code there: compiled programs are "
+            "neither read from it nor kept in it. Remove it, or choose a folder of "
+            "your own with GANGLION_HOME.",
+            stacklevel=3,
+        )
+    return False
 
 
 def contents() -> Contents:

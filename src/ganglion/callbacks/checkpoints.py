@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ganglion import keras2
+from ganglion import files, keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.monitor import MonitorCallback
 from ganglion.progress import print_message
@@ -246,15 +248,19 @@ class BackupAndRestore(Callback):
             )
         from ganglion import saving
 
-        backups = self._backups()
-        for position, backup in enumerate(backups, 1):
+        for backup in self._backups():
+            path = self.backup_dir / backup["file"]
             try:
-                saving.load_checkpoint(self.backup_dir / backup["file"], self.model)
-            except (OSError, ValueError):
-                if position == len(backups):
+                saving.load_checkpoint(path, self.model)
+            except (OSError, ValueError) as error:
+                if _is_of_another_model(error):
                     raise
+                warnings.warn(
+                    f"The backup {path} cannot be used and is left out: {error}",
+                    stacklevel=2,
+                )
             else:
-                self.model.initial_epoch = self._epoch = int(backup["epoch"])
+                self.model.initial_epoch = self._epoch = backup["epoch"]
                 return
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
@@ -277,9 +283,24 @@ class BackupAndRestore(Callback):
 
     def _backups(self) -> list[dict[str, Any]]:
         """Return the backups there are, the newest first."""
-        if not self._index.exists():
-            return []
-        return json.loads(self._index.read_text(encoding="utf-8"))["backups"]
+        try:
+            index = json.loads(files.read_file(self._index))
+            return [_backup(one["file"]) for one in index["backups"]]
+        except FileNotFoundError:
+            return self._backups_without_index()
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            found = self._backups_without_index()
+            then = "look for them by their names" if found else "start anew"
+            warnings.warn(
+                f"The list of backups {self._index} is damaged ({error}): I {then}.",
+                stacklevel=3,
+            )
+            return found
+
+    def _backups_without_index(self) -> list[dict[str, Any]]:
+        names = [path.name for path in self.backup_dir.glob("*.checkpoint")]
+        known = [_backup(name) for name in names if _NAME.fullmatch(name)]
+        return sorted(known, key=lambda one: (one["epoch"], one["batch"]), reverse=True)
 
     def _back_up(self, batch: int) -> None:
         from ganglion import saving
@@ -290,13 +311,26 @@ class BackupAndRestore(Callback):
         known = [one for one in self._backups() if one["file"] != name]
         kept = known[: 1 if self.double_checkpoint else 0]
         entry = {"file": name, "epoch": self._epoch, "batch": batch}
-        _write_beside(self._index, json.dumps({"backups": [entry, *kept]}))
+        files.write_file(self._index, json.dumps({"backups": [entry, *kept]}).encode())
         for old in known[len(kept) :]:
             (self.backup_dir / old["file"]).unlink(missing_ok=True)
 
 
-def _write_beside(path: Path, text: str) -> None:
-    """Replace a file at once: a reader sees the old one or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+_NAME = re.compile(r"epoch-(\d+)-batch-(\d+)\.checkpoint")
+
+
+def _backup(name: str) -> dict[str, Any]:
+    """Return what is known of a backup by its name; it lies in its folder."""
+    fields = _NAME.fullmatch(name)
+    if fields is None:
+        raise ValueError(f"{name!r:.80} is no backup")
+    return {"file": name, "epoch": int(fields[1]), "batch": int(fields[2])}
+
+
+def _is_of_another_model(error: Exception) -> bool:
+    """Return whether a backup is sound, but does not fit the model."""
+    from ganglion.saving.weights import MismatchError
+
+    return isinstance(error, MismatchError) or isinstance(
+        error.__cause__, MismatchError
+    )

@@ -20,6 +20,8 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from ganglion.files import locked
+
 from . import cache
 from .arrays import Arrays, Split
 from .errors import DamageError
@@ -79,7 +81,7 @@ def _kept() -> Arrays:
     arrays = _read()
     if arrays is not None:
         return arrays
-    with cache.locked(DATA_SET.path, on_wait=lambda: None):
+    with locked(DATA_SET.path):
         arrays = _read()
         if arrays is None:
             arrays = _draw(DATA_SET.train_shape[0], DATA_SET.test_shape[0], 0)

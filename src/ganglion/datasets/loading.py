@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ganglion.files import locked
+
 from . import cache
 from .arrays import Arrays
 from .errors import DamageError, DataUnavailable, SourceError, one_line
@@ -51,7 +53,7 @@ def load(data_set: DataSet, file_name: str | None = None) -> Arrays:
         arrays = None  # looked at again under the lock: it may be under repair
     if arrays is not None:
         return arrays
-    with cache.locked(path, lambda: _say_waiting(path)):
+    with locked(path, lambda: _say_waiting(path)):
         return _load_alone(data_set, path)
 
 

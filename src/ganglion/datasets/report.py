@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ganglion.terminal import lines
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -21,7 +23,7 @@ class Report:
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(what, total=total)
+            self._task = self._bar.add_task(lines(what), total=total)
 
     def advance(self, count: int) -> None:
         """Count ``count`` more bytes."""
@@ -32,7 +34,7 @@ class Report:
 def say(line: str) -> None:
     """Print a line for the person at the terminal, where there is one."""
     if sys.stderr is not None:
-        print(f"ganglion: {line}", file=sys.stderr, flush=True)
+        print(lines(f"ganglion: {line}"), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def _bar() -> "Progress":
             return super().render(task) if task.completed else Text()
 
     return progress.Progress(
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         Size(),
         progress.TimeElapsedColumn(),

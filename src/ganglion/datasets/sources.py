@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ganglion import files
+
 from . import decode
 from .arrays import Arrays
 from .decode import Reader
@@ -60,7 +62,7 @@ def _folder(path: Path) -> Iterator[Reader]:
     def read(name: str) -> bytes:
         for candidate in (path / name, path / f"{name}.gz"):
             if candidate.is_file():
-                return candidate.read_bytes()
+                return files.read_file(candidate)
         raise SourceError(f"no {name}" if path.is_dir() else "no such folder")
 
     yield read

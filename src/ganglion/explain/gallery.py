@@ -9,8 +9,6 @@ from __future__ import annotations
 import csv
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import files
 from ganglion.datasets.png import decode
 from ganglion.explain.maps import ActivationMaps, class_activation_map
 from ganglion.explain.pictures import contact_sheet, overlay
@@ -81,7 +80,7 @@ def write_gallery(
     """
     place = free_folder(out)
     folders = folder_names(classes)
-    with _new_folder(place) as part, _writer() as write:
+    with files.new_folder(place, durable=False) as part, _writer() as write:
         made = []
         names = _FreeNames()
         for rows, found in _each_batch(model, pictures.pixels, class_index, settings):
@@ -149,19 +148,6 @@ def free_folder(out: str | os.PathLike[str]) -> Path:
             f"{out} holds something already: name another folder (--out), or remove it."
         )
     return place
-
-
-@contextmanager
-def _new_folder(place: Path) -> Iterator[Path]:
-    part = Path(
-        tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part")
-    )
-    try:
-        part.chmod(0o755)
-        yield part
-        os.replace(part, place)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def predicted_classes(scores: np.ndarray) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from typing import BinaryIO
 
 import numpy as np
 
@@ -52,8 +51,4 @@ def write_png(path: str | os.PathLike[str], image: np.ndarray) -> None:
     from ganglion.saving.files import write_whole
 
     data = png_bytes(image)
-
-    def write(file: BinaryIO) -> None:
-        file.write(data)
-
-    write_whole(path, write)
+    write_whole(path, lambda file: file.write(data))

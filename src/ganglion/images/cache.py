@@ -1,8 +1,9 @@
 """Decoded images on disk: found again by the names, sizes and times of their files.
 
 An entry is a folder, written beside and renamed as a whole: `pixels.npy` (whole
-numbers), `index.json` (which files could be read, and why others could not), and parts
-of large ones. The oldest entries make room when there are too many.
+numbers), `index.json` (which files could be read, why others could not, and a checksum
+that covers the entry's name), and parts of large ones. The oldest entries make room
+when there are too many.
 """
 
 from __future__ import annotations
@@ -11,20 +12,19 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, files
 from ganglion.images.decoding import Form
 
-VERSION = 1
+VERSION = 2
 LARGE = 256 << 20  # bytes; from here on pixels stay on disk, mapped into memory
 MOST = 16 << 30  # bytes of all entries
 _PIXELS, _INDEX = "pixels.npy", "index.json"
@@ -46,10 +46,10 @@ def folder() -> Path:
     return config.home() / "images"
 
 
-def key_of(files: Sequence[Path], form: Form) -> str:
+def key_of(paths: Sequence[Path], form: Form) -> str:
     """Return the name of an entry: another file, size, time or form is another one."""
     total = hashlib.sha256(json.dumps([VERSION, form.as_data()]).encode())
-    for one in files:
+    for one in paths:
         try:
             found = one.stat()
             what = [str(one.absolute()), found.st_size, found.st_mtime_ns]
@@ -59,27 +59,48 @@ def key_of(files: Sequence[Path], form: Form) -> str:
     return total.hexdigest()[:32]
 
 
-def read(key: str, files: int, form: Form) -> Decoded | None:
-    """Return an entry, None where there is none or it is damaged."""
+def read(key: str, count: int, form: Form) -> Decoded | None:
+    """Return an entry, None where there is none, or not the one that was made there."""
     place = folder() / key
     try:
-        index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
+        index = json.loads(files.read_file(place / _INDEX))
+        if index.pop("check") != _check(key, index):
+            raise ValueError("another entry")
         kept = np.array(index["kept"], dtype="int64")
         problems = {int(number): str(why) for number, why in index["problems"].items()}
-        large = len(kept) * int(np.prod(form.shape)) > LARGE
-        path = place / _PIXELS
-        pixels = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
-        fits = pixels.shape == (len(kept), *form.shape) and pixels.dtype == np.uint8
-        if not fits or len(kept) + len(problems) != files:
-            raise ValueError("another shape")
-        # A large one is not read through: its length has been checked by mapping it.
-        if not large and zlib.crc32(pixels.data) != index["crc32"]:
-            raise ValueError("another checksum")
+        if len(kept) + len(problems) != count:
+            raise ValueError("another number of files")
+        pixels = _mapped(place / _PIXELS, (len(kept), *form.shape))
+        if pixels.size <= LARGE:
+            pixels = np.array(pixels)
+            # A large one is not read through: its length was checked by mapping it.
+            if zlib.crc32(pixels.data) != index["crc32"]:
+                raise ValueError("another checksum")
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     with suppress(OSError):
         os.utime(place)
     return Decoded(pixels, kept, problems, place)
+
+
+def _check(key: str, index: dict[str, Any]) -> str:
+    """Return the checksum of an index and of the name of its entry."""
+    text = json.dumps([key, index], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """Map an array of this shape into memory; refuse any other."""
+    files.refuse_special(path)
+    pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+    if pixels.shape != shape or pixels.dtype != np.uint8:
+        raise ValueError("another shape")
+    return pixels
+
+
+def alone(key: str) -> AbstractContextManager[None]:
+    """Let one process at a time make an entry; others wait, and find it then."""
+    return files.locked(folder() / key)
 
 
 def write(
@@ -91,30 +112,29 @@ def write(
     anything fails, or on Ctrl-C.
     """
     home = folder()
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make_room(home, key, int(np.prod(shape)))
-    beside = Path(tempfile.mkdtemp(dir=home, prefix=f".{key}."))
-    try:
-        large = int(np.prod(shape)) > LARGE
-        pixels = _room(beside / _PIXELS, shape) if large else np.empty(shape, "uint8")
+    large = int(np.prod(shape)) > LARGE
+    # Decoded again if a power cut takes it: there is no need to wait for the disk.
+    with files.new_folder(home / key, durable=False) as part:
+        path = part / _PIXELS
+        pixels = _room(path, shape) if large else np.empty(shape, "uint8")
         problems = fill(pixels)
         kept = np.array([i for i in range(shape[0]) if i not in problems], "int64")
         if problems:
-            pixels = _take(pixels, kept, beside / _PIXELS if large else None)
-        crc = 0 if large else zlib.crc32(pixels.data)
-        if not large:
-            np.save(beside / _PIXELS, pixels)
-        del pixels
-        index = {"kept": kept.tolist(), "problems": problems, "crc32": crc}
-        (beside / _INDEX).write_text(json.dumps(index), encoding="utf-8")
-        with suppress(OSError):  # damaged, or made by somebody else in the meantime
-            shutil.rmtree(home / key)
-        os.rename(beside, home / key)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    path = home / key / _PIXELS
-    pixels = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
+            pixels = _take(pixels, kept, path if large else None)
+        if large:
+            # Mapped before it is in its place, where another process may clear it.
+            pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            np.save(path, pixels)
+        index = {
+            "kept": kept.tolist(),
+            "problems": {str(number): why for number, why in problems.items()},
+            "crc32": 0 if large else zlib.crc32(np.ascontiguousarray(pixels).data),
+        }
+        index["check"] = _check(key, index)
+        (part / _INDEX).write_text(json.dumps(index), encoding="utf-8")
     return Decoded(pixels, kept, problems, home / key)
 
 
@@ -128,9 +148,12 @@ def rows(decoded: Decoded, wanted: np.ndarray) -> np.ndarray:
         return np.asarray(pixels[wanted])
     name = hashlib.sha256(np.asarray(wanted, "<i8").tobytes()).hexdigest()[:24]
     path = decoded.place / f"rows-{name}.npy"
-    if not path.exists():
-        _take(pixels, wanted, path)
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        if not path.exists():
+            _take(pixels, wanted, path)
+        return _mapped(path, (len(wanted), *pixels.shape[1:]))
+    except (OSError, ValueError):  # another process made room; the disk is full
+        return np.asarray(pixels[wanted])
 
 
 def _room(path: Path, shape: tuple[int, ...]) -> np.ndarray:
@@ -141,18 +164,19 @@ def _take(pixels: np.ndarray, wanted: np.ndarray, path: Path | None) -> np.ndarr
     """Return some rows as a new array, in a file if there is a path for it."""
     if path is None:
         return pixels[wanted]
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rows.", suffix=".npy")
-    os.close(handle)
-    try:
-        made: Any = _room(Path(name), (len(wanted), *pixels.shape[1:]))
+
+    def write(file: BinaryIO) -> None:
+        head = {
+            "descr": "|u1",
+            "fortran_order": False,
+            "shape": (len(wanted), *pixels.shape[1:]),
+        }
+        np.lib.format.write_array_header_1_0(file, head)
         for at in range(0, len(wanted), _CHUNK):
-            made[at : at + _CHUNK] = pixels[wanted[at : at + _CHUNK]]
-        made.flush()
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return made
+            file.write(np.ascontiguousarray(pixels[wanted[at : at + _CHUNK]]).data)
+
+    files.write_file(path, write, durable=False)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def _make_room(home: Path, key: str, size: int) -> None:

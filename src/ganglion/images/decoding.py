@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import files
 from ganglion.config import closest
 
 MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
@@ -133,10 +134,11 @@ def _too_large(pixels: int) -> str:
 
 
 def _read(path: Path) -> bytes:
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise ValueError(f"too large: {size / 1e9:.1f} GB")
-    return path.read_bytes()
+    with files.open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise ValueError(f"too large: {size / 1e9:.1f} GB")
+        return file.read(MOST_BYTES)
 
 
 def _kind(data: bytes) -> str:

@@ -265,7 +265,9 @@ def read_files(
     if found is not None:
         return found
     try:
-        return cache.write(key, shape, fill)
+        with cache.alone(key):
+            found = cache.read(key, len(files), form)
+            return cache.write(key, shape, fill) if found is None else found
     except OSError as error:
         warnings.warn(
             f"The decoded images could not be kept in {cache.folder()} "

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from ganglion import files
 from ganglion.images.decoding import pillow
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse",
@@ -39,18 +38,10 @@ def cifar_folder(
     pillow()
     (x, y), _ = cifar10.load_data()
     place.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
-    try:
+    with files.new_folder(place, durable=False) as part:
         for name in classes:
             rows = np.flatnonzero(y.reshape(-1) == CLASSES.index(name))[:each]
-            _write_class(beside / name, x[rows])
-        os.chmod(beside, 0o755)
-        if place.is_dir():
-            shutil.rmtree(place)
-        os.rename(beside, place)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
+            _write_class(part / name, x[rows])
     return place
 
 

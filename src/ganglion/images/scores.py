@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.images.decoding import pillow
+from ganglion.terminal import cell, shown
 
 CELL, MARGIN, LETTER = 44, 14, 7  # pixels of the picture
 INK, PAPER, BLUE = (20, 20, 20), (255, 255, 255), (8, 64, 129)
@@ -96,7 +97,8 @@ def class_table(scores: Scores) -> Any:
     parts = zip(scores.precision, scores.recall, strict=True)
     for i, (precision, recall) in enumerate(parts):
         cells = ["–" if np.isnan(one) else f"{one:.4f}" for one in (precision, recall)]
-        table.add_row(scores.classes[i], str(scores.confusion[i].sum()), *cells)
+        name = cell(shown(scores.classes[i]))
+        table.add_row(name, str(scores.confusion[i].sum()), *cells)
     return table
 
 
@@ -116,7 +118,7 @@ def confusion_table(scores: Scores) -> Any:
         pad_edge=False,
     )
     for name in scores.classes:
-        table.add_column(Text(f" {name[:NAME_WIDTH]} "), justify="center")
+        table.add_column(Text(f" {shown(name)[:NAME_WIDTH]} "), justify="center")
     totals = np.maximum(scores.confusion.sum(axis=1), 1)
     for i, row in enumerate(scores.confusion):
         cells = []
@@ -125,7 +127,7 @@ def confusion_table(scores: Scores) -> Any:
             ink = "white" if value / totals[i] > 0.5 else "black"
             style = Style(color=ink, bgcolor=f"rgb({red},{green},{blue})")
             cells.append(Text(f"{value:^5}", style=style))
-        table.add_row(Text(scores.classes[i]), *cells)
+        table.add_row(Text(shown(scores.classes[i])), *cells)
     return table
 
 
@@ -141,7 +143,8 @@ def picture(scores: Scores) -> Any:
     image_module, draw_module = pillow(), pillow("ImageDraw")
     font = pillow("ImageFont").load_default()
     count = len(scores.classes)
-    names = [name if len(name) <= 24 else name[:23] + "…" for name in scores.classes]
+    names = [shown(name) for name in scores.classes]
+    names = [name if len(name) <= 24 else name[:23] + "…" for name in names]
     left = MARGIN + LETTER * max(map(len, [*names, "is"])) + 8
     top = MARGIN + LETTER * max(map(len, names)) + 26
     image = image_module.new(
@@ -182,8 +185,4 @@ def write_picture(scores: Scores, path: Path) -> None:
 
     buffer = io.BytesIO()
     picture(scores).save(buffer, format="PNG")
-    write_whole(path, lambda file: _put(file, buffer.getvalue()))
-
-
-def _put(file: Any, data: bytes) -> None:
-    file.write(data)
+    write_whole(path, lambda file: file.write(buffer.getbuffer()))

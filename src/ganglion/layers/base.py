@@ -367,6 +367,10 @@ class Layer(WeightHolder):
                 f"{sorted(arguments)}: {error}"
             ) from error
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Where it was called is no part of a copy: that would be all layers before it.
+        return {**vars(self), "_calls": []}
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 

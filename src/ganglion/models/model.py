@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -244,6 +245,30 @@ class Model(Trainer):
         from ganglion import saving
 
         saving.load_weights(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Let a model be pickled and copied, by way of its file format.
+
+        A subclass that has no weights yet, or cannot be made from its configuration, is
+        taken as it is, attribute by attribute.
+        """
+        from ganglion.saving import pickling
+
+        reduced = pickling.reduced(self)
+        return super().__reduce_ex__(protocol) if reduced is None else reduced
+
+    def __copy__(self) -> Any:
+        # As in Keras, a whole one: two models must not train one model's weights.
+        return copy.deepcopy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled steps belong to this process; a copy compiles its own.
+        held = super().__getstate__()
+        return {name: held[name] for name in held.keys() - {"_runner"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._start_training_state()
+        vars(self).update(state)
 
     def to_json(self, **kwargs: Any) -> str:
         """Return the architecture as JSON text."""

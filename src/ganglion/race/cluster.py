@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from ganglion import files
 from ganglion.race import sweep
 from ganglion.race.connection import address_of, connected
 from ganglion.race.exact import Taken
@@ -21,7 +22,7 @@ from ganglion.race.lockstep import Found
 from ganglion.race.node import packed, run_of
 from ganglion.race.once import begun
 from ganglion.race.order import Start
-from ganglion.race.results import Race, write_whole
+from ganglion.race.results import Race
 from ganglion.race.runner import Racing
 from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
@@ -242,7 +243,7 @@ class RayRacing(Racing):
         for name, text in told.get("logs", {}).items():
             folder = self._folder / "logs"
             folder.mkdir(exist_ok=True)
-            write_whole(folder / name, text.encode("utf-8", "replace"))
+            files.write_file(folder / name, text.encode("utf-8", "replace"))
         known = dict(self.race.machine)
         facts = {k: v for k, v in told.get("facts", {}).items() if k != "load before"}
         for name, value in (facts | {"nodes": told.get("where")}).items():

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from ganglion import files
 from ganglion.race import session
 from ganglion.race.figures import OURS
-from ganglion.race.results import write_whole
 from ganglion.race.session import Job, Session
 from ganglion.race.settings import Settings
 from ganglion.rivals import Unavailable
@@ -186,7 +186,7 @@ def name_of_file(settings: Settings) -> str:
 def keep(all_found: Iterable[Found], folder: Path, name: str = FILE) -> None:
     """Write what was found beside the results, so that a resumed race has it."""
     text = json.dumps([asdict(one) for one in all_found], indent=1)
-    write_whole(folder / name, text.encode())
+    files.write_file(folder / name, text.encode())
 
 
 def kept(folder: Path, name: str = FILE) -> dict[str, Found]:

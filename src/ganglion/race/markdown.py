@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ganglion import files
 from ganglion.race import figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.markup import clean
-from ganglion.race.results import Race, write_whole
+from ganglion.race.results import Race
 
 FILE = "results.md"
 
@@ -21,7 +22,7 @@ FILE = "results.md"
 def write(race: Race, folder: str | Path) -> Path:
     """Write `results.md` into the folder of a race; return the file."""
     data = text(race).encode("utf-8", "replace")
-    return write_whole(Path(folder) / FILE, data)
+    return files.write_file(Path(folder) / FILE, data)
 
 
 def text(race: Race) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import machine
+from ganglion import files, machine
 from ganglion.race import exact, facts, lockstep, session
 from ganglion.race.lockstep import Found
 from ganglion.race.once import begun, run_once
@@ -205,18 +205,11 @@ def own_cores(count: int) -> Iterator[list[int]]:
 def _lock(path: Path) -> Iterator[bool]:
     """Hold a file, which ends with the process at the latest; say if it was free."""
     try:
-        import fcntl
-
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except (ImportError, OSError):  # Windows; somebody else's; gone by now
+    except OSError:  # somebody else's; gone by now
         yield False
         return
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield files.try_lock(handle) is True
     finally:
         os.close(handle)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import files
 from ganglion.race import facts
 from ganglion.race.once import now
 from ganglion.race.pretrained_engines import ENGINES
@@ -158,7 +159,7 @@ def _source() -> str:
 def _keep_log(folder: Path, name: str, text: str) -> None:
     place = folder / "logs"
     place.mkdir(parents=True, exist_ok=True)
-    (place / name).write_text(text, encoding="utf-8")
+    files.write_file(place / name, text.encode("utf-8", "replace"))
 
 
 def _told(made: Run) -> str:

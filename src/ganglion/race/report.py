@@ -15,9 +15,10 @@ from pathlib import Path
 from string import Template, ascii_uppercase
 from typing import Any
 
+from ganglion import files
 from ganglion.race import figures, report_charts, report_tables
 from ganglion.race.markup import Html, element, escaped, joined
-from ganglion.race.results import Race, write_whole
+from ganglion.race.results import Race
 
 FILE = "report.html"
 
@@ -33,7 +34,7 @@ def write(races: Sequence[Race], path: str | Path) -> Path:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, page(races).encode("utf-8", "replace"))
+    return files.write_file(path, page(races).encode("utf-8", "replace"))
 
 
 def page(races: Sequence[Race]) -> str:

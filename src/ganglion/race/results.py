@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
+
+from ganglion import files
 
 SCHEMA = 1
 FILE = "results.json"
@@ -155,23 +155,7 @@ def save(race: Race, folder: str | Path) -> Path:
     text = json.dumps(_plain(race), indent=1, ensure_ascii=False, allow_nan=False)
     # A lone surrogate (a log cut in mid-character) has no UTF-8: it becomes a "?".
     data = (text + "\n").encode("utf-8", "replace")
-    return write_whole(folder / FILE, data)
-
-
-def write_whole(path: Path, data: bytes) -> Path:
-    """Write a file beside its place and rename it: it is there whole, or as before."""
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-    return path
+    return files.write_file(folder / FILE, data)
 
 
 def load(folder_or_file: str | Path) -> Race:

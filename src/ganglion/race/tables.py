@@ -11,6 +11,7 @@ from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.lockstep import DECISIVE, TOLERANCE
 from ganglion.race.results import Race
+from ganglion.terminal import cell, lines
 
 WIDTH = 144  # where there is no terminal to ask
 WIDE = 130  # columns of a terminal that the whole summary fits into
@@ -28,15 +29,15 @@ def show(race: Race) -> None:
         if group.done:
             console.print(engine_table(group))
     for told in problems(race):
-        console.print(told, markup=False, highlight=False)
+        console.print(lines(told), markup=False, highlight=False)
     steps = first_steps(race)
     if steps is not None:
         console.print(steps)
     for table in summary(race, console.width):
         console.print(table)
-    console.print(figures.verdict(race), markup=False, highlight=False)
+    console.print(lines(figures.verdict(race)), markup=False, highlight=False)
     for note in notes(race):
-        console.print(note, markup=False, highlight=False)
+        console.print(lines(note), markup=False, highlight=False)
 
 
 def engine_table(group: Group) -> Any:
@@ -44,7 +45,8 @@ def engine_table(group: Group) -> Any:
     from rich.table import Table
 
     form = f" ({group.form})" if group.form else ""
-    table = Table("run", title=f"{group.label}{form}", title_justify="left")
+    title = cell(f"{group.label}{form}")
+    table = Table("run", title=title, title_justify="left")
     for name in ("accuracy", "run time"):
         table.add_column(name, justify="right")
     for run in group.runs:
@@ -98,19 +100,22 @@ def _table(
 ) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(
-        "engine", title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+        "engine",
+        title=cell(title),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     for head in heads:
         table.add_column(head, justify="right")
     for name, row in zip(names, rows, strict=True):
-        table.add_row(name, *row)
+        table.add_row(cell(name), *map(cell, row))
     if others:
         table.add_section()
         for row in others:
-            table.add_row(*map(Text, row))
+            table.add_row(*map(cell, row))
     return table
 
 
@@ -162,7 +167,7 @@ def first_steps(race: Race) -> Any:
         count = in_step(alike)[alike.index(losses)]
         cells = [figures.loss_text(losses, step) for step in shown]
         cells += [f"{count} of {len(losses)}", exactly.get(group.label, NOTHING)]
-        table.add_row(group.label, *cells[: len(shown) + len(more)])
+        table.add_row(cell(group.label), *cells[: len(shown) + len(more)])
     return table
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from ganglion.race.figures import settings_text
 from ganglion.race.results import Epoch, Run
+from ganglion.terminal import cell, lines
 
 REFRESHES = 2  # a second; drawing takes time from the engines
 
@@ -30,7 +31,7 @@ class Watch:
     def says(self, engine: str, text: str) -> None:
         """Tell something about an engine, or about the race ("")."""
         lead = f"{engine}: " if engine else ""
-        print(f"{lead}{text}", file=sys.stderr, flush=True)
+        print(lines(f"{lead}{text}"), file=sys.stderr, flush=True)
 
     def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
         """Tell that an epoch begins."""
@@ -107,13 +108,14 @@ class LiveWatch(Watch):
 
         table = Table("engine", "runs", "now", box=None, pad_edge=False)
         for name, row in self._rows.items():
-            table.add_row(name, "  ".join(row.ended), row.text())
+            table.add_row(*map(cell, (name, "  ".join(row.ended), row.text())))
         return table
 
     def says(self, engine: str, text: str) -> None:
         """Show what an engine does now."""
         if engine not in self._rows:
-            self._console.print(f"{engine}: {text}" if engine else text, markup=False)
+            told = f"{engine}: {text}" if engine else text
+            self._console.print(lines(told), markup=False)
             return
         row = self._rows[engine]
         row.state = text

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, recipes
+from ganglion import config, files, recipes
 from ganglion.recipes import Recipe
 
 _PART = 4096  # images
@@ -141,12 +141,9 @@ def main() -> None:
         given["batch_size"],
         given["epoch"] - 1,
     )
-    target = Path(given["target"])
-    beside = target.with_suffix(".part.npy")
-    file = np.lib.format.open_memmap(beside, "w+", made.dtype, made.shape)
-    file[order] = made
-    file.flush()
-    beside.replace(target)
+    placed = np.empty_like(made)
+    placed[order] = made
+    files.write_file(given["target"], lambda file: np.save(file, placed), durable=False)
 
 
 def _choose_backend() -> None:

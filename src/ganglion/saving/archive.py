@@ -38,13 +38,15 @@ def to_json(model: Any, **kwargs: Any) -> str:
         return json.dumps(serialization.serialize_keras_object(model), **kwargs)
 
 
-def write(model: Any, file: BinaryIO) -> None:
-    """Write a model into an open file."""
+def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
+    """Write a model into an open file; without a date, equal models are equal bytes."""
     metadata: dict[str, Any] = {
         "keras_version": KERAS_VERSION,
-        "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
         "written_by": f"ganglion {VERSION}",
     }
+    if dated:
+        now = datetime.datetime.now()
+        metadata["date_saved"] = now.strftime("%Y-%m-%d@%H:%M:%S")
     if model.notes:  # Keras looks only at what it wrote itself
         metadata["notes"] = model.notes
     config = to_json(model)
@@ -53,10 +55,17 @@ def write(model: Any, file: BinaryIO) -> None:
         weights.write(model, store)
         state.write(model, store)
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(METADATA, json.dumps(metadata))
-        archive.writestr(CONFIG, config)
-        with archive.open(WEIGHTS, "w", force_zip64=True) as member:
+        archive.writestr(_entry(METADATA), json.dumps(metadata))
+        archive.writestr(_entry(CONFIG), config)
+        with archive.open(_entry(WEIGHTS), "w", force_zip64=True) as member:
             member.write(buffer.getbuffer())
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    # Always the same date: a zip file knows none before 1980, but clocks do.
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    entry.external_attr = 0o600 << 16  # as Python writes members by their names
+    return entry
 
 
 # ---- reading ---------------------------------------------------------------------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from ganglion import files
+from ganglion.terminal import lines
 
 # What a file of another shape than expected makes the code that reads it raise.
 _SYMPTOMS = (
@@ -33,7 +34,7 @@ def local_path(filepath: Any) -> Path:
 
 
 def write_whole(
-    filepath: Any, write: Callable[[BinaryIO], None], overwrite: bool = True
+    filepath: Any, write: Callable[[BinaryIO], Any], overwrite: bool = True
 ) -> None:
     """Write a file beside its place and rename it, so that it is never half there.
 
@@ -53,39 +54,14 @@ def write_whole(
             f"{filepath} exists already, and `overwrite=False` protects it: choose "
             "another name."
         )
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
-        with open(beside, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, beside)
-        os.replace(beside, path)
+        files.write_file(path, write)
     except OSError as error:
         raise OSError(
             error.errno,
             f"Cannot save to {filepath}: {error.strerror or error}. Nothing was "
             "changed; a file that was there before is intact.",
         ) from error
-    finally:
-        # After the renaming there is nothing left to remove.
-        beside.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming survive a power cut, where the system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -105,14 +81,16 @@ def reading(filepath: Any) -> Iterator[None]:
     except PermissionError:
         raise
     except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error}. Is it damaged?") from error
+        raise ValueError(
+            f"{name} cannot be read: {lines(error)}. Is it damaged?"
+        ) from error
     except ValueError as error:
-        text = str(error)
-        if str(name) in text:
+        text = lines(error)
+        if str(name) in text and text == str(error):
             raise
         raise ValueError(f"{name} cannot be loaded: {text}") from error
     except _SYMPTOMS as error:
-        text = str(error) or "no details"
+        text = lines(error) or "no details"
         raise ValueError(
             f"{name} cannot be loaded: what it describes is not valid "
             f"({type(error).__name__}: {text:.300})."
@@ -120,8 +98,9 @@ def reading(filepath: Any) -> Iterator[None]:
 
 
 def check_exists(path: Path) -> None:
-    """Refuse a file that is not there, or is no file."""
+    """Refuse a file that is not there, and what is no file: a pipe, say."""
     if path.is_dir():
         raise IsADirectoryError(str(path))
     if not path.exists():
         raise FileNotFoundError(str(path))
+    files.refuse_special(path)

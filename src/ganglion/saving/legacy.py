@@ -11,6 +11,7 @@ import numpy as np
 from ganglion import serialization
 from ganglion.saving import archive, h5
 from ganglion.saving.weights import MismatchError
+from ganglion.terminal import lines
 from ganglion.variables import uninitialized
 
 _HEADER_LIMIT = 64_512  # HDF5 cannot hold more in one attribute
@@ -195,7 +196,7 @@ def _assign(
             "loads what fits."
         )
     if problems:
-        warnings.warn(f"Skipped: {'; '.join(problems[:4])}.", stacklevel=6)
+        warnings.warn(lines(f"Skipped: {'; '.join(problems[:4])}."), stacklevel=6)
     for variables, arrays in plans:
         for variable, one in zip(variables, arrays, strict=True):
             variable.assign(h5.array(one))

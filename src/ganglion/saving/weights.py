@@ -17,6 +17,7 @@ import numpy as np
 from ganglion.layers.base import Layer
 from ganglion.optimizers import Optimizer
 from ganglion.saving import h5
+from ganglion.terminal import lines
 from ganglion.variables import Variable, snake_case
 
 OWN_GROUP = "ganglion"  # what Keras has no place for; Keras does not look there
@@ -214,7 +215,7 @@ def _left_over(file: Any, known: set[str]) -> list[str]:
 
 def _report(problems: list[str], skip_mismatch: bool) -> None:
     count = len(problems)
-    shown = "; ".join(problems[:4]) + ("; ..." if count > 4 else "")
+    shown = lines("; ".join(problems[:4])) + ("; ..." if count > 4 else "")
     if skip_mismatch:
         warnings.warn(
             f"{count} mismatch(es) were skipped: {shown}.", UserWarning, stacklevel=6

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tarfile
 import zipfile
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
+from ganglion import files
 from ganglion.progress import print_message
 
 _ALGORITHMS = {"md5": 32, "sha256": 64}
@@ -121,12 +121,7 @@ def _fetch(origin: str, path: Path, wanted: str | None, algorithm: str) -> None:
             "be incomplete, or have changed."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(data)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    files.write_file(path, data)
 
 
 def _read(origin: str) -> bytes:
@@ -134,7 +129,7 @@ def _read(origin: str) -> bytes:
     if parts.scheme == "file":
         from urllib.request import url2pathname  # 30 ms that few ever need
 
-        return Path(url2pathname(parts.path)).read_bytes()
+        return files.read_file(url2pathname(parts.path))
     if parts.scheme not in ("http", "https"):
         raise ValueError(
             f"`origin` must be an http, https or file address, not {origin!r}."
@@ -152,21 +147,15 @@ def _read(origin: str) -> bytes:
 
 def _unpack(path: Path, folder: Path, kind: str | None) -> None:
     """Unpack an archive beside the folder, then put it in place as a whole."""
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
+    with files.new_folder(folder) as part:
         if kind in ("auto", "zip") and zipfile.is_zipfile(path):
-            _unpack_zip(path, beside)
+            _unpack_zip(path, part)
         elif kind in ("auto", "tar") and tarfile.is_tarfile(path):
-            _unpack_tar(path, beside)
+            _unpack_tar(path, part)
         else:
             raise ValueError(
                 f"{path.name} cannot be unpacked: it is no {_kinds(kind)}."
             )
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(beside, folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _kinds(kind: str | None) -> str:

@@ -12,7 +12,10 @@ import numpy as np
 
 from ganglion import config
 from ganglion.config import closest
+from ganglion.files import read_file
 
+# Others are not tried, whatever a file claims to be: some formats run programs.
+_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "WEBP", "GIF", "TIFF", "PPM", "TGA", "ICO")
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _GREY_MODES = ("L", "I;16", "I")
 _METHODS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
@@ -147,10 +150,8 @@ def load_img(
 
 def _opened(path: Any) -> Any:
     pillow = _pillow()
-    if isinstance(path, io.BytesIO):
-        return pillow.open(path)
-    with open(path, "rb") as file:
-        return pillow.open(io.BytesIO(file.read()))
+    source = path if isinstance(path, io.BytesIO) else io.BytesIO(read_file(path))
+    return pillow.open(source, formats=_FORMATS)
 
 
 def _centre(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ganglion import tree
+from ganglion import files, tree
 from ganglion.summary import operations_and_calls, output_shape, type_name
 
 
@@ -158,12 +158,11 @@ def plot_model(
     )
     path = Path(to_file)
     if path.suffix in (".dot", ".gv"):
-        path.write_text(text, encoding="utf-8")
-        return path
+        return files.write_file(path, text.encode())
     program = shutil.which("dot")
     if program is None:
         instead = path.with_suffix(".dot")
-        instead.write_text(text, encoding="utf-8")
+        files.write_file(instead, text.encode())
         warnings.warn(
             f"{path.name} needs Graphviz's `dot` program, which is not installed: "
             f"wrote {instead.name}, which any Graphviz viewer shows.",

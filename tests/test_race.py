@@ -439,7 +439,7 @@ def test_an_engine_weighs_more_on_a_gpu(packages):
 def test_ganglion_counts_what_it_needs_or_says_nothing(packages):
     ours = engine("ganglion")
     assert facts.install_size(ours) == 0  # on the path only
-    packages("ganglion", 7, "numpy", "nvrtc; extra == 'cuda'")  # weighed as source
+    packages("ganglion_nn", 7, "numpy", "nvrtc; extra == 'cuda'")  # weighed as source
     packages("numpy", 10)
     packages("nvrtc", 100)
     source = facts.install_size(ours) - 10

@@ -270,7 +270,7 @@ def test_get_file_refuses_wrong_arguments(tmp_path):
 
 def test_images_without_pillow_say_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
-    with pytest.raises(ImportError, match=r"ganglion\[images\]"):
+    with pytest.raises(ImportError, match=r"ganglion-nn\[images\]"):
         utils.array_to_img(np.zeros((2, 2, 1)))
 
 
@@ -288,7 +288,9 @@ def test_images_to_arrays():
 
 
 def test_images_are_saved_and_loaded(tmp_path):
-    pytest.importorskip("PIL", reason="Pillow, of ganglion[images], is not installed")
+    pytest.importorskip(
+        "PIL", reason="Pillow, of ganglion-nn[images], is not installed"
+    )
     colours = np.arange(48).reshape(4, 4, 3)
     path = tmp_path / "image.png"
     utils.save_img(path, colours, scale=False)

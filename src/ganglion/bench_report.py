@@ -232,7 +232,7 @@ _ABOUT = """\
 
 This page is made by `ganglion bench`; to repeat it, install the rivals and run
 
-    pip install "ganglion[rivals]"
+    pip install "ganglion-nn[rivals]"
     {command}
 
 Milliseconds a training step: forward, backward and update, on a batch already in

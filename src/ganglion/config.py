@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = "0.1.0"
+VERSION = "0.1.0"  # the one place: pyproject.toml reads it here
+DISTRIBUTION = "ganglion-nn"  # what is installed; the index's `ganglion` is not ours
 FLOAT_TYPES = ("float32", "float64")
 BACKENDS = ("auto", "cpu", "numpy", "cuda")
 PRECISIONS = ("tf32", "bf16", "float32")

@@ -24,7 +24,7 @@ def _pillow() -> Any:
     except ImportError:
         raise ImportError(
             "Images need the Pillow library: install it with "
-            "`pip install ganglion[images]`."
+            "`pip install ganglion-nn[images]`."
         ) from None
 
 

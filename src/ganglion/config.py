@@ -131,6 +131,17 @@ def set_threads(count: int) -> None:
     _choices["threads"] = _positive(str(count), "threads")
 
 
+def load_average() -> float | None:
+    """Return how much work the machine had in the last minute, None if nobody says.
+
+    Windows has no such number, and some containers do not let it be read.
+    """
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None
+
+
 def precise() -> bool:
     """Return whether every sum is taken plainly: `set_precise`, else GANGLION_PRECISE.
 

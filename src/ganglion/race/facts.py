@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ganglion import machine
+from ganglion import config, machine
 from ganglion.config import DISTRIBUTION
 from ganglion.rivals import Engine
 
 HERE = Path(__file__).parents[1]
 BUSY = 0.25  # of the cores, before the race: more than that moves the times
+LOAD = "load before"  # among the facts of the machine
 _ALWAYS = ("ganglion", "numpy")
 _FOR_GPU = {  # extras; of JAX's two, one is installed
     DISTRIBUTION: "cuda", "jax": "cuda12,cuda13", "tensorflow": "and-cuda",
@@ -35,9 +36,20 @@ def about_machine(remark: str) -> dict[str, Any]:
         "os": platform.platform(),
         "python": platform.python_version(),
         "gpu": machine.gpu(),
-        "load before": f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "",
+        LOAD: _load(),
     }
     return found | ({"data": remark} if remark else {})
+
+
+def _load() -> str:
+    load = config.load_average()
+    return "" if load is None else f"{load:.2f}"
+
+
+def gone_on(before: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a race that goes on: the higher load of both times."""
+    loads = [str(before.get(LOAD) or ""), _load()]
+    return before | {LOAD: max(loads, key=_number)}
 
 
 def _memory() -> str:
@@ -187,14 +199,22 @@ def _bytes(path: Path) -> int:
         return 0
 
 
+def _number(text: str) -> float:
+    """Return a number that may be missing, or be edited by hand; 0 then."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
 def busy(machine: dict[str, Any], threads: int) -> str:
     """Say that other work was running when a race began, "" if there was none.
 
     >>> busy({"load before": "0.10"}, 2), busy({"load before": "2.00"}, 2)[:22]
     ('', 'Other work was running')
     """
-    load = str(machine.get("load before") or "0")
-    if float(load) <= BUSY * threads:
+    load = str(machine.get(LOAD) or "")
+    if _number(load) <= BUSY * threads:
         return ""
     return (
         f"Other work was running when the race began (load {load}): engines whose "

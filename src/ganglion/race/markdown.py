@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ganglion.race import figures
+from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.markup import clean
 from ganglion.race.results import Race, write_whole
@@ -55,6 +55,7 @@ def _what(race: Race) -> str:
         f"engine: {race.runs}, threads: {_safe(threads)}, device: "
         f"{_safe(race.device)}, seed {_safe(seed)}; started "
         f"{_safe(figures.when(race.started))}.",
+        _safe(facts.busy(race.machine, race.threads)),
         _safe(figures.remark(race)),
         figures.progress(race),
     ]

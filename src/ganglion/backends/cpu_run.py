@@ -78,6 +78,11 @@ def _unpacked(entry: bytes, buffers: list[Buffer]) -> tuple[bytes, list[Record]]
     return code, calls
 
 
+def free_memory() -> None:
+    """Let go of the memory that programs share while none of them runs."""
+    ARENAS.free()
+
+
 class CompiledProgram:
     """A plan as machine code, its memory, and the calls of a step."""
 

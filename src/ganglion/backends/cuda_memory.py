@@ -53,6 +53,7 @@ class Memory:
         self._arena = (0, 0)
         self._waits = 0
         self.lock = threading.RLock()
+        IN_USE.add(self)
 
     # ---- lending -------------------------------------------------------------------
 
@@ -112,6 +113,17 @@ class Memory:
         for addresses in self._spare.values():
             while addresses:
                 self.driver.free(addresses.pop())
+
+    def free(self) -> None:
+        """Give back to the device what no program uses now, and the shared arena."""
+        with self.lock:
+            self.driver.use()
+            self._collect()
+            self._give_back()
+            address, _ = self._arena
+            if address:  # whoever runs next asks for it, and records anew
+                self._arena = (0, 0)
+                self.driver.free(address)
 
     def arena(self, nbytes: int) -> int:
         """Return memory that all programs use in turn; it moves when it must grow."""
@@ -214,6 +226,9 @@ class Memory:
         if mirror.seen is None:
             mirror.seen = self._host_array(mirror.size)
         self.driver.download(mirror.seen, mirror.address)
+
+
+IN_USE: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
 def _equal(seen: np.ndarray, array: np.ndarray) -> bool:

@@ -29,7 +29,7 @@ FLOORS: list[tuple[str, str]] = [
     (
         "services",
         "trace data progress callbacks saving datasets utils compiled outputs runner "
-        "machine summary feeding training_state augmenting images",
+        "machine terminal summary feeding training_state augmenting images",
     ),
     (
         "models",

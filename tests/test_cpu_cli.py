@@ -8,7 +8,9 @@ import sys
 import pytest
 from test_cli import run
 
-from ganglion import config
+from ganglion import config, dumping, recipes
+from ganglion.backends import cuda_driver, cuda_emit, cuda_run
+from ganglion.backends.cuda_launches import works_of
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -42,8 +44,41 @@ def test_dump_prints_cuda_text_without_a_gpu():
     assert launched
     assert set(launched) == set(kernels)
     assert [one in plan for one in launched] == [True] * len(launched)
+    assert "all wait" not in plan  # what the CPU's plan says of barriers and threads
+    assert "[one thread]" not in plan
     wrong = run("dump", "mnist-mlp", "--backend", "tpu", "--plan", small=False)
     assert "choose cpu or cuda" in wrong.stderr
+
+
+def test_the_plan_for_cuda_is_what_the_gpu_runs():
+    """After all of its passes: every kernel of every launch, and its memory."""
+    program = dumping.program_of(recipes.get("mnist-mlp"), "train", 128)
+    text = dumping.text_of(program, "plan", "cuda")
+    target = cuda_emit.Target(precision=config.precision())
+    plan = cuda_run.plan_of(program)
+    made, schedule = cuda_emit.emit(plan, target), cuda_emit.schedule_of(plan, target)
+    first, *_ = text.splitlines()
+    assert f"{len(made.every)} launches a step, arena {made.arena:,} bytes" in first
+    assert "kernel rounded" in text  # a copy that only tensor cores need
+    assert "epilogue: " in text
+    assert "prefetch for the next step" in text
+    written = [
+        buffer.name
+        for _, work in works_of([*schedule.once, *schedule.first, *schedule.every])
+        for kernel in work.kernels
+        for buffer in kernel.writes()
+    ]
+    assert [name for name in written if name not in text] == []
+    assert "Scaled(" not in text
+
+
+def test_dump_says_what_ptx_needs(monkeypatch):
+    for name in ("cuda", "cuda.core"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(cuda_driver, "missing", lambda: "no GPU here")
+    program = dumping.program_of(recipes.get("mnist-perceptron"), "predict", 16)
+    with pytest.raises(RuntimeError, match=r"NVRTC.*ganglion-nn\[cuda\]"):
+        dumping.text_of(program, "asm", "cuda")
 
 
 def test_the_cache_is_shown_and_cleared(tmp_path):

@@ -166,6 +166,25 @@ def test_steps_are_recorded_once_and_replayed(training):
     assert not driver.of("forget")
 
 
+def test_clear_session_gives_back_what_programs_share(training):
+    made, driver, data, state = training
+    made.run(data, state, 1)
+    memory = made._memory
+    arena, size = memory._arena
+    assert size
+    spare = memory.allocate(5000, "something")
+    memory.release(spare, 5000)
+    keras.utils.clear_session(free_memory=False)
+    assert not driver.of("free")
+    keras.utils.clear_session()
+    assert set(driver.of("free")) >= {arena, spare}
+    assert memory._arena == (0, 0)
+    driver.log.clear()
+    made.run(data, state, 1)  # it goes on where it is given memory anew
+    assert memory._arena[0] not in (0, arena)
+    assert driver.of("launch")
+
+
 def test_what_has_been_sent_and_awaited_is_sent_again_at_once(training):
     made, driver, data, state = training
     waits = []
@@ -488,12 +507,12 @@ def test_a_finalizer_in_the_middle_of_a_change_of_tables_changes_none(driver):
         free(address)
 
     driver.free = free_and_collect
-    memory.trim()
+    memory.free()
     assert not arrays
     assert not memory._mirrors
     driver.free = free
     before = len(driver.of("free"))
-    memory.trim()  # what died in the middle is given back the next time
+    memory.free()  # what died in the middle is given back the next time
     assert len(driver.of("free")) == before + 3
 
 
@@ -507,7 +526,7 @@ def test_pinned_memory_does_not_grow_with_the_models_that_were(driver, monkeypat
         del array
         memory.collect()
     assert 0 < driver.pinned <= 40_000
-    memory.trim()
+    memory.free()
     assert driver.pinned == 0
 
 

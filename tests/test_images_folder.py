@@ -453,7 +453,7 @@ def test_without_pillow_the_way_to_get_it_is_told(photos, monkeypatch):
         return real(name, *more)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(ImportError, match=r'pip install "ganglion\[images\]"'):
+    with pytest.raises(ImportError, match=r'pip install "ganglion-nn\[images\]"'):
         images.load(photos)
 
 

@@ -1,6 +1,7 @@
 """`ganglion race` with fake engines: what goes wrong, what is kept, what is refused."""
 
 import json
+import os
 import re
 import sys
 import time
@@ -20,6 +21,7 @@ from race_helpers import (
 )
 
 from ganglion import recipes
+from ganglion.backends import cpu_threads
 from ganglion.race import (
     facts,
     lockstep,
@@ -288,6 +290,50 @@ def test_a_race_that_is_complete_has_nothing_left_to_run(tmp_path):
     assert again.finished == made.finished
 
 
+def test_a_race_that_goes_on_keeps_the_engines_that_raced(tmp_path):
+    """One that was not there at first does not join, with half of the runs to compare.
+
+    One that is gone keeps what it ran, and is not said to have been left out.
+    """
+    absent = fake("late", "good", packages=("no_such_package",))
+    ours, rival = fake("ganglion", "good"), fake("rival", "good")
+    made = race(tmp_path, ours, rival, absent, runs=2)
+    part = replace(made, finished=made.finished[:2], complete=False)
+
+    again = race(tmp_path, ours, rival, fake("late", "good"), runs=2, before=part)
+    assert again.complete
+    assert ends(again) == ends(made)
+    assert again.skipped == made.skipped
+
+    gone = fake("rival", "good", packages=("no_such_package",))
+    less = race(tmp_path, ours, gone, absent, runs=2, before=part)
+    assert set(ends(less)) == {("ganglion", 1), ("ganglion", 2), ("rival", 1)}
+    assert less.skipped == made.skipped
+    assert not less.complete
+    assert less.engines == made.engines
+    whole = race(tmp_path, ours, gone, absent, runs=2, before=made)
+    assert whole.complete
+
+
+def test_a_race_that_goes_on_keeps_its_limits(tmp_path):
+    made = race(tmp_path, fake("ganglion", "good"), limit=33.0, memory=10**12)
+    assert (made.limit, made.memory) == (33.0, 10**12)
+    chosen = settings.of_race(made, tmp_path, {})
+    assert (chosen.limit, chosen.memory) == (33.0, 10**12)
+    assert settings.of_race(made, tmp_path, {}, limit=5.0).limit == 5.0
+    command = runner.command_line(chosen, tmp_path / "a folder")
+    assert "--limit 33 --memory 1000 --out '" in command
+
+
+def test_where_nothing_was_run_the_engines_are_looked_for_anew(tmp_path):
+    absent = fake("late", "good", packages=("no_such_package",))
+    made = race(tmp_path, fake("ganglion", "good"), absent)
+    begun = replace(made, finished=(), complete=False)
+    again = race(tmp_path, fake("ganglion", "good"), fake("late", "good"), before=begun)
+    assert set(ends(again)) == {("ganglion", 1), ("late", 1)}
+    assert not again.skipped
+
+
 def test_the_children_are_gone_after_ctrl_c(tmp_path, monkeypatch):
     started = []
     opened = runner.session.Process
@@ -402,6 +448,31 @@ def test_facts_are_those_of_this_machine():
     assert facts.versions([engine("ganglion")])["numpy"] == np.__version__
 
 
+def _raises():
+    raise OSError("the load average cannot be read")
+
+
+@pytest.mark.parametrize("change", ["raises", "is missing"])
+def test_a_machine_that_tells_no_load_is_raced_on(change, monkeypatch):
+    if change == "raises":
+        monkeypatch.setattr(os, "getloadavg", _raises)
+    else:
+        monkeypatch.delattr(os, "getloadavg")
+    assert facts.about_machine("")["load before"] == ""
+    assert facts.busy(facts.about_machine(""), 1) == ""
+    assert not cpu_threads.crowded(1)
+
+
+def test_a_race_that_goes_on_under_load_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    made = race(tmp_path, fake("ganglion", "good"))
+    assert "Other work" not in markdown.text(made)
+    monkeypatch.setattr(os, "getloadavg", lambda: (9.5, 0.0, 0.0))
+    again = race(tmp_path, fake("ganglion", "good"), before=made)
+    assert "Other work was running" in markdown.text(again)
+    assert again.machine | {"load before": "0.00"} == made.machine
+
+
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
     """Return a way to install packages of so many bytes, the only ones there are."""
@@ -439,7 +510,7 @@ def test_an_engine_weighs_more_on_a_gpu(packages):
 def test_ganglion_counts_what_it_needs_or_says_nothing(packages):
     ours = engine("ganglion")
     assert facts.install_size(ours) == 0  # on the path only
-    packages("ganglion", 7, "numpy", "nvrtc; extra == 'cuda'")  # weighed as source
+    packages("ganglion_nn", 7, "numpy", "nvrtc; extra == 'cuda'")  # weighed as source
     packages("numpy", 10)
     packages("nvrtc", 100)
     source = facts.install_size(ours) - 10

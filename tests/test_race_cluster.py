@@ -273,7 +273,7 @@ def test_a_node_without_ganglion_says_so(tmp_path, nodes):
         )
         answer = ray.get(task.remote("x", {}, {}, {}, board), timeout=60)
     assert "Ganglion cannot be imported (no Ganglion here)" in answer["absent"]
-    assert answer["absent"].endswith("pip install ganglion")
+    assert answer["absent"].endswith("pip install ganglion-nn")
 
 
 def test_a_race_through_the_server_for_clients(tmp_path, nodes):
@@ -353,7 +353,7 @@ def test_more_threads_than_any_node_has_are_refused(tmp_path, nodes):
 
 def test_without_ray_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    told = r'not installed: pip install "ganglion\[ray\]"'
+    told = r'not installed: pip install "ganglion-nn\[ray\]"'
     with pytest.raises(RuntimeError, match=told), connection.connected("ray"):
         pass
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ganglion import image_recipes
 from ganglion.applications import efficientnet_lite
 from ganglion.cli import app
 from ganglion.images import Form
 from ganglion.race import pretrained, pretrained_engines
 from ganglion.race.pretrained import Choices
-from ganglion.race.results import load
+from ganglion.race.results import Run, load, save
 
 
 def held(count: int = 8) -> Any:
@@ -72,6 +74,37 @@ def test_what_is_not_installed_is_skipped(tmp_path, monkeypatch):
     race = pretrained.run(held(), tmp_path, Choices(("torch",)), lambda _: None)
     assert not race.finished
     assert "pip install torch efficientnet-lite-pytorch" in race.skipped[0].reason
+
+
+def test_a_race_goes_on_with_the_runs_that_are_missing(tmp_path, monkeypatch):
+    def once(task, number, folder, limit):
+        ran.append((task["engine"], number, task["seed"], limit))
+        return Run(task["engine"], number, task["seed"], "done")
+
+    monkeypatch.setattr(pretrained, "_once", once)
+    monkeypatch.setattr(pretrained, "_skipped", lambda name: None)
+    ran: list[Any] = []
+    asked = Choices(runs=2, seed=3, epochs=4, limit=50.0, test=0.25)
+    whole = pretrained.run(held(), tmp_path, asked, lambda _: None)
+    assert len(ran) == 4
+    part = replace(whole, finished=whole.finished[:3], complete=False)
+    save(part, tmp_path)
+
+    ran.clear()
+    again = load(tmp_path)
+    assert Choices.of(again) == asked
+    monkeypatch.setattr(image_recipes, "read_source", lambda source: held())
+    made = CliRunner().invoke(app, ["race", "--resume", str(tmp_path)])
+    assert made.exit_code == 0, made.output
+    assert ran == [("torch", 2, 4, 50.0)]
+    assert load(tmp_path) == whole
+    made = CliRunner().invoke(app, ["race", "--resume", str(tmp_path), "--runs", "3"])
+    assert "holds a race with --runs 2" in str(made.exception)
+
+
+def test_a_race_without_the_form_of_its_images_cannot_go_on():
+    with pytest.raises(ValueError, match="start anew"):
+        image_recipes.read_source({"folder": "noise"})
 
 
 def test_what_cannot_race_is_refused():

@@ -16,7 +16,7 @@ import race_made_up
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganglion.race import figures, markdown, results
+from ganglion.race import figures, markdown, report, results
 from ganglion.race.results import (
     Epoch,
     ExactSteps,
@@ -352,6 +352,18 @@ def test_markdown_takes_hostile_text_literally() -> None:
 def test_a_remark_on_the_data_is_told() -> None:
     race = race_made_up.race(1, 1, machine={"data": "drawn digits, not MNIST"})
     assert "\n\ndrawn digits, not MNIST\n\n" in markdown.text(race)
+
+
+def test_other_work_on_the_machine_is_told_on_every_page() -> None:
+    loud = race_made_up.race(1, 1, threads=2, machine={"load before": "1.90"})
+    quiet = race_made_up.race(1, 1, threads=2, machine={"load before": "0.10"})
+    warning = "Other work was running when the race began (load 1.90)"
+    for page_of in (markdown.text, lambda race: report.page([race])):
+        assert warning in page_of(loud)
+        assert "Other work" not in page_of(quiet)
+    assert report.page([loud, quiet]).count(warning) == 1
+    odd = race_made_up.race(1, 1, machine={"load before": "much"})
+    assert "Other work" not in markdown.text(odd)
 
 
 def test_markdown_of_a_race_that_has_just_begun() -> None:

@@ -1,10 +1,12 @@
 """Utilities: arrays, seeds, data sets, files, images and pictures of models."""
 
+import gc
 import hashlib
 import io
 import os
 import random
 import tarfile
+import weakref
 import zipfile
 
 import numpy as np
@@ -12,6 +14,8 @@ import pytest
 
 import ganglion
 from ganglion import utils
+from ganglion.backends import cpu_arena
+from ganglion.backends.cpu_run import CompiledProgram
 from ganglion.utils import plotting
 
 # ---- arrays -------------------------------------------------------------------------
@@ -92,6 +96,51 @@ def test_names_start_again():
     names = [ganglion.layers.Dense(1).name for _ in range(2)]
     utils.clear_session()
     assert [*names, ganglion.layers.Dense(1).name] == ["dense", "dense_1", "dense"]
+
+
+def small_model():
+    layers = [ganglion.layers.Dense(32, "relu"), ganglion.layers.Dense(4)]
+    model = ganglion.Sequential([ganglion.Input((8,)), *layers])
+    model.compile("sgd", "mse")
+    return model
+
+
+def test_clear_session_frees_what_nobody_uses(monkeypatch):
+    """A dropped model with its program; and the memory that all programs share."""
+    monkeypatch.setenv("GANGLION_BACKEND", "cpu")
+    x = np.ones((256, 8), "float32")
+    model, dropped = small_model(), small_model()
+    before = model.predict(x, verbose=0)
+    dropped.fit(x, np.ones((256, 4)), verbose=0)
+    programs = weakref.WeakSet(
+        one for one in gc.get_objects() if isinstance(one, CompiledProgram)
+    )
+    count, model_is_there = len(programs), weakref.ref(dropped)
+    gc.disable()  # or it might have come by itself
+    try:
+        del dropped
+        utils.clear_session(free_memory=False)
+        assert model_is_there() is not None
+        assert cpu_arena.ARENAS._free is not None
+        utils.clear_session()
+    finally:
+        gc.enable()
+    assert model_is_there() is None
+    assert len(programs) < count
+    assert cpu_arena.ARENAS._free is None
+    np.testing.assert_array_equal(model.predict(x, verbose=0), before)
+
+
+def test_the_old_clear_session_does_the_same():
+    from ganglion import backend
+
+    backend.clear_session()
+    assert backend.get_uid("one") == 1
+    first = ganglion.random.uniform((3,), seed=None)
+    backend.clear_session(free_memory=False)
+    assert backend.get_uid("one") == 1
+    assert ganglion.layers.Dense(1).name == "dense"
+    assert first.shape == (3,)
 
 
 # ---- data sets ----------------------------------------------------------------------
@@ -270,7 +319,7 @@ def test_get_file_refuses_wrong_arguments(tmp_path):
 
 def test_images_without_pillow_say_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
-    with pytest.raises(ImportError, match=r"ganglion\[images\]"):
+    with pytest.raises(ImportError, match=r"ganglion-nn\[images\]"):
         utils.array_to_img(np.zeros((2, 2, 1)))
 
 
@@ -288,7 +337,9 @@ def test_images_to_arrays():
 
 
 def test_images_are_saved_and_loaded(tmp_path):
-    pytest.importorskip("PIL", reason="Pillow, of ganglion[images], is not installed")
+    pytest.importorskip(
+        "PIL", reason="Pillow, of ganglion-nn[images], is not installed"
+    )
     colours = np.arange(48).reshape(4, 4, 3)
     path = tmp_path / "image.png"
     utils.save_img(path, colours, scale=False)

@@ -198,10 +198,11 @@ def notes(costs: Costs) -> list[str]:
 
 def print_table(costs: Costs) -> None:
     """Print the costs for people."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from ganglion import terminal
+
+    console = terminal.console(highlight=False)
     kinds = ", ".join(kind for kind, _ in recipes.get(costs.recipe).augment)
     console.print(
         f"\n{costs.recipe}: a step with {kinds} and without; batch "
@@ -212,7 +213,7 @@ def print_table(costs: Costs) -> None:
         table = Table(*COLUMNS)
         for one in costs.timed:
             table.add_row(*one.cells())
-        console.print(table)
+        terminal.show(table, console)
     for note in notes(costs):
         console.print(note, markup=False)
 

@@ -190,17 +190,17 @@ def columns(result: Result) -> tuple[str, ...]:
 
 def print_table(result: Result) -> None:
     """Print a result for people."""
-    from rich.console import Console
-    from rich.table import Column, Table
+    from rich.table import Table
 
-    names = columns(result)
-    table = Table(Column(names[0], no_wrap=True), *names[1:])
+    from ganglion import terminal
+
+    table = Table(*columns(result))
     for name, *cells in rows(result):
         table.add_row(name.replace(": ", "\n"), *cells)
-    console = Console(highlight=False)
+    console = terminal.console(highlight=False)
     console.print(f"\n{title(result)}", markup=False)
     if result.timed:
-        console.print(table)
+        terminal.show(table, console)
         console.print(verdict(result), markup=False)
     for note in notes(result):
         console.print(note, markup=False)
@@ -232,7 +232,7 @@ _ABOUT = """\
 
 This page is made by `ganglion bench`; to repeat it, install the rivals and run
 
-    pip install "ganglion[rivals]"
+    pip install "ganglion-nn[rivals]"
     {command}
 
 Milliseconds a training step: forward, backward and update, on a batch already in

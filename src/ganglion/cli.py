@@ -148,8 +148,9 @@ def _bench_augment(
 @app.command(epilog="Example:  ganglion recipes")
 def recipes() -> None:
     """List the published experiments."""
-    from rich.console import Console
     from rich.table import Table
+
+    from ganglion import terminal
 
     table = Table("recipe", "model", "parameters", "training", "published accuracy")
     for one in recipe_book.RECIPES.values():
@@ -162,7 +163,7 @@ def recipes() -> None:
             f"{one.loss}, {kind} ({how}), batch {one.batch_size}, {one.epochs} epochs",
             "\n".join(f"{p.accuracy:.4f} {p.system}, {p.time}" for p in one.published),
         )
-    Console().print(table)
+    terminal.show(table)
 
 
 @app.command(
@@ -188,17 +189,16 @@ def data(
 
 
 def _show_data() -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    from ganglion import datasets
+    from ganglion import datasets, terminal
 
     table = Table("data set", "what", "train", "test", "here")
     for one in datasets.info():
         here = f"{one.size / 1e6:.0f} MB" if one.size is not None else "not yet"
         shapes = (str(one.train_shape), str(one.test_shape))
         table.add_row(one.name, one.title, *shapes, here)
-    Console().print(table)
+    terminal.show(table)
     print(f"Kept in {datasets.info()[0].path.parent}; GANGLION_HOME moves it.")
 
 

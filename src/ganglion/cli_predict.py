@@ -95,7 +95,7 @@ def _print_table(files: list[Path], classes: tuple[str, ...], made: Any) -> None
         first = order[0]
         cells = (str(path), classes[first], f"{row[first]:.3f}", then)
         table.add_row(*(terminal.cell(terminal.shown(one)) for one in cells))
-    _console().print(table)
+    terminal.show(table)
 
 
 def evaluate(
@@ -144,7 +144,7 @@ def evaluate(
 def _show(found: Any, which: str) -> None:
     from ganglion.images import scores
 
-    console = _console()
+    console = terminal.console()
     console.print(
         terminal.lines(
             f"accuracy {found.accuracy:.4f} on {found.count:,} images ({which})"
@@ -152,7 +152,7 @@ def _show(found: Any, which: str) -> None:
         markup=False,
         highlight=False,
     )
-    console.print(scores.class_table(found))
+    terminal.show(scores.class_table(found), console)
     if len(found.classes) <= scores.MOST_DRAWN:
         console.print(scores.confusion_table(found))
     else:
@@ -162,9 +162,3 @@ def _show(found: Any, which: str) -> None:
 def _check_format(given: str, known: tuple[str, ...] = FORMATS) -> None:
     if given not in known:
         raise typer.BadParameter(f"--format {given}: choose {', '.join(known)}.")
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 144)

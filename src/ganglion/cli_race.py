@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -18,6 +19,7 @@ EPILOG = (
     "ganglion race --images photos --test 192 --runs 4  |  ganglion race --resume cnn"
 )
 OUT = Path("race-results")
+PRETRAINED = "pretrained"  # what such a race is called in its results
 
 
 def register(app: typer.Typer) -> None:
@@ -123,11 +125,11 @@ def race(
         from ganglion import image_recipes
 
         is_folder = recipe is None or (recipe == image_recipes.NAME and not images)
-        if not is_folder or any((resume, sweep, on, device)):
+        if not is_folder or any((resume, sweep, on, device, memory)):
             raise typer.BadParameter(
                 "--pretrained goes with image-folder or --images, and with --test, "
                 "--size, --fit, --engines, --runs, --epochs, --batch-size, --threads, "
-                "--seed, --limit, --out."
+                "--seed, --limit, --out. (--resume DIR goes on with one by itself.)"
             )
         given: dict[str, Any] = {
             "runs": runs,
@@ -161,12 +163,21 @@ def race(
             raise typer.BadParameter("--resume knows its images: no --images.")
         from ganglion.race.results import load
 
-        before, folder = load(resume), resume
+        before, folder = load(resume), resume if resume.is_dir() else resume.parent
         given |= {
             "recipe": recipe,
             "engines": None if engines is None else settings.named(engines),
         }
-        chosen = settings.of_race(before, resume, given, on=on or before.on, **limits)
+        if before.recipe == PRETRAINED:
+            if any((on, device, sweep, memory)):
+                raise typer.BadParameter(
+                    "this race is one of --pretrained: no --on, --device, --sweep, "
+                    "--memory."
+                )
+            settings.refuse_others(before, resume, given)
+            _resume_pretrained(before, folder, limit)
+            return
+        chosen = settings.of_race(before, resume, given, on=on or "", **limits)
     else:
         what = _what(recipe, images, test, size, fit)
         chosen = settings.choose(what, engines=engines, on=on, **given, **limits)
@@ -190,11 +201,8 @@ def race(
             racing.run()
     except KeyboardInterrupt:
         _conclude(racing.race, folder)
-        _say(f"Stopped. Go on with: ganglion race --resume {folder}")
-        raise typer.Exit(INTERRUPTED) from None
-    _conclude(racing.race, folder)
-    if not any(run.done for run in racing.race.finished):
-        raise typer.Exit(1)
+        _stopped(folder)
+    _end(racing.race, folder)
 
 
 def _what(
@@ -259,12 +267,42 @@ def _race_pretrained(
     chosen.setdefault("threads", config.threads())
     if engines is not None:
         chosen["engines"] = settings.named(engines)
-    chosen["command"] = " ".join(["ganglion", *sys.argv[1:]])
+    chosen |= {"test": test, "command": shlex.join(["ganglion", *sys.argv[1:]])}
+    _run_pretrained(held, folder, pretrained.Choices(**chosen))
+
+
+def _resume_pretrained(before: Any, folder: Path, limit: float | None) -> None:
+    """Do what is missing of a race on a pretrained start."""
+    from ganglion import image_recipes
+    from ganglion.race import pretrained
+
+    held = image_recipes.read_source(before.images)
+    _run_pretrained(held, folder, pretrained.Choices.of(before, limit), before)
+
+
+def _run_pretrained(held: Any, folder: Path, chosen: Any, before: Any = None) -> None:
+    from ganglion.race import pretrained
+
     try:
-        race = pretrained.run(held, folder, pretrained.Choices(**chosen), _say)
+        race = pretrained.run(held, folder, chosen, _say, before)
     except KeyboardInterrupt:
-        _say("Stopped. What was measured is kept in " + str(folder))
-        raise typer.Exit(INTERRUPTED) from None
+        _stopped(folder)
+    _end(race, folder)
+
+
+def _stopped(folder: Path) -> NoReturn:
+    """Say how a race that Ctrl-C ended goes on, if there is something to go on with."""
+    from ganglion.race.results import FILE
+
+    if (folder / FILE).exists():
+        again = shlex.quote(str(folder))
+        _say(f"Stopped. Go on with: ganglion race --resume {again}")
+    else:
+        _say("Stopped before the race began: nothing was kept.")
+    raise typer.Exit(INTERRUPTED) from None
+
+
+def _end(race: Any, folder: Path) -> None:
     _conclude(race, folder)
     if not any(run.done for run in race.finished):
         raise typer.Exit(1)

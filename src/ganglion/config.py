@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = "0.1.0"
+VERSION = "0.1.0"  # the one place: pyproject.toml reads it here
+DISTRIBUTION = "ganglion-nn"  # what is installed; the index's `ganglion` is not ours
 FLOAT_TYPES = ("float32", "float64")
 BACKENDS = ("auto", "cpu", "numpy", "cuda")
 PRECISIONS = ("tf32", "bf16", "float32")
@@ -128,6 +129,17 @@ def threads() -> int:
 def set_threads(count: int) -> None:
     """Choose how many threads a compiled program uses."""
     _choices["threads"] = _positive(str(count), "threads")
+
+
+def load_average() -> float | None:
+    """Return how much work the machine had in the last minute, None if nobody says.
+
+    Windows has no such number, and some containers do not let it be read.
+    """
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None
 
 
 def precise() -> bool:

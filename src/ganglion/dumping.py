@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ganglion import config
-from ganglion.backends import cpu_emit, cpu_machine, cuda_driver, cuda_emit
+from ganglion.backends import cpu_emit, cpu_machine, cuda_driver, cuda_emit, cuda_show
 from ganglion.backends.base import Program
 from ganglion.data import Table
 from ganglion.plan.build import build
@@ -45,7 +45,7 @@ def text_of(program: Program, form: str, backend: str = "cpu") -> str:
 
 
 def _cuda_text(program: Program, form: str) -> str:
-    """Return the plan, the CUDA C text or the PTX; none of them needs a GPU."""
+    """Return the launches, the CUDA C text or the PTX; none of them needs a GPU."""
     here = cuda_driver.missing() is None
     capability = (
         cuda_driver.driver().capability if here else cuda_emit.Target().capability
@@ -53,14 +53,19 @@ def _cuda_text(program: Program, form: str) -> str:
     target = cuda_emit.Target(capability, config.precision())
     plan = build(program, for_gpu=True)
     made = cuda_emit.emit(plan, target)
-    launches = "\n".join(_launches(made, target))
     if form == "plan":
-        return f"{plan}\n\n{launches}"
+        return cuda_show.show(plan, made, target)
     text = cuda_emit.source(list(made.functions.values()))
     if form == "source":
-        commented = "\n".join(f"// {line}" for line in launches.splitlines())
+        commented = "\n".join(f"// {line}" for line in _launches(made, target))
         return f"{text}\n{commented}"
-    return cuda_driver.compile_source(text, f"sm_{capability}", "ptx").decode()
+    try:
+        return cuda_driver.compile_source(text, f"sm_{capability}", "ptx").decode()
+    except ImportError as error:
+        raise RuntimeError(
+            f"PTX is made by NVRTC, which is not here ({error}): "
+            f"{cuda_driver.INSTALL}. --plan and --source need nothing."
+        ) from None
 
 
 def _launches(made: cuda_emit.Emission, target: cuda_emit.Target) -> Iterator[str]:

@@ -159,7 +159,7 @@ def of_folder(
 
 def of_source(source: dict[str, Any]) -> Recipe:
     """Return the recipe of a race that goes on; refuse a folder that has changed."""
-    return recipe_of(_read(source), source)
+    return recipe_of(read_source(source), source)
 
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -167,13 +167,16 @@ Arrays = tuple[np.ndarray, np.ndarray]
 
 def arrays(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
     """Return (x, y) to train on, the same to test on, and which files were left out."""
-    held = _read(recipe.source)
+    held = read_source(recipe.source)
     assert held.test is not None
     remark = told_of_skipped(held) or None
     return (held.train.x, held.train.y), (held.test.x, held.test.y), remark
 
 
-def _read(source: dict[str, Any]) -> ImageFolder:
+def read_source(source: dict[str, Any]) -> ImageFolder:
+    """Read the folder of a recipe again; refuse one that has changed."""
+    if "form" not in source:
+        raise ImagesError("Nothing was kept of how the images were read: start anew.")
     form = Form.from_data(source["form"])
     held = load(
         source.get("folder") or made_folder(),

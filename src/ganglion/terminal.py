@@ -1,15 +1,24 @@
-"""Text from outside on its way to a terminal: shown, never obeyed.
+"""What reaches a terminal: text from outside is shown, not obeyed; tables cut nothing.
 
 Names of classes, files, layers and metrics come from folders and files that anybody may
-have made. A terminal takes some characters for orders, and rich takes brackets for
+have made. A terminal takes some characters for orders, and Rich takes brackets for
 styles: all that is printed goes through here.
+
+Rich also shortens what does not fit ("mnist-perc…"), names first of all; somebody who
+reads a name here wants to type it. Columns become as narrow as their longest word, the
+first one, which has the names, as its longest name; where that is still too wide, every
+row becomes a few lines of its own.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Iterator
 from typing import Any
 
+WIDTH = 144  # where there is no terminal to ask
 # Orders to a terminal (C0 and C1), what turns the direction of writing round, what
 # breaks lines, and halves of characters, which cannot be written at all.
 _ORDERS = re.compile(
@@ -53,3 +62,95 @@ def cell(text: Any) -> Any:
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found[0])
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+
+
+def console(**options: Any) -> Any:
+    """Return a console for standard output; a pipe or a file is as wide as it needs."""
+    from rich.console import Console
+
+    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return Console(width=None if is_known else WIDTH, **options)
+
+
+def show(table: Any, on: Any = None) -> None:
+    """Print a table of Rich; as lines where it is too wide for a table.
+
+    >>> from rich.console import Console
+    >>> from rich.table import Table
+    >>> table = Table("recipe", "model")
+    >>> table.add_row("mnist-perceptron", "784 → 10 sigmoid")
+    >>> show(table, Console(width=20))
+    mnist-perceptron
+      model: 784 → 10 sigmoid
+    """
+    on = on or console()
+    if fit(table, on.width):
+        on.print(table)
+        return
+    for line in _lines(table):
+        on.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def fit(table: Any, width: int) -> bool:
+    """Give a table columns that fit into a width; return whether there are any."""
+    most = [max(map(_width, _texts(one))) for one in table.columns]
+    least = [max(map(_longest_word, _texts(one))) for one in table.columns]
+    least[:1] = most[:1]
+    room = width - _frame(table)
+    if sum(least) > room:
+        return False
+    for column, wide in zip(table.columns, _shared_out(least, most, room), strict=True):
+        column.width = max(wide, 1)
+    return True
+
+
+def _shared_out(least: list[int], most: list[int], room: int) -> list[int]:
+    """Return widths that fill a room at most: the widest give way first.
+
+    >>> _shared_out([4, 3, 5], [4, 30, 12], 30), _shared_out([4, 3], [4, 9], 30)
+    ([4, 14, 12], [4, 9])
+    """
+    widths = list(most)
+    while sum(widths) > room:
+        can_shrink = [i for i, wide in enumerate(widths) if wide > least[i]]
+        widths[max(can_shrink, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _frame(table: Any) -> int:
+    """Return how many columns of a terminal go to lines and gaps."""
+    count = len(table.columns)
+    _, right, _, left = table.padding
+    gaps = (left + right) * count
+    if not table.pad_edge:
+        gaps -= left + right
+    lines = 0 if table.box is None else count + 1
+    return int(gaps + lines)
+
+
+def _texts(column: Any) -> Iterator[str]:
+    """Yield the head and the cells of a column, line by line, as plain text."""
+    for cell in (column.header, *column.cells):
+        yield from str(cell).splitlines() or [""]
+
+
+def _width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(_width, text.split()), default=0)
+
+
+def _lines(table: Any) -> Iterator[str]:
+    """Yield a table as lines: the name of a row, then what the other columns say."""
+    if table.title:
+        yield str(table.title)
+    heads = [str(one.header) for one in table.columns]
+    for name, *cells in zip(*(one.cells for one in table.columns), strict=True):
+        yield str(name)
+        for head, cell in zip(heads[1:], cells, strict=True):
+            if str(cell):
+                yield f"  {head}: {'; '.join(str(cell).splitlines())}"

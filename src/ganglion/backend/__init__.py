@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import ops, random
+from ganglion import ops, random, utils
 from ganglion.activations import (
     elu,
     hard_sigmoid,
@@ -82,7 +82,7 @@ from ganglion.ops import (
     zeros_like,
 )
 from ganglion.symbolic import is_symbolic as is_keras_tensor
-from ganglion.variables import Variable, reset_names
+from ganglion.variables import Variable
 
 
 def backend() -> str:
@@ -90,9 +90,10 @@ def backend() -> str:
     return "ganglion"
 
 
-def clear_session() -> None:
-    """Count layer names from the start again."""
-    reset_names()
+def clear_session(free_memory: bool = True) -> None:
+    """Count names and numbers from the start again, and free what nobody uses."""
+    _uids.clear()
+    utils.clear_session(free_memory)
 
 
 def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001

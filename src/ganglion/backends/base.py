@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -60,6 +61,14 @@ def missing(name: str) -> str | None:
     """Say why a backend cannot run here, None if it can."""
     module: Backend = importlib.import_module(_MODULES[name])
     return module.missing()
+
+
+def free_memory() -> None:
+    """Let go of memory that backends keep for later; those not in use have none."""
+    for name in _MODULES.values():
+        free = getattr(sys.modules.get(name), "free_memory", None)
+        if free is not None:
+            free()
 
 
 def available() -> dict[str, str | None]:

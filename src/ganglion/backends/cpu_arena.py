@@ -74,5 +74,10 @@ class Arenas:
                 if self._free is None or len(self._free) < len(arena):
                     self._free = arena
 
+    def free(self) -> None:
+        """Let go of what is not lent now; the next run makes it anew."""
+        with self._lock:
+            self._free = None
+
 
 ARENAS = Arenas()

@@ -116,12 +116,17 @@ def assembly(texts: Iterable[str], target: Target) -> str:
 _discarded: deque[Any] = deque()
 
 
+def dispose() -> None:
+    """Let go of the machine code of libraries that are gone."""
+    _discarded.clear()
+
+
 class Library:
     """An object file loaded into this process; gone soon after this is."""
 
     def __init__(self, code: bytes) -> None:
         llvm = _llvm()
-        _discarded.clear()
+        dispose()
         # An engine takes its machine over, so it gets one of its own.
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), _new_machine(host())

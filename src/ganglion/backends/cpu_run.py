@@ -79,6 +79,13 @@ def _unpacked(entry: bytes, buffers: list[Buffer]) -> tuple[bytes, list[Record]]
     return code, calls
 
 
+def free_memory() -> None:
+    """Let go of what programs share while none runs, and of the code of those gone."""
+    with forks.held_off():
+        ARENAS.free()
+        cpu_machine.dispose()
+
+
 class CompiledProgram:
     """A plan as machine code, its memory, and the calls of a step."""
 

@@ -67,7 +67,7 @@ def usable_cores() -> list[int]:
 def crowded(threads: int) -> bool:
     """Tell whether threads will wait for cores: too many of them, or of others."""
     cores = len(usable_cores()) or os.cpu_count() or 1
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    busy = config.load_average() or 0.0
     # Our own threads count too: alone, they make a load of one a core at most.
     return threads > cores or busy >= 1.5 * cores
 

@@ -28,6 +28,9 @@ class Scaled(Buffer):
 
     scale: float = 1.0
 
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.dtype.name}{list(self.shape)} × {self.scale:g}"
+
 
 def in_bytes(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Keep what only products read as bytes, where it is scaled bytes."""

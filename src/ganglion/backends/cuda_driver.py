@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-INSTALL = "pip install 'ganglion[cuda]'"
+INSTALL = "pip install 'ganglion-nn[cuda]'"
 Handle = Any
 
 

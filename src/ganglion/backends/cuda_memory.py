@@ -57,6 +57,7 @@ class Memory:
         self._arena = (0, 0)
         self._waits = 0
         self.lock = threading.RLock()
+        IN_USE.add(self)
 
     # ---- lending -------------------------------------------------------------------
 
@@ -110,13 +111,6 @@ class Memory:
         for module in modules:
             self.driver.unload(module)
 
-    def trim(self) -> None:
-        """Give memory that nobody uses back to the device and to the system."""
-        with self.lock:
-            self.driver.use()
-            self.collect()
-            self._give_back()
-
     def _give_back(self) -> None:
         self.wait()
         for addresses in self._spare.values():
@@ -126,6 +120,17 @@ class Memory:
             while arrays:
                 self.driver.free_host(arrays.pop())
         self._spare_pinned_bytes = 0
+
+    def free(self) -> None:
+        """Give back to the device what no program uses now, and the shared arena."""
+        with self.lock:
+            self.driver.use()
+            self.collect()
+            self._give_back()
+            address, _ = self._arena
+            if address:  # whoever runs next asks for it, and records anew
+                self._arena = (0, 0)
+                self.driver.free(address)
 
     def arena(self, nbytes: int) -> int:
         """Return memory that all programs use in turn; it moves when it must grow."""
@@ -241,6 +246,9 @@ class Memory:
         if mirror.seen is None:
             mirror.seen = self._host_array(mirror.size)
         self.driver.download(mirror.seen, mirror.address)
+
+
+IN_USE: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
 def _equal(seen: np.ndarray, array: np.ndarray) -> bool:

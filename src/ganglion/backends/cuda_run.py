@@ -26,7 +26,7 @@ from ganglion.backends.cuda_emit import (
     emit,
     source,
 )
-from ganglion.backends.cuda_memory import Memory, Mirror, as_bytes, contiguous
+from ganglion.backends.cuda_memory import IN_USE, Memory, Mirror, as_bytes, contiguous
 from ganglion.backends.cuda_own import Own
 from ganglion.backends.cuda_text import THREADS, root
 from ganglion.plan.build import build
@@ -97,6 +97,12 @@ def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
 def memory() -> Memory:
     """Return the memory of this process's GPU."""
     return Memory(cuda_driver.driver())
+
+
+def free_memory() -> None:
+    """Give back to the GPU what no program uses now, if there is one in use."""
+    for one in list(IN_USE):
+        one.free()
 
 
 def code_of(functions: Sequence[str], driver: Driver) -> bytes:

@@ -6,7 +6,7 @@
     (('cats', 'dogs'), (808, 96, 96, 3), (192, 96, 96, 3))
 
 A folder holds a folder a class, or `train/` and `test/` with a folder a class each.
-Decoding needs Pillow: `pip install "ganglion[images]"`.
+Decoding needs Pillow: `pip install "ganglion-nn[images]"`.
 """
 
 from ganglion.images.decoding import Form, Unreadable, decode

@@ -79,7 +79,7 @@ def pillow(part: str = "Image") -> Any:
         return importlib.import_module(f"PIL.{part}")
     except ImportError:
         raise ImportError(
-            'Images need the library Pillow: pip install "ganglion[images]"'
+            'Images need the library Pillow: pip install "ganglion-nn[images]"'
         ) from None
 
 

@@ -34,7 +34,7 @@ def show(plan: Plan) -> str:
     ]
     sides = _sides(plan)
     for number, kernel in enumerate(plan.kernels):
-        first, *more = _kernel(kernel).split("\n")
+        first, *more = kernel_text(kernel).split("\n")
         if plan.marks:
             mark = plan.marks[number]
             first += "  [one thread]" * mark.alone + "  | all wait" * mark.barrier
@@ -51,7 +51,8 @@ def _sides(plan: Plan) -> list[str]:
     return sides
 
 
-def _kernel(kernel: Kernel) -> str:
+def kernel_text(kernel: Kernel) -> str:
+    """Return the text of a kernel; what does not fit into its line is in more lines."""
     if isinstance(kernel, Loop):
         sign = "+=" if kernel.adds else "="
         how = ""

@@ -66,9 +66,9 @@ class RayRacing(Racing):
             raise ValueError("--device cuda: no node of the cluster has a GPU.")
 
     def _skip_missing(self) -> None:
-        """Leave it to the nodes to say what they lack."""
-        self._present = list(self._engines)
-        self.race = replace(self.race, skipped=())
+        """Leave it to the nodes to say what they lack, if they have not yet."""
+        out = {one.engine for one in self.race.skipped}
+        self._present = [one for one in self._engines if one.name not in out]
 
     def _facts(self, remark: str) -> dict[str, Any]:
         """Return what is known before a node has answered."""

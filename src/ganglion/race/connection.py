@@ -45,7 +45,8 @@ def connected(on: str) -> Iterator[Any]:
         ray: Any = importlib.import_module("ray")
     except ImportError:
         raise RuntimeError(
-            f'--on {on} needs Ray, which is not installed: pip install "ganglion[ray]"'
+            f"--on {on} needs Ray, which is not installed: "
+            'pip install "ganglion-nn[ray]"'
         ) from None
     address = _found(on, address)
     _knock(on, address)

@@ -7,19 +7,22 @@ import os
 import platform
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ganglion import machine
+from ganglion import config, machine
+from ganglion.config import DISTRIBUTION
 from ganglion.rivals import Engine
 
 HERE = Path(__file__).parents[1]
 BUSY = 0.25  # of the cores, before the race: more than that moves the times
+LOAD = "load before"  # among the facts of the machine
 _ALWAYS = ("ganglion", "numpy")
 _FOR_GPU = {  # extras; of JAX's two, one is installed
-    "ganglion": "cuda", "jax": "cuda12,cuda13", "tensorflow": "and-cuda",
+    DISTRIBUTION: "cuda", "jax": "cuda12,cuda13", "tensorflow": "and-cuda",
 }  # fmt: skip
 
 
@@ -33,9 +36,20 @@ def about_machine(remark: str) -> dict[str, Any]:
         "os": platform.platform(),
         "python": platform.python_version(),
         "gpu": machine.gpu(),
-        "load before": f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "",
+        LOAD: _load(),
     }
     return found | ({"data": remark} if remark else {})
+
+
+def _load() -> str:
+    load = config.load_average()
+    return "" if load is None else f"{load:.2f}"
+
+
+def gone_on(before: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a race that goes on: the higher load of both times."""
+    loads = [str(before.get(LOAD) or ""), _load()]
+    return before | {LOAD: max(loads, key=_number)}
 
 
 def _memory() -> str:
@@ -91,16 +105,19 @@ def install_size(engine: Engine, device: str = "cpu") -> int:
     """Return the bytes that an engine's packages take on disk, with all they need.
 
     On a GPU an engine needs more: an extra of its package. What several engines need
-    counts for each of them, what the standard library brings for none. Where Ganglion
-    is only on the path, not installed, nothing says what it needs: 0, for not known.
+    counts for each of them, what the standard library brings for none. Ganglion may be
+    on the path only: then its checkout says what it needs; outside of one, or where
+    some of that is not installed, the size is 0, for not known.
     """
     ours = engine.name.startswith("ganglion")
-    names = ["ganglion"] if ours else [_owner(one) for one in engine.packages]
+    names = [DISTRIBUTION] if ours else [_owner(one) for one in engine.packages]
     extras = _FOR_GPU if device == "cuda" else {}
     sizes = _sizes([f"{one}[{extras.get(one, '')}]" for one in names])
     if ours:
-        del sizes["ganglion"]  # weighed where it lies, installed by a link or copied
-        return _size_of_source() + sum(sizes.values()) if sizes else 0
+        del sizes[DISTRIBUTION]  # weighed where it lies, installed by a link or copied
+        needed = {name for one in _needs(DISTRIBUTION, "") for name, _ in _parts(one)}
+        is_known = needed and all(sizes[name] for name in needed)
+        return _size_of_source() + sum(sizes.values()) if is_known else 0
     return sum(sizes.values())
 
 
@@ -137,10 +154,28 @@ def _needs(name: str, extra: str) -> list[str]:
     try:
         wanted = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:
-        return []
+        wanted = _needs_by_checkout() if name == DISTRIBUTION else []
     extras = [re.findall(r"extra\s*==\s*[\"']([^\"']+)", one) or [""] for one in wanted]
     pairs = zip(wanted, extras, strict=True)
     return [one for one, its in pairs if extra in map(_plain, its)]
+
+
+@cache
+def _needs_by_checkout() -> list[str]:
+    """Return what Ganglion's own checkout says that it needs; nothing outside of one.
+
+    Extras are marked as the metadata of an installed package marks them.
+    """
+    try:
+        told = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text("utf-8"))
+    except (OSError, ValueError):
+        return []
+    project = told.get("project", {})
+    if project.get("name") != DISTRIBUTION:
+        return []
+    extras = project.get("optional-dependencies", {})
+    marked = [f"{one}; extra == '{key}'" for key, its in extras.items() for one in its]
+    return [*project.get("dependencies", []), *marked]
 
 
 def _size(name: str) -> int:
@@ -164,14 +199,22 @@ def _bytes(path: Path) -> int:
         return 0
 
 
+def _number(text: str) -> float:
+    """Return a number that may be missing, or be edited by hand; 0 then."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
 def busy(machine: dict[str, Any], threads: int) -> str:
     """Say that other work was running when a race began, "" if there was none.
 
     >>> busy({"load before": "0.10"}, 2), busy({"load before": "2.00"}, 2)[:22]
     ('', 'Other work was running')
     """
-    load = str(machine.get("load before") or "0")
-    if float(load) <= BUSY * threads:
+    load = str(machine.get(LOAD) or "")
+    if _number(load) <= BUSY * threads:
         return ""
     return (
         f"Other work was running when the race began (load {load}): engines whose "

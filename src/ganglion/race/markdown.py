@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import files
-from ganglion.race import figures
+from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.markup import clean
 from ganglion.race.results import Race
@@ -56,6 +56,7 @@ def _what(race: Race) -> str:
         f"engine: {race.runs}, threads: {_safe(threads)}, device: "
         f"{_safe(race.device)}, seed {_safe(seed)}; started "
         f"{_safe(figures.when(race.started))}.",
+        _safe(facts.busy(race.machine, race.threads)),
         _safe(figures.remark(race)),
         figures.progress(race),
     ]

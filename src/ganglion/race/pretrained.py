@@ -45,6 +45,7 @@ class Choices:
     threads: int = 1
     seed: int = 0  # of the first run; the others count up from it
     limit: float = LIMIT
+    test: float | None = None  # how many images were held out, as asked for
     command: str = ""  # that repeats it
 
     def __post_init__(self) -> None:
@@ -55,16 +56,44 @@ class Choices:
                     f"{' or '.join(ENGINES)}."
                 )
 
+    @classmethod
+    def of(cls, race: Race, limit: float | None = None) -> Choices:
+        """Return what a race that goes on was asked for."""
+        return cls(
+            race.engines,
+            race.runs,
+            race.epochs,
+            race.batch_size,
+            race.threads,
+            race.seed,
+            limit or race.limit or LIMIT,
+            race.images.get("test"),
+            race.command,
+        )
 
-def run(held: Any, folder: Path, chosen: Choices, say: Say = print) -> Race:
-    """Race on an `ImageFolder`; results are kept in the folder after every run."""
-    race = _new(held, chosen)
+
+def run(
+    held: Any,
+    folder: Path,
+    chosen: Choices,
+    say: Say = print,
+    before: Race | None = None,
+) -> Race:
+    """Race on an `ImageFolder`; results are kept in the folder after every run.
+
+    One that goes on does what is missing `before`.
+    """
+    race = before or _new(held, chosen)
+    have = {(one.engine, one.number) for one in race.finished}
     missing = {one.engine for one in race.skipped}
     present = [name for name in chosen.engines if name not in missing]
+    save(race, folder)
     with tempfile.TemporaryDirectory(prefix="ganglion-pretrained-") as data:
         _lay_out(held, Path(data))
         for number in range(1, chosen.runs + 1):
             for name in present:
+                if (name, number) in have:
+                    continue
                 say(f"{name}, run {number} of {chosen.runs} …")
                 task = {"engine": name, "data": data, "classes": len(held.classes),
                         "epochs": chosen.epochs, "batch_size": chosen.batch_size,
@@ -98,7 +127,13 @@ def _new(held: Any, chosen: Choices) -> Race:
         command=chosen.command,
         skipped=tuple(filter(None, map(_skipped, chosen.engines))),
         started=now(),
-        images={"folder": str(held.folder), "fingerprint": held.fingerprint},
+        images={
+            "folder": str(held.folder.expanduser().absolute()),
+            "test": chosen.test,
+            "form": held.form.as_data(),
+            "fingerprint": held.fingerprint,
+        },
+        limit=chosen.limit,
     )
 
 

@@ -16,7 +16,7 @@ from string import Template, ascii_uppercase
 from typing import Any
 
 from ganglion import files
-from ganglion.race import figures, report_charts, report_tables
+from ganglion.race import facts, figures, report_charts, report_tables
 from ganglion.race.markup import Html, element, escaped, joined
 from ganglion.race.results import Race
 
@@ -199,12 +199,13 @@ def _settings(race: Race) -> Html:
         for name, value in given.items()
         if value not in ("", None)
     ]
-    warnings = [
-        element("p", told, class_="bad", role="note")
-        for told in (figures.remark(race), figures.progress(race))
-        if told
-    ]
-    return joined([element("dl", *pairs, class_="settings"), *warnings])
+    warnings = (
+        facts.busy(race.machine, race.threads),
+        figures.remark(race),
+        figures.progress(race),
+    )
+    notes = [element("p", one, class_="bad", role="note") for one in warnings if one]
+    return joined([element("dl", *pairs, class_="settings"), *notes])
 
 
 def _footer() -> Html:

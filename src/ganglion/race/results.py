@@ -134,6 +134,8 @@ class Race:
     on: str = ""  # the cluster; one machine if empty
     images: dict[str, Any] = field(default_factory=dict)  # the folder, if it is of one
     exact_steps: tuple[ExactSteps, ...] = ()  # none where float32 keeps in step
+    limit: float = 0.0  # seconds a run may take, as asked for; 0: by trial
+    memory: int = 0  # bytes of address space a run may take; 0: any
     schema: int = SCHEMA
 
 

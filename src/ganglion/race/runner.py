@@ -42,8 +42,9 @@ class Racing:
     ) -> None:
         self._settings, self._engines, self._watch = settings, engines, watch
         self._folder, self._recipe = folder, settings.what
-        self.race = before or self._new(command)
+        self.race = self._of(before) if before else self._new(command)
         self._present: list[Engine] = []
+        self._absent: list[Engine] = []  # raced before, and are not here now
         self._found: dict[str, dict[str, Found]] = {}  # by the file it is kept in
         self._laid_out: dict[Path, Start] = {}
         # By batch size, precision and seed.
@@ -68,7 +69,20 @@ class Racing:
             sweep=settings.sweep,
             on=settings.on,
             images=recipe.source if settings.made else {},
+            limit=settings.limit or 0.0,
+            memory=settings.memory or 0,
         )
+
+    def _of(self, before: Race) -> Race:
+        """Return a race that goes on; where nothing was run, it begins anew."""
+        limit, memory = self._settings.limit or 0.0, self._settings.memory or 0
+        race = replace(before, limit=limit, memory=memory, on=self._settings.on)
+        if not race.finished:
+            return replace(race, machine={}, skipped=())
+        # One that is out at a point of a sweep alone is asked again there.
+        raced = {run.engine for run in race.finished if run.done}
+        out = tuple(one for one in race.skipped if one.engine not in raced)
+        return replace(race, skipped=out)
 
     def run(self) -> Race:
         """Race; Ctrl-C keeps what is measured and is handed on."""
@@ -79,7 +93,9 @@ class Racing:
             self._prepare(place)
             self._keep(self.race)
             self._run_missing(place)
-        self._keep(replace(self.race, complete=True))
+        points = sweep.points(self._settings)
+        awaited = any(self._missing(point, self._absent) for point in points)
+        self._keep(replace(self.race, complete=not awaited))
         return self.race
 
     def _run_missing(self, place: Place) -> None:
@@ -101,18 +117,31 @@ class Racing:
         save(race, self._folder)
 
     def _skip_missing(self) -> None:
-        """Sort the engines into those that are here and those that are not."""
-        reasons = {one.name: one.missing() for one in self._engines}
-        self._present = [one for one in self._engines if not reasons[one.name]]
-        skipped = [Skipped(name, why) for name, why in reasons.items() if why]
-        for one in skipped:
+        """Sort the engines into those that are here and those that are not.
+
+        A race that goes on keeps the engines that raced: who was left out at first
+        stays out, and who is not here any more keeps its runs, the rest are awaited.
+        """
+        skipped = {one.engine: one for one in self.race.skipped}
+        reasons = {}
+        for engine in self._engines:
+            name, why = engine.name, engine.missing()
+            if name in skipped:
+                continue
+            if not why:
+                self._present.append(engine)
+            elif self.race.finished:
+                self._absent.append(engine)
+                self._watch.says(name, f"raced before, and is not here now: {why}")
+            else:
+                skipped[name] = Skipped(name, why)
+            reasons[name] = why or ""
+        for one in skipped.values():
             self._watch.says(one.engine, f"left out: {one.reason}")
-        self.race = replace(self.race, skipped=tuple(skipped))
+        self.race = replace(self.race, skipped=tuple(skipped.values()))
         if not self._present:
-            raise RuntimeError(
-                "None of the engines is installed here: "
-                + "; ".join(one.reason for one in skipped)
-            )
+            told = "; ".join(why for why in reasons.values() if why)
+            raise RuntimeError(f"None of the engines is installed here: {told}")
 
     def _prepare(self, place: Place) -> None:
         self._rows, remark = lay_out_data(self._recipe, place.data)
@@ -120,8 +149,10 @@ class Racing:
             self._watch.says("", remark)
         if not self.race.machine:
             self.race = replace(self.race, **self._facts(remark))
-            if told := facts.busy(self.race.machine, self._settings.threads):
-                self._watch.says("", told)
+        elif not self._settings.on:
+            self.race = replace(self.race, machine=facts.gone_on(self.race.machine))
+        if told := facts.busy(self.race.machine, self._settings.threads):
+            self._watch.says("", told)
 
     def _facts(self, remark: str) -> dict[str, Any]:
         """Return what to know of where the race is run."""
@@ -134,19 +165,23 @@ class Racing:
             },
         }
 
-    def _missing(self, settings: Settings) -> list[tuple[Engine, int]]:
+    def _missing(
+        self, settings: Settings, engines: Sequence[Engine] | None = None
+    ) -> list[tuple[Engine, int]]:
         """Return what is still to run at a point, in the order in which it will.
 
-        Every engine is first, in the middle, and last as often as the others.
+        Every engine is first, in the middle, and last as often as the others. Asked
+        are those that are here, or the ones that are named.
         """
+        ring = list(self._present if engines is None else engines)
         finished = [one for one in self.race.finished if one.settings == settings.point]
         have = {(one.engine, one.number) for one in finished}
         found = self._known(settings).values() if have else ()
         out = {one.engine for one in found if not one.races}
         todo = []
         for number in range(1, settings.runs + 1):
-            first = (number - 1) % len(self._present)
-            for engine in self._present[first:] + self._present[:first]:
+            first = (number - 1) % max(len(ring), 1)
+            for engine in ring[first:] + ring[:first]:
                 if (engine.name, number) not in have and engine.name not in out:
                     todo.append((engine, number))
         return todo
@@ -359,4 +394,6 @@ def command_line(settings: Settings, folder: Any) -> str:
     parts += sweep.options(settings.sweep)
     parts += [f"--device {settings.device}"]
     parts += [f"--on {settings.on}"] if settings.on else []
-    return " ".join([*parts, f"--out {folder}"])
+    parts += [f"--limit {settings.limit:g}"] if settings.limit else []
+    parts += [f"--memory {settings.memory / 1e9:g}"] if settings.memory else []
+    return " ".join([*parts, f"--out {shlex.quote(str(folder))}"])

@@ -148,13 +148,34 @@ def named(text: str) -> tuple[str, ...]:
     return found
 
 
-def of_race(race: Race, folder: Path, given: dict[str, Any], **limits: Any) -> Settings:
-    """Return the settings of a race that goes on; refuse options that contradict it."""
-    made = image_recipes.of_source(race.images) if race.images else None
+def of_race(
+    race: Race,
+    folder: Path,
+    given: dict[str, Any],
+    *,
+    limit: float | None = None,
+    memory: int | None = None,
+    on: str = "",
+) -> Settings:
+    """Return the settings of a race that goes on; refuse options that contradict it.
+
+    Limits, and the cluster, are no part of what is measured: they may be given anew.
+    """
+    refuse_others(race, folder, given)
     fixed = {name: getattr(race, name) for name in _FIXED}
-    settings = Settings(**fixed, **limits, made=made)
+    return Settings(
+        **fixed,
+        limit=limit or race.limit or None,
+        memory=memory or race.memory or None,
+        on=on or race.on,
+        made=image_recipes.of_source(race.images) if race.images else None,
+    )
+
+
+def refuse_others(race: Race, folder: Path, given: dict[str, Any]) -> None:
+    """Refuse options that contradict a race that goes on; None was not given."""
     for name, value in given.items():
-        kept = getattr(settings, name)
+        kept = getattr(race, name)
         if value is not None and value != kept:
             option = "RECIPE" if name == "recipe" else f"--{name.replace('_', '-')}"
             shown = ",".join(kept) if isinstance(kept, tuple) else kept
@@ -165,7 +186,6 @@ def of_race(race: Race, folder: Path, given: dict[str, Any], **limits: Any) -> S
                 f"{folder} holds a race with {option} {shown}: leave {option} out, or "
                 "start another race with another --out."
             )
-    return settings
 
 
 def engines_of(settings: Settings) -> list[Engine]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 from typing import Any
 
+from ganglion import terminal
 from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.lockstep import DECISIVE, TOLERANCE
 from ganglion.race.results import Race
 from ganglion.terminal import cell, lines
 
-WIDTH = 144  # where there is no terminal to ask
 WIDE = 130  # columns of a terminal that the whole summary fits into
 RESULT = ("accuracy", "run time", "ratio")
 COSTS = ("import", "prepare", "train", "test", "in all", "memory", "on disk")
@@ -22,19 +21,17 @@ SHOWN_STEPS = (1, 2, 3, 5, 10, 20)
 
 def show(race: Race) -> None:
     """Print everything a race came to on standard output."""
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = terminal.console()
     for group in figures.groups(race):
         if group.done:
-            console.print(engine_table(group))
+            terminal.show(engine_table(group), console)
     for told in problems(race):
         console.print(lines(told), markup=False, highlight=False)
     steps = first_steps(race)
     if steps is not None:
-        console.print(steps)
+        terminal.show(steps, console)
     for table in summary(race, console.width):
-        console.print(table)
+        terminal.show(table, console)
     console.print(lines(figures.verdict(race)), markup=False, highlight=False)
     for note in notes(race):
         console.print(lines(note), markup=False, highlight=False)
@@ -61,7 +58,7 @@ def engine_table(group: Group) -> Any:
     return table
 
 
-def summary(race: Race, width: int = WIDTH) -> list[Any]:
+def summary(race: Race, width: int = terminal.WIDTH) -> list[Any]:
     """Return all engines side by side, fastest first: in two tables if it is narrow."""
     ranked = figures.by_time(race)
     title = f"{race.recipe}: {figures.swept(race, 'epochs', race.epochs)} epochs, "

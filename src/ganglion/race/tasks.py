@@ -71,7 +71,7 @@ def task() -> Any:
             performs = importlib.import_module("ganglion.race.node")
         except ImportError as error:
             told = f"on {where}, Ganglion cannot be imported ({error}): "
-            return {"where": where, "absent": f"{told}pip install ganglion"}
+            return {"where": where, "absent": f"{told}pip install ganglion-nn"}
         return performs.perform(work, data, start, node, post)
 
     return perform

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from ganglion import terminal
 from ganglion.race.figures import settings_text
 from ganglion.race.results import Epoch, Run
 from ganglion.terminal import cell, lines
@@ -109,6 +110,7 @@ class LiveWatch(Watch):
         table = Table("engine", "runs", "now", box=None, pad_edge=False)
         for name, row in self._rows.items():
             table.add_row(*map(cell, (name, "  ".join(row.ended), row.text())))
+        terminal.fit(table, self._console.width)
         return table
 
     def says(self, engine: str, text: str) -> None:

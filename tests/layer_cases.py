@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+# Zeros of both signs, where activations bend, and where they saturate.
+SPECIAL = [0.0, 0.0, -0.0, 0.3, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 20.0, -20.0]
+
 
 @dataclass(frozen=True)
 class Case:
@@ -28,11 +31,13 @@ class Case:
         """Make the layer from our module, or from Keras'."""
         return getattr(module, self.layer)(**self.arguments)
 
-    def inputs(self, seed: int = 0) -> Any:
-        """Draw what the layer is called on."""
+    def inputs(self, seed: int = 0, special: bool = False) -> Any:
+        """Draw what the layer is called on; from few numbers, with zeros and ties."""
         rng = np.random.default_rng(seed)
         if self.classes:
             drawn = [rng.integers(0, self.classes, s, "int32") for s in self.shapes]
+        elif special:
+            drawn = [rng.choice(SPECIAL, s).astype("float32") for s in self.shapes]
         else:
             drawn = [rng.normal(size=s).astype("float32") for s in self.shapes]
         return drawn if len(drawn) > 1 else drawn[0]

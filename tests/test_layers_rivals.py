@@ -26,9 +26,10 @@ def options(case: Case) -> dict[str, bool]:
     return {"training": True} if case.training else {}
 
 
-def pair(case: Case, keras: Any) -> tuple[Any, Any, Any]:
+def pair(case: Case, keras: Any, special: bool = False) -> tuple[Any, Any, Any]:
     """Return our layer and Keras', built and with equal weights, and inputs."""
-    ours, theirs, x = case.make(layers), case.make(keras.layers), case.inputs()
+    ours, theirs = case.make(layers), case.make(keras.layers)
+    x = case.inputs(special=special)
     ours(x)
     theirs(x)
     shapes = [one.shape for one in ours.get_weights()]
@@ -53,8 +54,9 @@ def assert_close(ours: Any, theirs: Any, relative: float = 2e-6) -> None:
 
 
 @each_case
-def test_values_and_states_equal_keras(case: Case, keras: Any) -> None:
-    ours, theirs, x = pair(case, keras)
+@pytest.mark.parametrize("special", [False, True])
+def test_values_and_states_equal_keras(case: Case, keras: Any, special: bool) -> None:
+    ours, theirs, x = pair(case, keras, special)
     assert_close(ours(x, **options(case)), theirs(x, **options(case)))
     for mine, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(mine, other, rtol=2e-6, atol=1e-6)
@@ -113,9 +115,18 @@ def their_gradients(case: Case, layer: Any, x: Any, factor: np.ndarray) -> list[
     return [tf.convert_to_tensor(one).numpy() for one in found]
 
 
+# At ties and zeros Keras on TensorFlow differs from itself and the others here: why.
+SPECIAL_DIFFERENCES = {
+    "MaxPooling3D": "each of equal elements gets all; in 1D and 2D the first does",
+}
+
+
 @each_case
-def test_gradients_equal_keras(case: Case, keras: Any) -> None:
-    ours, theirs, x = pair(case, keras)
+@pytest.mark.parametrize("special", [False, True])
+def test_gradients_equal_keras(case: Case, keras: Any, special: bool) -> None:
+    if special and case.layer in SPECIAL_DIFFERENCES:
+        pytest.skip(f"Keras differs: {SPECIAL_DIFFERENCES[case.layer]}")
+    ours, theirs, x = pair(case, keras, special)
     shape = np.asarray(theirs(x)).shape
     factor = np.random.default_rng(5).normal(size=shape).astype("float32")
     mine = our_gradients(case, ours, x, factor)
@@ -123,8 +134,10 @@ def test_gradients_equal_keras(case: Case, keras: Any) -> None:
     assert len(mine) == len(others)
     for one, other in zip(mine, others, strict=True):
         scale = max(float(np.abs(other).max(initial=0.0)), 1e-3)
-        # Batch statistics make differences of nearly equal sums.
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * scale)
+        # Batch statistics make differences of nearly equal sums; 1 - y² of a tanh near
+        # saturation has few digits left.
+        atol = (5e-5 if special else 1e-5) * scale
+        np.testing.assert_allclose(one, other, rtol=0, atol=atol)
 
 
 def test_every_layer_is_compared() -> None:

@@ -96,6 +96,14 @@ def test_zero_minus_x_is_a_negation() -> None:
     assert (made.op, made.inputs) == (p.negative, (X,))
 
 
+@pytest.mark.parametrize("op", [p.maximum, p.minimum])
+def test_a_number_to_compare_with_comes_second(op) -> None:
+    found = simplified(op(filled(2), X), op(X, filled(2)), op(Y, X))
+    assert found[0] is found[1]
+    assert (found[0].inputs[0], splat(found[0].inputs[1])) == (X, 2)
+    assert found[2].inputs == (Y, X)
+
+
 def test_moves_merge() -> None:
     flat = shaping.reshape(shaping.reshape(X, shape=(6,)), shape=(3, 2))
     cube = shaping.broadcast(X, shape=(4, 2, 3))

@@ -130,6 +130,12 @@ def _divide(node: Node) -> Value | None:
     return node.inputs[0] if _is(node.inputs[1], 1) else None
 
 
+def _extreme(node: Node) -> Value | None:
+    """Put a number second, where lowering looks for it; slopes are drawn by now."""
+    a, b = node.inputs
+    return rebuild(node, (b, a)) if splat(a) is not None and splat(b) is None else None
+
+
 def _where(node: Node) -> Value | None:
     condition, a, b = node.inputs
     if a is b or _is(condition, True):
@@ -193,6 +199,8 @@ _RULES: dict[str, Callable[[Node], Value | None]] = {
     "subtract": _subtract,
     "multiply": _multiply,
     "divide": _divide,
+    "maximum": _extreme,
+    "minimum": _extreme,
     "where": _where,
     "negative": _negative,
     "stop_gradient": lambda node: node.inputs[0],

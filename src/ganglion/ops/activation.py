@@ -10,7 +10,7 @@ from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Value
 from ganglion.ops.dispatch import axes_of, floating, op
-from ganglion.ops.numpy import clip, divide, maximum, multiply
+from ganglion.ops.numpy import clip, divide, multiply
 from ganglion.ops.shapes import moveaxis, split
 
 __all__ = [
@@ -25,13 +25,19 @@ __all__ = [
 @op
 def relu(x: Any) -> Any:
     """Return x where it is positive, else 0."""
-    return maximum(floating(x), 0.0)
+    value = floating(x)
+    return p.maximum(value, s.fill(0, value))
+
+
+def _flat_outside(value: Value, low: float, high: float) -> Value:
+    """Limit a value to a range, with slope 0 already at the limits (unlike `clip`)."""
+    return p.minimum(p.maximum(value, s.fill(low, value)), s.fill(high, value))
 
 
 @op
 def relu6(x: Any) -> Any:
     """Return x limited to 0 ... 6."""
-    return clip(floating(x), 0.0, 6.0)
+    return _flat_outside(floating(x), 0.0, 6.0)
 
 
 @op
@@ -45,14 +51,22 @@ def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
 def elu(x: Any, alpha: float = 1.0) -> Any:
     """Return x where it is positive, else alpha (exp(x) - 1)."""
     value = floating(x)
-    below = p.expm1(p.minimum(value, s.fill(0, value)))
+    below = p.expm1(_not_above_zero(value))
     return p.where(value > 0.0, value, multiply(below, float(alpha)))
+
+
+def _not_above_zero(value: Value) -> Value:
+    # A tie belongs to the second input: at 0 the slope is that of the value.
+    return p.minimum(s.fill(0, value), value)
 
 
 @op
 def selu(x: Any) -> Any:
     """Scaled ELU, whose outputs keep mean 0 and variance 1."""
-    return multiply(elu(x, 1.6732632423543772), 1.0507009873554805)
+    value = floating(x)
+    below = multiply(p.expm1(_not_above_zero(value)), 1.6732632423543772)
+    # At 0 the slope is that of the upper half, as in TensorFlow.
+    return multiply(p.where(value < 0.0, below, value), 1.0507009873554805)
 
 
 @op
@@ -105,9 +119,17 @@ hard_swish = hard_silu
 @op
 def softplus(x: Any) -> Any:
     """Return log(1 + exp(x)) without overflow."""
-    value = floating(x)
-    tail = p.log1p(p.exp(p.negative(p.absolute(value))))
-    return p.add(p.maximum(value, s.fill(0, value)), tail)
+    return p.add(*softplus_parts(floating(x)))
+
+
+def softplus_parts(value: Value) -> tuple[Value, Value]:
+    """Return the straight lines that softplus is close to, and what it lies above them.
+
+    At 0 both have the slope from above, 1 and -1/2: together 1/2, which is right. With
+    an absolute value, whose slope there is 0, they would not add up.
+    """
+    below = p.where(value < 0.0, value, p.negative(value))
+    return p.maximum(s.fill(0, value), value), p.log1p(p.exp(below))
 
 
 @op
@@ -152,7 +174,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
 def celu(x: Any, alpha: float = 1.0) -> Any:
     """Return x where it is positive, else alpha (exp(x / alpha) - 1)."""
     value = floating(x)
-    below = p.expm1(divide(p.minimum(value, s.fill(0, value)), float(alpha)))
+    below = p.expm1(divide(_not_above_zero(value), float(alpha)))
     return p.add(p.maximum(value, s.fill(0, value)), multiply(below, float(alpha)))
 
 
@@ -215,13 +237,13 @@ def sparse_plus(x: Any) -> Any:
     value = floating(x)
     middle = multiply((value + 1.0) * (value + 1.0), 0.25)
     above = p.where(value < 1.0, middle, value)
-    return p.where(value > -1.0, above, s.fill(0, value))
+    return p.where(value <= -1.0, s.fill(0, value), above)
 
 
 @op
 def sparse_sigmoid(x: Any) -> Any:
     """Return 0 below -1, 1 above 1, and (x + 1) / 2 between."""
-    return clip(multiply(floating(x) + 1.0, 0.5), 0.0, 1.0)
+    return _flat_outside(multiply(floating(x) + 1.0, 0.5), 0.0, 1.0)
 
 
 @op
@@ -231,6 +253,8 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
     It compares every two elements of a row, so it is meant for short rows.
     """
     value = moveaxis(floating(x), axis, -1)
+    # The same for all of a row makes no difference, but 1 is lost beside the large.
+    value = _shifted(value, (value.ndim - 1,))
     rows, size = value.shape[:-1], value.shape[-1]
     last = (len(rows) + 1,)
     pairs = (*rows, size, size)

@@ -12,6 +12,7 @@ from ganglion.ir import shaping as s
 from ganglion.ops.dispatch import floating, op, promoted
 from ganglion.ops.numpy import (
     absolute,
+    clip,
     divide,
     equal,
     isfinite,
@@ -48,10 +49,10 @@ def sinh(x: Any) -> Any:
     # exp(|x| / 2) twice, so that nothing overflows before the result does.
     half = p.exp(multiply(p.absolute(value), 0.5))
     large = p.multiply(multiply(half, 0.5), half)
-    grown = p.expm1(p.minimum(p.absolute(value), s.fill(1, value)))
+    grown = p.expm1(clip(value, -1.0, 1.0))
     small = multiply(grown + grown / (grown + 1.0), 0.5)
-    size = p.where(p.absolute(value) < 1.0, small, large - 0.25 / large)
-    return p.multiply(p.sign(value), size)
+    far = p.multiply(p.sign(value), large - 0.25 / large)
+    return p.where(p.absolute(value) < 1.0, small, far)
 
 
 @op
@@ -66,19 +67,21 @@ def cosh(x: Any) -> Any:
 def arcsinh(x: Any) -> Any:
     """Return the inverse of the hyperbolic sine."""
     value = floating(x)
-    size = p.absolute(value)
+    # |x|, but with slope 1 at 0, where this function has slope 1 as well.
+    size = p.where(value < 0.0, p.negative(value), value)
     near = p.minimum(size, s.fill(_LARGE, size))
     square = p.multiply(near, near)
     small = p.log1p(near + square / (p.sqrt(square + 1.0) + 1.0))
     large = p.log(p.maximum(size, s.fill(1, size))) + math.log(2)
-    return p.multiply(p.sign(value), p.where(size < _LARGE, small, large))
+    made = p.where(size < _LARGE, small, large)
+    return p.where(value < 0.0, p.negative(made), made)
 
 
 @op
 def arccosh(x: Any) -> Any:
     """Return the inverse of the hyperbolic cosine, NaN below 1."""
     value = floating(x)
-    above = value - 1.0
+    above = p.minimum(value, s.fill(_LARGE, value)) - 1.0
     near = p.log1p(above + p.sqrt(above) * p.sqrt(above + 2.0))
     return p.where(value < _LARGE, near, p.log(value) + math.log(2))
 
@@ -100,19 +103,24 @@ def exp2(x: Any) -> Any:
 def logaddexp(x1: Any, x2: Any) -> Any:
     """Return log(exp(x1) + exp(x2)) without overflow."""
     a, b = (floating(one) for one in promoted(x1, x2))
-    top = p.maximum(a, b)
     # The difference of equal infinities is no number.
-    apart = p.where(p.equal(a, b), s.fill(0, a), p.negative(p.absolute(a - b)))
-    return p.add(top, p.log1p(p.exp(apart)))
+    apart = p.where(isnan(a - b), s.fill(0, a), a - b)
+    # At a tie the larger is b, with slope 1, and the rest has slopes 1/2 and -1/2.
+    below = p.where(apart <= 0.0, apart, p.negative(apart))
+    return p.add(p.maximum(a, b), p.log1p(p.exp(below)))
 
 
 @op
 def hypot(x1: Any, x2: Any) -> Any:
     """Return sqrt(x1² + x2²) without overflow."""
-    a, b = (p.absolute(floating(one)) for one in promoted(x1, x2))
-    top, low = p.maximum(a, b), p.minimum(a, b)
-    share = p.divide(low, p.where(top > 0.0, top, s.fill(1, top)))
-    return p.multiply(top, p.sqrt(share * share + 1.0))
+    a, b = (floating(one) for one in promoted(x1, x2))
+    # The scale takes no part in the slope: whatever it is, the result is the same.
+    top = p.stop_gradient(p.maximum(p.absolute(a), p.absolute(b)))
+    usable = p.logical_and(top > 0.0, top < math.inf)
+    scale = p.where(usable, top, s.fill(1, top))
+    # Where it cannot be used, ones, so that no 0 meets an infinity on the way back.
+    a, b = (p.where(usable, p.divide(one, scale), s.fill(1, one)) for one in (a, b))
+    return p.where(usable, p.multiply(scale, p.sqrt(a * a + b * b)), top)
 
 
 @op

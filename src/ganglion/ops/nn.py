@@ -11,7 +11,7 @@ from ganglion.ir import arrays
 from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, Node, ShapeError, Value
-from ganglion.ops.activation import log_softmax, relu, softmax
+from ganglion.ops.activation import log_softmax, softmax, softplus_parts
 from ganglion.ops.creation import one_hot
 from ganglion.ops.dispatch import (
     astype,
@@ -34,6 +34,7 @@ from ganglion.ops.numpy import (
     where,
 )
 from ganglion.ops.reduction import mean
+from ganglion.ops.reduction import sum as sum_over
 from ganglion.ops.shapes import expand_dims, squeeze
 from ganglion.variables import read
 
@@ -91,8 +92,25 @@ def _log_prob(output: Value, from_logits: bool, axis: int) -> Value:
     if logits is not None and (from_logits or axis == output.ndim - 1):
         return log_softmax(logits, axis=axis)
     total = s.keep_axes(s.sum_(output, axes=(axis,)), (axis,), output.shape)
+    return log(_clear_of_limits(p.divide(output, total)))
+
+
+def _clear_of_limits(prob: Value) -> Value:
     fuzz = config.epsilon()
-    return log(clip(p.divide(output, total), fuzz, 1.0 - fuzz))
+    return clip(prob, fuzz, 1.0 - fuzz)
+
+
+def _sparse_log_prob(output: Value, from_logits: bool, axis: int) -> Value:
+    """Return log-probabilities that are limited first and then made to add up to one.
+
+    That is the order of TensorFlow: where the right class has no probability at all,
+    the others still have slopes.
+    """
+    if from_logits or softmax_logits(output) is not None:
+        return _log_prob(output, from_logits, axis)
+    prob = _clear_of_limits(output)
+    total = s.keep_axes(s.sum_(prob, axes=(axis,)), (axis,), prob.shape)
+    return log(p.divide(prob, total))
 
 
 @op
@@ -114,7 +132,7 @@ def sparse_categorical_crossentropy(
     if not np.issubdtype(labels.dtype, np.integer):
         labels = astype(labels, "int32")
     hot = one_hot(labels, output.shape[axis], axis=axis, dtype=output.dtype)
-    chosen = p.multiply(hot, _log_prob(output, from_logits, axis))
+    chosen = p.multiply(hot, _sparse_log_prob(output, from_logits, axis))
     return p.negative(s.sum_(chosen, axes=(axis,)))
 
 
@@ -129,9 +147,9 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     is_sigmoid = isinstance(output, Node) and output.op is p.sigmoid
     if from_logits or is_sigmoid:
         logits = output if from_logits else output.inputs[0]
-        return relu(logits) - logits * target + p.log1p(p.exp(-abs(logits)))
-    fuzz = config.epsilon()
-    prob = clip(output, fuzz, 1.0 - fuzz)
+        lines, above = softplus_parts(logits)
+        return lines - logits * target + above
+    prob = _clear_of_limits(output)
     return p.negative(target * log(prob) + (1.0 - target) * log(1.0 - prob))
 
 
@@ -175,8 +193,13 @@ def batch_normalization(
 @op
 def normalize(x: Any, axis: Any = -1, order: float = 2, epsilon: Any = None) -> Any:
     """Scale to length one along an axis."""
+    shortest = config.epsilon() if epsilon is None else float(epsilon)
+    if order == 2:
+        # The limit is under the root, so that zeros have a slope and not NaN.
+        squares = sum_over(square(floating(x)), axis=axis, keepdims=True)
+        return divide(x, p.sqrt(maximum(squares, shortest * shortest)))
     length = norm(x, ord=order, axis=axis, keepdims=True)
-    return divide(x, maximum(length, epsilon or config.epsilon()))
+    return divide(x, maximum(length, shortest))
 
 
 @op

@@ -103,12 +103,24 @@ def _float_function(name: str, primitive: Op, doc: str) -> Callable[..., Any]:
 add = _arithmetic("add", p.add, "Add element by element.")
 subtract = _arithmetic("subtract", p.subtract, "Subtract element by element.")
 multiply = _arithmetic("multiply", p.multiply, "Multiply element by element.")
-maximum = _arithmetic("maximum", p.maximum, "The larger of each two elements.")
-minimum = _arithmetic("minimum", p.minimum, "The smaller of each two elements.")
 mod = _arithmetic("mod", p.remainder, "Remainder with the sign of the divisor.")
 equal = _arithmetic("equal", p.equal, "Compare element by element.")
 less = _arithmetic("less", p.less, "Compare element by element.")
 less_equal = _arithmetic("less_equal", p.less_equal, "Compare element by element.")
+
+
+@op
+def maximum(x1: Any, x2: Any) -> Any:
+    """The larger of each two elements; the slope at a tie is that of the first."""
+    # The primitive's ties belong to its second input.
+    return p.maximum(*reversed(promoted(x1, x2)))
+
+
+@op
+def minimum(x1: Any, x2: Any) -> Any:
+    """The smaller of each two elements; the slope at a tie is that of the first."""
+    return p.minimum(*reversed(promoted(x1, x2)))
+
 
 exp = _float_function("exp", p.exp, "The exponential of each element.")
 expm1 = _float_function("expm1", p.expm1, "exp(x) - 1, exact near zero.")

@@ -10,7 +10,7 @@ import numpy as np
 from ganglion.ir import arrays
 from ganglion.ir import pointwise as p
 from ganglion.ir.graph import Constant, Op, Value
-from ganglion.ir.shaping import keep_axes, reshape, sum_
+from ganglion.ir.shaping import fill, keep_axes, reshape, sum_
 from ganglion.ops.dispatch import (
     astype,
     axes_of,
@@ -179,6 +179,8 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     value = floating(x)
     axes = axes_of(axis, value.ndim)
     top = p.stop_gradient(_reduce(arrays.max_, value, axis, False))
+    # The difference of equal infinities is no number.
+    top = p.where(p.is_finite(top), top, fill(0, top))
     shifted = p.subtract(value, keep_axes(top, axes, value.shape))
     total = p.add(p.log(sum_(p.exp(shifted), axes=axes)), top)
     if not keepdims:

@@ -1,4 +1,4 @@
-"""Stretches of memory, kept such that asking about one does not mean asking them all."""
+"""Stretches of memory, kept such that a question about one asks few of the others."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int],
     lives: dict[Root, tuple[int, int]] = {}
     sizes: dict[Root, int] = {}
     lanes = [lane for launch in launches for lane in launch.lanes]
-    private = {one for lane in lanes for one in lane.private}
+    nowhere = kept.union(*(lane.private for lane in lanes))
     for number, work in works_of(launches):
         for one in _temporary(work.buffers()):
-            if root(one) in kept | private | work.dropped:
+            if root(one) in nowhere or root(one) in work.dropped:
                 continue
             first, _ = lives.get(root(one), (number, number))
             lives[root(one)] = (first, number)

@@ -180,6 +180,10 @@ class _Member:
     writes: frozenset[Buffer]
 
     @cached_property
+    def is_tiny(self) -> bool:
+        return work(self.kernel) < TINY
+
+    @cached_property
     def touched(self) -> frozenset[Buffer]:
         return self.reads | self.writes
 
@@ -237,7 +241,8 @@ def arrange(
             bands.append(Band(len(made), len(made) + len(members), slices))
         made += [left[i].kernel for i in members]
         taken = {*first, *members}
-        left = [one for i, one in enumerate(left) if i not in taken]
+        near = enumerate(left[:FARTHEST])  # no farther is ever looked
+        left[:FARTHEST] = [one for i, one in near if i not in taken]
     return made, tuple(bands)
 
 
@@ -248,11 +253,11 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     before: list[int] = []
     skipped: list[int] = []
     units = head.cut.units if head.cut else 0
-    if not _suits(units, units, [], [head]) or work(head.kernel) < TINY:
+    if not _suits(units, units, [], [head]) or head.is_tiny:
         return [], members, 1
     for number in range(1, min(len(left), FARTHEST)):
         skipped.append(number)
-        if work(left[number].kernel) < TINY:
+        if left[number].is_tiny:
             continue  # comes along only where a later one needs it
         needed = _needed(left, skipped)
         joined = [left[i] for i in members]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from ganglion.plan.bands import quarrel
 from ganglion.plan.kernel import Buffer, Load, Loop, View, walk
 from ganglion.plan.memory import lifetimes
@@ -65,13 +67,29 @@ def _inside(plan: Plan, number: int, view: View, shape: tuple[int, ...]) -> None
 
 
 def _verify_memory(plan: Plan, aliases: dict[Buffer, Buffer]) -> None:
-    lives = list(lifetimes(plan, aliases).items())
-    for i, (a, life) in enumerate(lives):
-        for b, other in lives[:i]:
-            together = life[0] <= other[1] and other[0] <= life[1]
-            apart = (
-                plan.offsets[a] + a.nbytes <= plan.offsets[b]
-                or plan.offsets[b] + b.nbytes <= plan.offsets[a]
-            )
-            if together and not apart:
-                raise PlanError(f"{plan.name}: {a!r} and {b!r} share memory")
+    """Walk through the runs: what lives in one stands apart from its neighbours."""
+    lives = lifetimes(plan, aliases)
+    begins: dict[int, list[Buffer]] = {}
+    ends: dict[int, list[Buffer]] = {}
+    for buffer, (first, last) in lives.items():
+        begins.setdefault(first, []).append(buffer)
+        ends.setdefault(last, []).append(buffer)
+    alive: dict[int, Buffer] = {}
+    starts: list[int] = []  # of those alive, in order
+    for run in sorted({*begins, *ends}):
+        for buffer in begins.get(run, []):
+            at = bisect_left(starts, plan.offsets[buffer])
+            for start in starts[max(at - 1, 0) : at + 1]:
+                if not _apart(plan, buffer, alive[start]):
+                    pair = f"{buffer!r} and {alive[start]!r}"
+                    raise PlanError(f"{plan.name}: {pair} share memory")
+            starts.insert(at, plan.offsets[buffer])
+            alive[plan.offsets[buffer]] = buffer
+        for buffer in ends.get(run, []):
+            del starts[bisect_left(starts, plan.offsets[buffer])]
+
+
+def _apart(plan: Plan, a: Buffer, b: Buffer) -> bool:
+    low, high = sorted((a, b), key=lambda one: plan.offsets[one])
+    # Empty ones have a place as well: no two are at the same.
+    return plan.offsets[low] + max(low.nbytes, 1) <= plan.offsets[high]

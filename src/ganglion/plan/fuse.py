@@ -33,25 +33,31 @@ def fuse(
     kernels: list[Kernel], aliases: Aliases, for_gpu: bool = False
 ) -> list[Kernel]:
     """Return the kernels with loops joined where that is safe."""
-    made: list[Kernel] = []
+    made: list[_Known] = []
     for kernel in kernels:
-        place = _host(made, kernel, aliases, for_gpu)
+        joining = _Known(kernel, aliases)
+        place = _host(made, joining, aliases, for_gpu)
         if place is None:
-            made.append(kernel)
+            made.append(joining)
         else:
-            host = made[place]
+            host = made[place].kernel
             assert isinstance(host, Loop)
             assert isinstance(kernel, Loop)
-            made[place] = _together(host, kernel, aliases)
-    return _without_unread(made, aliases)
+            made[place] = _Known(_together(host, kernel, aliases), aliases)
+    return _without_unread([one.kernel for one in made], aliases)
 
 
-def _roots(buffers: list[Buffer], aliases: Aliases) -> set[Buffer]:
-    return {aliases.get(one, one) for one in buffers}
+class _Known:
+    """A kernel, and the memory it reads and writes: many later ones ask."""
+
+    def __init__(self, kernel: Kernel, aliases: Aliases) -> None:
+        self.kernel = kernel
+        self.reads = {aliases.get(one, one) for one in kernel.reads()}
+        self.writes = {aliases.get(one, one) for one in kernel.writes()}
 
 
 def _host(
-    made: list[Kernel], kernel: Kernel, aliases: Aliases, for_gpu: bool
+    made: list[_Known], joining: _Known, aliases: Aliases, for_gpu: bool
 ) -> int | None:
     """Return the earlier loop that a kernel gains most by joining, None if none.
 
@@ -59,24 +65,23 @@ def _host(
     number that both read, such as a learning rate, is no gain for large ones: updates
     of equal layers stay apart, each where a product makes its gradient.
     """
+    kernel, reads, writes = joining.kernel, joining.reads, joining.writes
     if not isinstance(kernel, Loop) or not _joins(kernel):
         return None
-    reads = _roots(kernel.reads(), aliases)
-    writes = _roots(kernel.writes(), aliases)
     places = math.prod(kernel.shape)
     best, most = None, 0 if places > SMALL else -1
     fewest = 2 if for_gpu and places >= LARGE else 1
     for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
-        other = made[place]
-        alike = isinstance(other, Loop) and _alike(other, kernel)
+        host, other = made[place].kernel, made[place]
+        alike = isinstance(host, Loop) and _alike(host, kernel)
         if alike and _hands_on(other, kernel, aliases):
-            touched = _roots([*other.reads(), *other.writes()], aliases)
-            gain = sum(one.nbytes for one in touched & reads if one.size >= fewest)
+            touched = (other.reads | other.writes) & reads
+            gain = sum(one.nbytes for one in touched if one.size >= fewest)
             if gain > most:
                 best, most = place, gain
-        if _roots(other.writes(), aliases) & (reads | writes):
+        if not (other.writes.isdisjoint(reads) and other.writes.isdisjoint(writes)):
             break
-        if _roots(other.reads(), aliases) & writes:
+        if not other.reads.isdisjoint(writes):
             break
     return best
 
@@ -101,11 +106,11 @@ def _same_order(a: View, b: View) -> bool:
     return [s == 1 for s in a.strides] == [s == 1 for s in b.strides]
 
 
-def _hands_on(host: Kernel, loop: Loop, aliases: Aliases) -> bool:
+def _hands_on(known: _Known, loop: Loop, aliases: Aliases) -> bool:
     """Tell whether all the loop reads of the host is at the place just computed."""
+    host, read_by_host = known.kernel, known.reads
     assert isinstance(host, Loop)
     stored = {aliases.get(v.buffer, v.buffer): v for _, v in host.stored}
-    read_by_host = _roots(host.reads(), aliases)
     for one in walk(*(expr for expr, _ in loop.stored)):
         for buffer in _buffers_of(one):
             root = aliases.get(buffer, buffer)

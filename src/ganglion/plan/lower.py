@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ganglion.ir.deep import Deep, finished
 from ganglion.ir.graph import Constant, Graph, Input, Node, Value
 from ganglion.plan.kernel import (
     Apply,
@@ -120,11 +121,14 @@ class Lowering:
 
     def store(self, value: Value) -> Buffer:
         """Return the buffer that holds a value, row by row, computing it if needed."""
+        return self.buffers.get(value) or finished(self._storing(value))
+
+    def _storing(self, value: Value) -> Deep[Buffer]:
         if value not in self.buffers:
-            self.buffers[value] = self._stored(value)
+            self.buffers[value] = yield self._computing(value)
         return self.buffers[value]
 
-    def _stored(self, value: Value) -> Buffer:
+    def _computing(self, value: Value) -> Deep[Buffer]:
         if isinstance(value, Constant):
             array = np.ascontiguousarray(value.array)
             self._count += 1
@@ -132,10 +136,11 @@ class Lowering:
             return Buffer(name, value.shape, value.dtype, "constant", array)
         assert isinstance(value, Node)
         if value.op.name == "reshape":
-            inner = self.store(value.inputs[0])
+            inner = yield self._storing(value.inputs[0])
             return self._renamed(inner, value.shape)
         target = self.new(value.shape, value.dtype)
-        self.emit(self.loop(value, View.whole(target)))
+        expr = yield self._expanding(value, identity(value.shape), force=True)
+        self.emit(Loop(value.op.name, value.shape, expr, View.whole(target)))
         return target
 
     def _renamed(self, buffer: Buffer, shape: Shape) -> Buffer:
@@ -143,12 +148,6 @@ class Lowering:
         alias = Buffer(buffer.name, shape, buffer.dtype, buffer.kind, buffer.array)
         self.aliases[alias] = self.aliases.get(buffer, buffer)
         return alias
-
-    def loop(self, value: Value, target: View) -> Loop:
-        """Return the kernel that computes a lazy value into a view."""
-        expr = self.at(value, identity(value.shape), force=True)
-        name = value.op.name if isinstance(value, Node) else "copy"
-        return Loop(name, value.shape, expr, target)
 
     def view(self, value: Value) -> View:
         """Return a value as an affine view of a buffer, storing it if it is none."""
@@ -187,17 +186,22 @@ class Lowering:
 
         With `force`, the value itself is expanded even where it should be stored.
         """
+        return finished(self._expanding(value, places, force))
+
+    def _expanding(
+        self, value: Value, places: Places, force: bool = False
+    ) -> Deep[Expr]:
         if isinstance(value, Constant) and value.size == 1:
             return Literal(value.dtype, value.array.item())
         if value in self.buffers or isinstance(value, (Constant, Input)):
-            return self._load(self.store(value), places)
+            return self._load((yield self._storing(value)), places)
         assert isinstance(value, Node)
         lazy = _LAZY.get(value.op.name)
         if value.op.kind == "pointwise":
             lazy = _pointwise
         if lazy is None or not (force or self._melts(value)):
-            return self._load(self.store(value), places)
-        return lazy(self, value, places)
+            return self._load((yield self._storing(value)), places)
+        return (yield lazy(self, value, places))
 
     def _load(self, buffer: Buffer, places: Places) -> Load:
         strides, offset = _combined(places, row_major(buffer.shape))
@@ -235,14 +239,16 @@ def _combined(places: Places, strides: Shape) -> tuple[Shape, int]:
     return tuple(total), offset
 
 
-def _pointwise(low: Lowering, node: Node, places: Places) -> Expr:
-    args = tuple(low.at(one, places) for one in node.inputs)
+def _pointwise(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+    args: tuple[Expr, ...] = ()
+    for one in node.inputs:
+        args += ((yield low._expanding(one, places)),)
     if node.op.name == "cast" and node.dtype == args[0].dtype:
         return args[0]
     return Apply(node.dtype, node.op.name, args)
 
 
-def _broadcast(low: Lowering, node: Node, places: Places) -> Expr:
+def _broadcast(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     (x,) = node.inputs
     kept = places[len(places) - x.ndim :]
     rank = len(places[0][0]) if places else 0
@@ -251,38 +257,38 @@ def _broadcast(low: Lowering, node: Node, places: Places) -> Expr:
         nowhere if size == 1 else place
         for size, place in zip(x.shape, kept, strict=True)
     )
-    return _padded(low, x, inner, rank)
+    return (yield _padded(low, x, inner, rank))
 
 
-def _padded(low: Lowering, x: Value, inner: Places, rank: int) -> Expr:
+def _padded(low: Lowering, x: Value, inner: Places, rank: int) -> Deep[Expr]:
     """Expand a value; a scalar has no place that tells how many axes the loop has."""
     if inner or rank == 0:
-        return low.at(x, inner)
+        return (yield low._expanding(x, inner))
     if isinstance(x, Constant):
-        return low.at(x, ())
-    buffer = low.store(x)
+        return (yield low._expanding(x, ()))
+    buffer = yield low._storing(x)
     return Load(buffer.dtype, View(buffer, (0,) * rank))
 
 
-def _transpose(low: Lowering, node: Node, places: Places) -> Expr:
+def _transpose(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     inner: list[Place] = [places[0]] * node.ndim
     for axis, source in enumerate(node.attrs["axes"]):
         inner[source] = places[axis]
-    return low.at(node.inputs[0], tuple(inner))
+    return (yield low._expanding(node.inputs[0], tuple(inner)))
 
 
-def _slice(low: Lowering, node: Node, places: Places) -> Expr:
+def _slice(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     spans = zip(places, node.attrs["starts"], node.attrs["steps"], strict=True)
     inner = tuple(_scaled(place, step, start) for place, start, step in spans)
-    return low.at(node.inputs[0], inner)
+    return (yield low._expanding(node.inputs[0], inner))
 
 
-def _reverse(low: Lowering, node: Node, places: Places) -> Expr:
+def _reverse(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     inner = tuple(
         _scaled(place, -1, size - 1) if axis in node.attrs["axes"] else place
         for axis, (place, size) in enumerate(zip(places, node.shape, strict=True))
     )
-    return low.at(node.inputs[0], inner)
+    return (yield low._expanding(node.inputs[0], inner))
 
 
 def _splits(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
@@ -306,11 +312,11 @@ def _splits(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
     return groups if all(n == 1 for n in new[at:]) else None
 
 
-def _reshape(low: Lowering, node: Node, places: Places) -> Expr:
+def _reshape(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     (x,) = node.inputs
     groups = _splits(x.shape, node.shape)
     if groups is None:
-        return low._load(low.store(node), places)
+        return low._load((yield low._storing(node)), places)
     rank = len(places[0][0]) if places else 0
     inner = []
     for group in groups:
@@ -318,38 +324,41 @@ def _reshape(low: Lowering, node: Node, places: Places) -> Expr:
         chosen = tuple(places[axis] for axis in group)
         flat, offset = _combined(chosen, row_major(sizes))
         inner.append((flat if group else (0,) * rank, offset))
-    return _padded(low, x, tuple(inner), rank)
+    return (yield _padded(low, x, tuple(inner), rank))
 
 
-def _iota(low: Lowering, node: Node, places: Places) -> Expr:
+def _iota(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+    yield from ()  # a generator, as its siblings are: it asks for nothing
     (coefficients, constant) = places[0]
     return Index(node.dtype, coefficients, constant)
 
 
-def _gather(low: Lowering, node: Node, places: Places) -> Expr:
+def _gather(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     table, index = node.inputs
-    buffer = low.store(table)
+    buffer = yield low._storing(table)
     rank = len(places[0][0]) if places else 0
-    row = _padded(low, index, places[: index.ndim], rank)
+    row = yield _padded(low, index, places[: index.ndim], rank)
     strides, offset = _combined(places[index.ndim :], row_major(table.shape[1:]))
     size = int(np.prod(table.shape[1:], dtype=np.int64))
     within = strides or (0,) * rank
     return Indirect(node.dtype, buffer, row, table.shape[0], size, within, offset)
 
 
-def _uniform(low: Lowering, node: Node, places: Places) -> Expr:
+def _uniform(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     strides, offset = _combined(places, row_major(node.shape))
     element = Index(np.dtype("int64"), strides, offset)
-    return Uniform(node.dtype, low.store(node.inputs[0]), element)
+    state = yield low._storing(node.inputs[0])
+    return Uniform(node.dtype, state, element)
 
 
-def _shuffle(low: Lowering, node: Node, places: Places) -> Expr:
+def _shuffle(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
     state, position = node.inputs
-    expr = low.at(position, places)
-    return Shuffled(node.dtype, low.store(state), expr, node.attrs["rows"])
+    expr = yield low._expanding(position, places)
+    stored = yield low._storing(state)
+    return Shuffled(node.dtype, stored, expr, node.attrs["rows"])
 
 
-_LAZY: dict[str, Callable[[Lowering, Node, Places], Expr]] = {
+_LAZY: dict[str, Callable[[Lowering, Node, Places], Deep[Expr]]] = {
     "broadcast": _broadcast,
     "transpose": _transpose,
     "slice": _slice,

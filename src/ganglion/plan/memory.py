@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
+import numpy as np
+
 from ganglion.plan.kernel import Buffer
 from ganglion.plan.plan import Plan
 
@@ -47,31 +49,46 @@ def packed(
     ({'a': 0, 'c': 0, 'b': 8}, 12)
     """
     offsets: dict[T, int] = {}
-    end = 0
+    taken = _Taken(len(lives))
     for one in sorted(lives, key=lambda one: (-sizes[one], lives[one])):
-        taken = sorted(
-            (offsets[other], offsets[other] + sizes[other])
-            for other in offsets
-            if _overlap(lives[one], lives[other])
-        )
-        offsets[one] = _first_gap(taken, sizes[one])
-        end = max(end, offsets[one] + sizes[one])
-    return offsets, end
+        offsets[one] = taken.add(lives[one], sizes[one])
+    return offsets, taken.end
+
+
+class _Taken:
+    """Places that are taken, each for a time, in the order of their offsets.
+
+    A deep network keeps thousands of arrays at once: they are looked through by NumPy.
+    """
+
+    def __init__(self, most: int) -> None:
+        # Rows: offset, end, first and last time.
+        self._places = np.empty((4, most), np.int64)
+        self._count = 0
+        self.end = 0
+
+    def add(self, life: tuple[int, int], size: int) -> int:
+        """Take the lowest place that is free all the time; return its offset."""
+        starts, ends, first, last = self._places[:, : self._count]
+        beside = (first <= life[1]) & (life[0] <= last)
+        at = _first_gap(starts[beside], ends[beside], size)
+        where = int(np.searchsorted(starts, at))
+        self._places[:, where + 1 : self._count + 1] = self._places[
+            :, where : self._count
+        ]
+        self._places[:, where] = at, at + size, *life
+        self._count += 1
+        self.end = max(self.end, at + size)
+        return at
+
+
+def _first_gap(starts: np.ndarray, ends: np.ndarray, size: int) -> int:
+    """Return the lowest offset from which on so much is free; starts are in order."""
+    free = np.maximum.accumulate(np.concatenate(([0], ends)))
+    fits = np.flatnonzero(starts - free[:-1] >= size)
+    return int(free[fits[0]] if len(fits) else free[-1])
 
 
 def rounded(size: int, unit: int) -> int:
     """Return a size in whole units, at least one."""
     return -(-max(size, 1) // unit) * unit
-
-
-def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return a[0] <= b[1] and b[0] <= a[1]
-
-
-def _first_gap(taken: list[tuple[int, int]], size: int) -> int:
-    at = 0
-    for start, stop in taken:
-        if start - at >= size:
-            break
-        at = max(at, stop)
-    return at

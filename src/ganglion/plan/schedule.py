@@ -7,16 +7,17 @@ that ran since the last barrier, and not beside it in a band.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ganglion.plan.cost import TINY, work
 from ganglion.plan.kernel import Buffer, Kernel
 from ganglion.plan.plan import Mark, Plan
+from ganglion.plan.spans import Span, Spans
 
 BARRIER = 700.0  # nanoseconds
 
-Span = tuple[object, int, int]  # what memory, from where, to where
+Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
 
 
 def total_work(plan: Plan, threads: int) -> float:
@@ -34,18 +35,14 @@ def schedule(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
     small = [work(one) < TINY for one in plan.kernels]
     alone = [s and band is None for s, band in zip(small, bands, strict=True)]
     barriers = [False] * len(plan.kernels)
-    since: list[int] = []
+    since = _Unsettled()
     spans = [_spans(plan, one, aliases) for one in plan.kernels]
     for run in plan.runs():
-        if any(
-            not (alone[number] and alone[other])
-            and _conflict(spans[number], spans[other])
-            for number in run
-            for other in since
-        ):
+        if any(since.conflicts(spans[number], alone[number]) for number in run):
             barriers[run.start - 1] = True
-            since = []
-        since += run
+            since = _Unsettled()
+        for number in run:
+            since.add(spans[number], alone[number])
     if barriers:
         barriers[-1] = True  # the next step begins where this one ends
     marks = tuple(Mark(a, b) for a, b in zip(alone, barriers, strict=True))
@@ -55,23 +52,61 @@ def schedule(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
 def unguarded(plan: Plan, aliases: dict[Buffer, Buffer]) -> tuple[int, int] | None:
     """Return two kernels that two threads may run at once though they must not."""
     spans = [_spans(plan, one, aliases) for one in plan.kernels]
-    bands = plan.band_of()
-    for second in range(len(plan.kernels)):
-        for first in range(second - 1, -1, -1):
-            if plan.marks[first].barrier:
-                break
-            together = plan.marks[first].alone and plan.marks[second].alone
-            together |= bands[first] is not None and bands[first] is bands[second]
-            if not together and _conflict(spans[first], spans[second]):
-                return first, second
+    first, since = 0, _Unsettled()
+    for run in plan.runs():
+        for number in run:
+            if since.conflicts(spans[number], plan.marks[number].alone):
+                before = range(run.start - 1, first - 1, -1)
+                return _opponent(plan, spans, number, before), number
+            if plan.marks[number].barrier:
+                first, since = number + 1, _Unsettled()
+        for number in range(max(run.start, first), run.stop):  # beside, not before
+            since.add(spans[number], plan.marks[number].alone)
     if plan.kernels and not plan.marks[-1].barrier:
         return len(plan.kernels) - 1, 0
     return None
 
 
-def _spans(
-    plan: Plan, kernel: Kernel, aliases: dict[Buffer, Buffer]
-) -> tuple[list[Span], list[Span]]:
+def _opponent(
+    plan: Plan, spans: Sequence[Touched], number: int, others: Iterable[int]
+) -> int:
+    """Return the first of some kernels that another one is in conflict with."""
+    for other in others:
+        since = _Unsettled()
+        since.add(spans[other], plan.marks[other].alone)
+        if since.conflicts(spans[number], plan.marks[number].alone):
+            return other
+    raise AssertionError(f"kernel {number} is in conflict with none by itself")
+
+
+class _Unsettled:
+    """The memory that kernels have touched since the last barrier.
+
+    Those that one thread runs alone, one after the other, do not disturb each other.
+    """
+
+    def __init__(self) -> None:
+        self._reads, self._writes = Spans(), Spans()
+        self._shared_reads, self._shared_writes = Spans(), Spans()
+
+    def add(self, touched: Touched, alone: bool) -> None:
+        """Count in what a kernel touches."""
+        reads, writes = touched
+        self._reads.add(reads)
+        self._writes.add(writes)
+        if not alone:
+            self._shared_reads.add(reads)
+            self._shared_writes.add(writes)
+
+    def conflicts(self, touched: Touched, alone: bool) -> bool:
+        """Return whether a kernel may not run before all others are done."""
+        reads, writes = touched
+        read = self._shared_reads if alone else self._reads
+        written = self._shared_writes if alone else self._writes
+        return written.meets((*reads, *writes)) or read.meets(writes)
+
+
+def _spans(plan: Plan, kernel: Kernel, aliases: dict[Buffer, Buffer]) -> Touched:
     """Return the memory that a kernel reads, and that it writes."""
 
     def span(buffer: Buffer) -> Span:
@@ -82,18 +117,3 @@ def _spans(
         return "arena", start, start + max(root.nbytes, 1)
 
     return [span(one) for one in kernel.reads()], [span(one) for one in kernel.writes()]
-
-
-def _conflict(
-    a: tuple[Sequence[Span], Sequence[Span]], b: tuple[Sequence[Span], Sequence[Span]]
-) -> bool:
-    (a_reads, a_writes), (b_reads, b_writes) = a, b
-    return _meet(a_writes, (*b_reads, *b_writes)) or _meet(b_writes, a_reads)
-
-
-def _meet(some: Sequence[Span], others: Sequence[Span]) -> bool:
-    return any(
-        a == b and start < end and begin < stop
-        for a, start, stop in some
-        for b, begin, end in others
-    )

@@ -19,6 +19,7 @@ from ganglion.plan.pool_masks import mask_pooled
 from ganglion.plan.pool_readers import into_readers
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
+from ganglion.plan.whole_products import as_sums
 from ganglion.plan.zeros import skip_zeros
 
 
@@ -29,7 +30,7 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     of the data, as with `config.set_precise`; what pools give back is stored, and
     variances are taken in float64 rather than slice by slice.
     """
-    graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
+    graph = turn_narrow(one_pass(as_sums(program.graph), in_float64=for_gpu))
     shortcuts = not for_gpu and not config.precise()
     if not for_gpu:
         graph = mask_pooled(graph)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ops_cases import BYTES, TIES, B, C, I, J, M, V, X, call
+from ops_cases import BYTES, CALLS, TIES, B, C, I, J, M, V, X, call
 
+_before = len(CALLS)
 NAN = np.nan
 HOLES = np.array([[1.0, NAN, 3.0], [NAN, NAN, NAN]], "float32")
 SPIKES = np.array([[0.1, NAN, 0.5], [0.1, np.inf, 0.5], [0.3, 0.2, 0.1]], "float32")
@@ -140,3 +141,5 @@ call("split", EMPTY, 2, axis=1)
 call("split", np.zeros((0,), "float32"), 2)
 call("array_split", np.zeros((0,), "float32"), 2)
 call("diff", V, n=5)
+
+EDGES = CALLS[_before:]

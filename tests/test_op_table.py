@@ -109,7 +109,7 @@ REFUSALS = {
     ),
     "matmul types": (
         lambda: structured.matmul(f32(2, 3), i32(3, 4)),
-        "needs floats of one type, got float32, int32",
+        "needs numbers of one type, got float32, int32",
     ),
     "conv channels": (
         lambda: structured.conv(f32(1, 4, 4, 3), f32(2, 2, 4, 8), groups=1, **WINDOW),

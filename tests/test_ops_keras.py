@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import ops_cases_nn  # noqa: F401 (adds its calls to the table)
+import ops_cases_edges  # noqa: F401 (adds its calls to the table)
+import ops_cases_nn  # noqa: F401
 import pytest
 from ops_cases import CALLS, Call
 from test_ops import title

@@ -16,7 +16,7 @@ from ganglion.serialization import (
     export,
     serialize_keras_object,
 )
-from ganglion.variables import draw_seed
+from ganglion.variables import draw_seed, register_initializers
 
 Shape = tuple[int, ...]
 
@@ -315,6 +315,9 @@ def get(identifier: Any) -> Any:
     if isinstance(identifier, np.ndarray):
         return Constant(identifier)
     return resolve("keras.initializers", identifier, "initializer")
+
+
+register_initializers(get)
 
 
 def serialize(initializer: Any) -> Any:

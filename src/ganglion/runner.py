@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -264,7 +265,10 @@ def joined(parts: list[Any]) -> Any:
     first = parts[0]
     columns = zip(*(tree.flatten(part) for part in parts), strict=True)
     rows = [
-        np.concatenate([one.reshape(-1, *one.shape[2:]) for one in column])
+        # Not by -1: rows may have no elements.
+        np.concatenate(
+            [one.reshape(math.prod(one.shape[:2]), *one.shape[2:]) for one in column]
+        )
         for column in columns
     ]
     return tree.pack(first, rows)

@@ -6,19 +6,38 @@ It is replayed with exact shapes when a model is traced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ganglion import tree
-from ganglion.ir.graph import Input, Value
-from ganglion.ir.operators import Operators
+from ganglion.ir.graph import Input, ShapeError, Value
+from ganglion.ir.operators import Operators, call_function
 from ganglion.variables import Scope, unique_name
 
 # Stand-ins for an unknown axis: what differs between the two depends on it. Both have
 # many divisors, so that strides, pools and reshapes fit.
 _STAND_INS = (240, 480)
+
+# Sizes that a bound such as `x[:, :100]` cuts short, tried in turn: a window may need
+# more than one row.
+_SMALL_STAND_INS = (1, 12, 60)
+
+
+class _Slices(threading.local):
+    """Whether a slice with bounds was taken since this was last set to False."""
+
+    bounded = False
+
+
+_slices = _Slices()
+
+
+def note_bounded_slice() -> None:
+    """Say that a slice had bounds: how long it is depends on the size of its axis."""
+    _slices.bounded = True
 
 
 class KerasTensor(Operators):
@@ -47,6 +66,33 @@ class KerasTensor(Operators):
         """The number of axes."""
         return len(self.shape)
 
+    def reshape(self, newshape: Any) -> Any:
+        """Give the same elements a new shape; one size may be -1."""
+        return call_function("reshape", self, newshape)
+
+    def squeeze(self, axis: Any = None) -> Any:
+        """Remove axes of size one."""
+        return call_function("squeeze", self, axis)
+
+    def __iter__(self) -> Any:
+        raise NotImplementedError(
+            "A symbolic KerasTensor cannot be iterated: how many rows it has may not "
+            "be known. Use `ops.unstack(x, axis=...)` for an axis of known size, or "
+            "`ops.map(function, x)`."
+        )
+
+    def __len__(self) -> int:
+        raise TypeError(
+            "A symbolic KerasTensor has no len(): the size of its first axis may not "
+            "be known. Read `x.shape`."
+        )
+
+    def __int__(self) -> int:
+        raise _no_number("an int")
+
+    def __float__(self) -> float:
+        raise _no_number("a float")
+
     def __bool__(self) -> bool:
         raise TypeError(
             "A symbolic KerasTensor has no truth value: choose with `ops.where(...)`, "
@@ -62,6 +108,13 @@ class KerasTensor(Operators):
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+def _no_number(what: str) -> ValueError:
+    return ValueError(
+        f"A KerasTensor is symbolic and holds no numbers: it cannot be turned into "
+        f"{what}. Write what depends on its numbers into a Layer, in `ganglion.ops`."
+    )
 
 
 class Call:
@@ -117,18 +170,84 @@ def any_symbolic(*structures: Any) -> bool:
 def record(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Record the call of an op on Keras tensors and return its symbolic result."""
     call = Call(Function(function), args, kwargs)
-    return call.bind(infer(function, args, kwargs))
+    return call.bind(infer(function, args, kwargs, stretches=True))
 
 
-def infer(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Return the Keras tensors a call would give, by tracing it on stand-in shapes."""
-    structure, first = _trace(function, args, kwargs, _STAND_INS[0])
+def infer(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    stretches: bool = False,
+) -> Any:
+    """Return the Keras tensors a call would give, by tracing it on stand-in shapes.
+
+    Where an unknown axis meets a known one, the result has the known size if the call
+    `stretches`, as ops do; of a layer it is unknown, as in Keras.
+    """
+    before, _slices.bounded = _slices.bounded, False
+    try:
+        structure, first = _trace(function, args, kwargs, _STAND_INS[0])
+    except ShapeError:
+        fitting = _infer_fitting(function, args, kwargs, stretches)
+        if fitting is None:
+            raise
+        return fitting
     _, second = _trace(function, args, kwargs, _STAND_INS[1])
-    outputs = []
-    for a, b in zip(first, second, strict=True):
-        shape = [n if n == m else None for n, m in zip(a.shape, b.shape, strict=True)]
-        outputs.append(KerasTensor(shape, a.dtype))
+    traces = [first, second]
+    if _slices.bounded:
+        traces += _trace_small(function, args, kwargs)
+    _slices.bounded = before or _slices.bounded
+    outputs = [
+        KerasTensor(_common_sizes(values), values[0].dtype)
+        for values in zip(*traces, strict=True)
+    ]
     return tree.pack(structure, outputs)
+
+
+def _common_sizes(values: Sequence[Value]) -> list[int | None]:
+    """Return the sizes that all traces agree on, None for the others."""
+    each_axis = zip(*(value.shape for value in values), strict=True)
+    return [sizes[0] if len(set(sizes)) == 1 else None for sizes in each_axis]
+
+
+def _trace_small(
+    function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+) -> list[list[Value]]:
+    """Trace on axes that are shorter than the bounds of slices, where that works."""
+    for size in _SMALL_STAND_INS:
+        try:
+            return [_trace(function, args, kwargs, size)[1]]
+        except (ValueError, IndexError, ZeroDivisionError):
+            continue
+    return []
+
+
+def _infer_fitting(
+    function: Callable[..., Any], args: Any, kwargs: dict[str, Any], stretches: bool
+) -> Any:
+    """Infer with unknown axes as long as a known one that they meet.
+
+    Whether they fit is seen when sizes are known. Return None if nothing fits.
+    """
+    leaves = tree.flatten((args, kwargs))
+    if not any(None in x.shape for x in leaves if is_symbolic(x)):
+        return None
+    shapes = [x.shape if hasattr(x, "shape") else (x,) for x in leaves]
+    sizes = {n for shape in shapes for n in shape if isinstance(n, int) and n > 1}
+    for size in sorted(sizes):
+        try:
+            structure, values = _trace(function, args, kwargs, size)
+        except ShapeError:
+            continue
+        small = _trace_small(function, args, kwargs) if stretches else []
+        outputs = []
+        for number, value in enumerate(values):
+            shape = _common_sizes([value, *(one[number] for one in small)])
+            if not small:
+                shape = [None if n == size else n for n in shape]
+            outputs.append(KerasTensor(shape, value.dtype))
+        return tree.pack(structure, outputs)
+    return None
 
 
 def _trace(

@@ -44,21 +44,30 @@ class Variable(Operators):
         synchronization: str = "auto",
         name: str | None = None,
     ) -> None:
+        _check_words(aggregation, synchronization)
         self.name = name or unique_name("variable")
         self.path = f"{layer_path()}/{self.name}" if layer_path() else self.name
         self.trainable = trainable
         self.regularizer: Callable[[Any], Any] | None = None
         self.constraint: Callable[[Any], Any] | None = None
         self.overwrite_with_gradient = False
+        if isinstance(initializer, str):
+            initializer = _initializer_by_name[0](initializer)
         if callable(initializer):
             dtype = np.dtype(dtype or config.floatx())
             if shape is None:
                 raise ValueError(f"Variable {self.path!r} needs a shape.")
+            shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+            if None in shape:
+                raise ValueError(
+                    f"Variable {self.path!r} needs a size for every axis, got the "
+                    f"shape {shape}."
+                )
             if _active.blank:  # untouched zeros take no memory, whatever their size
-                self._array = np.zeros(tuple(shape), dtype)
+                self._array = np.zeros(shape, dtype)
                 return
             with suspended():
-                initializer = initializer(tuple(shape), dtype=dtype.name)
+                initializer = initializer(shape, dtype=dtype.name)
         array = np.asarray(initializer)
         if dtype is None:
             dtype = config.floatx() if array.dtype.kind == "f" else array.dtype
@@ -166,6 +175,17 @@ class Variable(Operators):
         return f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}>"
 
 
+def _check_words(aggregation: Any, synchronization: Any) -> None:
+    for name, value, known in (
+        ("aggregation", aggregation, ("none", "mean", "sum", "only_first_replica")),
+        ("synchronization", synchronization, ("none", "on_read", "on_write", "auto")),
+    ):
+        if value is not None and value not in known:
+            raise ValueError(
+                f"Unknown `{name}` {value!r}: use one of {', '.join(map(repr, known))}."
+            )
+
+
 class Scope:
     """What one trace reads and writes; used as ``with Scope(training=True):``.
 
@@ -270,8 +290,9 @@ def uninitialized() -> Iterator[None]:
 def read(x: Any, dtype: Any = None) -> Value:
     """Return any array-like as a value: traced, or a constant.
 
-    Python floats and float64 arrays take the float type of `config`, whole numbers
-    int32, as Keras does.
+    Python floats take the float type of `config`, whole numbers int32, as Keras does.
+    Arrays keep their type; inside of a trace float64 ones take the float type too, so
+    that a table of NumPy's default type does not make a whole model slow.
     """
     if isinstance(x, Variable):
         scope = current_scope()
@@ -283,11 +304,20 @@ def read(x: Any, dtype: Any = None) -> Value:
         raise TypeError(f"Cannot use {type(x).__name__} as an array: {x!r:.80}")
     if dtype is None:
         dtype = array.dtype
-        if array.dtype == np.float64:
+        is_python = not isinstance(x, (np.ndarray, np.generic))
+        if array.dtype == np.float64 and (is_python or current_scope()):
             dtype = config.floatx()
-        elif not isinstance(x, (np.ndarray, np.generic)) and array.dtype == np.int64:
+        elif is_python and array.dtype == np.int64:
             dtype = "int32"
     return Constant(array, dtype)
+
+
+_initializer_by_name: list[Callable[[str], Any]] = []
+
+
+def register_initializers(by_name: Callable[[str], Any]) -> None:
+    """Say what finds an initializer by its name; they live far above."""
+    _initializer_by_name[:] = [by_name]
 
 
 _name_counts: dict[str, itertools.count[int]] = {}

@@ -17,6 +17,11 @@ def register(functions: dict[str, Callable[..., Any]]) -> None:
     _functions.update(functions)
 
 
+def call_function(name: str, *args: Any) -> Any:
+    """Call the function that is registered by this name."""
+    return _functions[name](*args)
+
+
 def _binary(name: str) -> Any:
     def operator(self: Any, other: Any) -> Any:
         return _functions[name](self, other)

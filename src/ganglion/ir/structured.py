@@ -15,7 +15,7 @@ import numpy as np
 
 from ganglion.ir.arrays import Pairs, transpose
 from ganglion.ir.graph import Case, Node, Op, Shape, ShapeError, Value
-from ganglion.ir.shaping import Typed, in_rows, is_float
+from ganglion.ir.shaping import BOOL, Typed, in_rows, is_float
 
 
 def _same_float(*inputs: Value) -> np.dtype:
@@ -26,8 +26,14 @@ def _same_float(*inputs: Value) -> np.dtype:
     return first
 
 
+def _same_numbers(a: Value, b: Value) -> np.dtype:
+    if a.dtype == BOOL or a.dtype != b.dtype:
+        raise ShapeError(f"needs numbers of one type, got {a.dtype}, {b.dtype}")
+    return a.dtype
+
+
 def _matmul_infer(a: Value, b: Value) -> Typed:
-    dtype = _same_float(a, b)
+    dtype = _same_numbers(a, b)
     if a.ndim < 2 or a.ndim != b.ndim or a.shape[:-2] != b.shape[:-2]:
         raise ShapeError(f"{a.shape} and {b.shape} are no matching stacks of matrices")
     if a.shape[-1] != b.shape[-2]:

@@ -13,6 +13,7 @@ from ganglion.ops import (
     activation,
     control,
     creation,
+    einstein,
     elementary,
     indexing,
     linalg,
@@ -26,6 +27,7 @@ from ganglion.ops.activation import *
 from ganglion.ops.control import *
 from ganglion.ops.creation import *
 from ganglion.ops.dispatch import op
+from ganglion.ops.einstein import *
 from ganglion.ops.elementary import *
 from ganglion.ops.indexing import *
 from ganglion.ops.linalg import *
@@ -57,6 +59,8 @@ _operators.register(
         "negative": negative,
         "absolute": absolute,
         "getitem": getitem,
+        "reshape": reshape,
+        "squeeze": squeeze,
     }
 )
 
@@ -64,6 +68,7 @@ __all__ = ["op"]
 __all__ += activation.__all__
 __all__ += control.__all__
 __all__ += creation.__all__
+__all__ += einstein.__all__
 __all__ += elementary.__all__
 __all__ += indexing.__all__
 __all__ += linalg.__all__

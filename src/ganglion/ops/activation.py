@@ -9,7 +9,7 @@ from ganglion.ir import arrays
 from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Value
-from ganglion.ops.dispatch import axes_of, floating, op
+from ganglion.ops.dispatch import axes_of, floating, floating_unless_whole, op
 from ganglion.ops.numpy import clip, divide, multiply
 from ganglion.ops.shapes import moveaxis, split
 
@@ -24,8 +24,8 @@ __all__ = [
 
 @op
 def relu(x: Any) -> Any:
-    """Return x where it is positive, else 0."""
-    value = floating(x)
+    """Return x where it is positive, else 0; whole numbers stay."""
+    value = floating_unless_whole(x)
     return p.maximum(value, s.fill(0, value))
 
 
@@ -36,8 +36,8 @@ def _flat_outside(value: Value, low: float, high: float) -> Value:
 
 @op
 def relu6(x: Any) -> Any:
-    """Return x limited to 0 ... 6."""
-    return _flat_outside(floating(x), 0.0, 6.0)
+    """Return x limited to 0 ... 6; whole numbers stay."""
+    return _flat_outside(floating_unless_whole(x), 0, 6)
 
 
 @op
@@ -146,6 +146,8 @@ def mish(x: Any) -> Any:
 
 
 def _shifted(value: Value, axes: tuple[int, ...]) -> Value:
+    if 0 in (value.shape[axis] for axis in axes):
+        return value  # nothing has no largest element
     top = p.stop_gradient(arrays.max_(value, axes=axes))
     return p.subtract(value, s.keep_axes(top, axes, value.shape))
 
@@ -220,8 +222,8 @@ def tanh_shrink(x: Any) -> Any:
 @op
 def threshold(x: Any, threshold: float, default_value: float) -> Any:
     """Return x where it is above a threshold, else another number."""
-    value = floating(x)
-    return p.where(value > float(threshold), value, s.fill(default_value, value))
+    value = floating_unless_whole(x)
+    return p.where(value > threshold, value, s.fill(default_value, value))
 
 
 @op

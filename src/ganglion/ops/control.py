@@ -11,7 +11,7 @@ from ganglion import tree
 from ganglion.ir.graph import Value
 from ganglion.ops.numpy import where
 from ganglion.ops.shapes import stack, unstack
-from ganglion.symbolic import is_symbolic
+from ganglion.symbolic import any_symbolic, is_symbolic, record
 
 __all__ = [
     "cond", "fori_loop", "map", "vectorized_map",
@@ -42,6 +42,8 @@ def fori_loop(
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 (Keras' name)
     """Call a function on every row of the first axis and stack the results."""
+    if any_symbolic(xs):
+        return record(map, (f, xs), {})
     rows = [unstack(one) for one in tree.flatten(xs)]
     made = [f(tree.pack(xs, list(parts))) for parts in zip(*rows, strict=True)]
     columns = zip(*(tree.flatten(one) for one in made), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ from ganglion.ir import arrays
 from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, ShapeError, Value
-from ganglion.ops.dispatch import astype, is_weak, op, promoted, stretch
+from ganglion.ops.dispatch import (
+    astype,
+    common_type,
+    floating,
+    is_weak,
+    op,
+    promoted,
+    stretch,
+)
 from ganglion.ops.shapes import expand_dims, is_one, moveaxis
 from ganglion.variables import read
 
@@ -38,10 +47,8 @@ def one_hot(
 @op
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """Make an array filled with one number."""
-    if dtype is None:
-        dtype = config.floatx() if is_weak(fill_value) else read(fill_value).dtype
     sizes = (int(shape),) if is_one(shape) else tuple(int(n) for n in shape)
-    return stretch(astype(fill_value, dtype), sizes)
+    return stretch(astype(fill_value, dtype or config.floatx()), sizes)
 
 
 @op
@@ -78,11 +85,22 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 @op
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
     """Make evenly spaced numbers."""
+    bounds = [one for one in (start, stop, step) if one is not None]
+    if any(isinstance(one, Value) for one in bounds):
+        raise TypeError(
+            "ops.arange: its bounds must be known while the model is compiled, since "
+            "the shape depends on them; give numbers."
+        )
+    if step is not None and not step:
+        raise ValueError("ops.arange: `step` must not be 0.")
+    if dtype is None:
+        dtype = common_type(
+            [read(one) for one in bounds if not is_weak(one)],
+            [one for one in bounds if is_weak(one)],
+        )
     if stop is None:
         start, stop = 0, start
-    array = np.arange(start, stop, 1 if step is None else step)
-    kind = "int32" if array.dtype.kind == "i" else config.floatx()
-    return Constant(array, dtype or kind)
+    return Constant(np.arange(start, stop, 1 if step is None else step), dtype)
 
 
 @op
@@ -96,9 +114,30 @@ def linspace(
     axis: int = 0,
 ) -> Any:
     """Make a number of evenly spaced floats between two ends."""
-    made, step = np.linspace(start, stop, num, endpoint, retstep=True, axis=axis)
-    line = Constant(made, dtype or config.floatx())
-    return (line, Constant(step, config.floatx())) if retstep else line
+    if num < 0:
+        raise ValueError(f"ops.linspace: `num` must not be negative, got {num}.")
+    if isinstance(start, Value) or isinstance(stop, Value):
+        line, step = _traced_line(start, stop, num, endpoint, axis)
+        line = line if dtype is None else astype(line, dtype)
+        return (line, step) if retstep else line
+    kind = dtype or promoted(floating(start), floating(stop))[0].dtype
+    numbers, gap = np.linspace(start, stop, num, endpoint, retstep=True, axis=axis)
+    line = Constant(numbers, kind)
+    return (line, Constant(gap, kind)) if retstep else line
+
+
+def _traced_line(
+    start: Any, stop: Any, num: int, endpoint: bool, axis: int
+) -> tuple[Value, Value]:
+    first, last = promoted(floating(start), floating(stop))
+    gaps = num - 1 if endpoint else num
+    gap = (last - first) / float(gaps) if gaps > 0 else (last - first) * math.nan
+    counts = np.arange(num).reshape(num, *(1,) * first.ndim).astype(first.dtype)
+    line = expand_dims(first, 0) + (expand_dims(gap, 0) * counts if gaps > 0 else 0.0)
+    if endpoint and num > 1:  # exactly, whatever the rounding on the way
+        at_end = stretch(Constant(counts == num - 1), line.shape)
+        line = p.where(at_end, stretch(expand_dims(last, 0), line.shape), line)
+    return moveaxis(line, 0, axis), gap
 
 
 @op

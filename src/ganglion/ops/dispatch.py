@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -72,12 +72,13 @@ def promoted(*operands: Any) -> list[Value]:
     type of the arrays it meets.
     """
     arrays = [read(x) for x in operands if not is_weak(x)]
-    dtype = _common_type(arrays, [x for x in operands if is_weak(x)])
+    dtype = common_type(arrays, [x for x in operands if is_weak(x)])
     values = [astype(x, dtype) for x in operands]
     return broadcast_all(values)
 
 
-def _common_type(arrays: list[Value], scalars: list[Any]) -> np.dtype:
+def common_type(arrays: list[Value], scalars: Sequence[Any] = ()) -> np.dtype:
+    """Return the type that arrays and Python numbers are brought to."""
     floats = [one.dtype for one in arrays if is_float(one.dtype)]
     if floats:
         return max(floats, key=lambda one: one.itemsize)
@@ -104,6 +105,19 @@ def floating(x: Any) -> Value:
     """Return any array-like as floats; whole numbers become the default float type."""
     value = read(x)
     return value if is_float(value.dtype) else astype(value, config.floatx())
+
+
+def floating_unless_whole(x: Any) -> Value:
+    """Return whole numbers as they are, anything else as floats."""
+    value = read(x)
+    return value if value.dtype.kind in "iu" else floating(value)
+
+
+def floating_with_room(x: Any) -> Value:
+    """Return any array-like as floats; 64-bit whole numbers become float64."""
+    value = read(x)
+    is_wide = value.dtype.kind in "iu" and value.dtype.itemsize == 8
+    return astype(value, "float64") if is_wide else floating(value)
 
 
 def numeric(x: Any) -> Value:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
-from ganglion.ops.dispatch import floating, op, promoted
+from ganglion.ops.dispatch import floating, floating_with_room, op, promoted
 from ganglion.ops.numpy import (
     absolute,
     clip,
@@ -25,6 +25,7 @@ from ganglion.ops.numpy import (
     power,
     where,
 )
+from ganglion.variables import read
 
 __all__ = [
     "arccosh", "arcsinh", "arctanh", "cosh", "deg2rad", "divide_no_nan", "exp2", "fabs",
@@ -113,7 +114,7 @@ def logaddexp(x1: Any, x2: Any) -> Any:
 @op
 def hypot(x1: Any, x2: Any) -> Any:
     """Return sqrt(x1² + x2²) without overflow."""
-    a, b = (floating(one) for one in promoted(x1, x2))
+    a, b = (floating_with_room(one) for one in promoted(x1, x2))
     # The scale takes no part in the slope: whatever it is, the result is the same.
     top = p.stop_gradient(p.maximum(p.absolute(a), p.absolute(b)))
     usable = p.logical_and(top > 0.0, top < math.inf)
@@ -125,8 +126,10 @@ def hypot(x1: Any, x2: Any) -> Any:
 
 @op
 def trunc(x: Any) -> Any:
-    """Round towards zero."""
-    value = floating(x)
+    """Round towards zero; whole numbers stay."""
+    value = read(x)
+    if value.dtype.kind != "f":
+        return value
     up = p.negative(p.floor(p.negative(value)))
     return p.where(value < 0.0, up, p.floor(value))
 
@@ -140,19 +143,19 @@ def fabs(x: Any) -> Any:
 @op
 def deg2rad(x: Any) -> Any:
     """Turn degrees into radians."""
-    return multiply(floating(x), math.pi / 180)
+    return multiply(floating_with_room(x), math.pi / 180)
 
 
 @op
 def rad2deg(x: Any) -> Any:
     """Turn radians into degrees."""
-    return multiply(floating(x), 180 / math.pi)
+    return multiply(floating_with_room(x), 180 / math.pi)
 
 
 @op
 def heaviside(x1: Any, x2: Any) -> Any:
     """Return 0 below zero, 1 above, and x2 at zero."""
-    a, b = (floating(one) for one in promoted(x1, x2))
+    a, b = (floating_with_room(one) for one in promoted(x1, x2))
     step = p.where(a > 0.0, s.fill(1, a), p.where(a < 0.0, s.fill(0, a), b))
     return p.where(isnan(a), a, step)
 
@@ -169,7 +172,9 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
 @op
 def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Replace NaN and infinities by numbers."""
-    value = floating(x)
+    value = read(x)
+    if value.dtype.kind != "f":
+        return value  # whole numbers are neither NaN nor infinite
     bounds = np.finfo(value.dtype)
     top = float(bounds.max) if posinf is None else posinf
     low = float(bounds.min) if neginf is None else neginf

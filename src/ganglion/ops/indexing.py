@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import symbolic
 from ganglion.ir import arrays, structured
 from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, ShapeError, Value
-from ganglion.ops.dispatch import astype, floating, one_axis, op, stretch
+from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch
 from ganglion.ops.reduction import sum as sums
-from ganglion.ops.shapes import cut, expand_dims, is_one, moveaxis, stack
+from ganglion.ops.shapes import cut, expand_dims, gathered, is_one, moveaxis, stack
 from ganglion.variables import read
 
 __all__ = [
@@ -83,6 +84,8 @@ def _row(index: int, size: int) -> int:
 
 
 def _slice(value: Value, axis: int, one: builtins.slice) -> Value:
+    if one.start is not None or one.stop is not None:
+        symbolic.note_bounded_slice()
     start, stop, step = one.indices(value.shape[axis])
     if step > 0:
         return cut(value, axis, start, max(start, stop), step)
@@ -108,12 +111,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     if axis is None:
         value, axis = s.reshape(value, shape=(value.size,)), 0
     axis = one_axis(axis, value.ndim)
-    index = _from_front(indices, value.shape[axis])
-    if axis == 0:
-        return structured.gather(value, index)
-    picked = structured.gather(moveaxis(value, axis, 0), index)
-    places = tuple(range(index.ndim))
-    return moveaxis(picked, places, tuple(axis + i for i in places))
+    return gathered(value, _from_front(indices, value.shape[axis]), axis)
 
 
 @op
@@ -123,10 +121,17 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     if axis is None:
         value, axis = s.reshape(value, shape=(value.size,)), 0
     axis = one_axis(axis, value.ndim)
-    index = moveaxis(_from_front(indices, value.shape[axis]), axis, -1)
-    value = moveaxis(value, axis, -1)
-    rows = math.prod(value.shape[:-1])
-    index = stretch(index, (*value.shape[:-1], index.shape[-1]))
+    index = _from_front(indices, value.shape[axis])
+    if index.ndim != value.ndim:
+        raise ShapeError(
+            f"take_along_axis: indices {index.shape} need as many axes as {value.shape}"
+        )
+    index, value = moveaxis(index, axis, -1), moveaxis(value, axis, -1)
+    # Along the other axes both are stretched, as NumPy does.
+    lead = _common_shape(index.shape[:-1], value.shape[:-1])
+    index = stretch(index, (*lead, index.shape[-1]))
+    value = stretch(value, (*lead, value.shape[-1]))
+    rows = math.prod(lead)
     offsets = np.arange(rows, dtype="int32")[:, None] * value.shape[-1]
     flat = s.reshape(index, shape=(rows, index.shape[-1]))
     places = flat + offsets
@@ -134,12 +139,26 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     return moveaxis(s.reshape(picked, shape=index.shape), -1, axis)
 
 
+def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        text = " and ".join(map(str, shapes))
+        raise ShapeError(f"shapes {text} do not fit together") from None
+
+
 @op
 def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:  # noqa: A001
-    """Cut out a block of a shape, starting at given places."""
+    """Cut out a block of a shape, starting at given places; -1: all that is left."""
     value = read(inputs)
     starts = tuple(int(n) for n in start_indices)
-    stops = tuple(start + int(n) for start, n in zip(starts, shape, strict=True))
+    if not len(starts) == len(shape) == value.ndim:
+        raise ShapeError(
+            f"slice: needs a start and a size for each axis of {value.shape}, got "
+            f"{starts} and {tuple(shape)}"
+        )
+    sizes = zip(starts, shape, value.shape, strict=True)
+    stops = tuple(full if n == -1 else start + int(n) for start, n, full in sizes)
     return arrays.slice_(value, starts=starts, stops=stops, steps=(1,) * value.ndim)
 
 
@@ -150,6 +169,11 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
     block = astype(updates, value.dtype)
     sizes = zip(start_indices, block.shape, value.shape, strict=True)
     pairs = tuple((int(start), n - int(start) - m) for start, m, n in sizes)
+    if any(n < 0 for pair in pairs for n in pair):
+        raise ShapeError(
+            f"slice_update: a block of {block.shape} at {tuple(start_indices)} leaves "
+            f"an array of {value.shape}"
+        )
     mask = np.pad(np.ones(block.shape, bool), pairs)
     wide = arrays.pad(block, pairs=pairs, interior=(0,) * value.ndim, value=0.0)
     return p.where(Constant(mask), wide, value)
@@ -204,18 +228,29 @@ def segment_sum(
 @op
 def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
     """Return the k largest elements of each row and their places, largest first."""
-    rest = floating(x)
+    rest = value = numeric(x)
     last = rest.ndim - 1
-    if not 0 < k <= rest.shape[last]:
-        raise ShapeError(f"top_k: k is {k}, but rows have {rest.shape[last]} elements")
+    if last < 0 or not 0 < k <= rest.shape[last]:
+        count = rest.shape[last] if last >= 0 else 0
+        raise ShapeError(f"top_k: k is {k}, but rows have {count} elements")
+    is_float = rest.dtype.kind == "f"
+    lowest = -math.inf if is_float else int(np.iinfo(rest.dtype).min)
     values, places = [], []
     numbers = arrays.iota(size=rest.shape[last], dtype="int32")
+    free = s.fill(1, p.cast(rest, dtype="int32"))
     for _ in range(int(k)):
-        place = arrays.argmax(rest, axis=last)
-        values.append(arrays.max_(rest, axes=(last,)))
+        largest = arrays.max_(rest, axes=(last,))
+        # Where only the lowest number is left, the first that is not taken yet.
+        only_lowest = p.equal(largest, s.fill(lowest, largest))
+        place = p.where(
+            only_lowest, arrays.argmax(free, axis=last), arrays.argmax(rest, axis=last)
+        )
         places.append(place)
         taken = expand_dims(place, -1) == numbers
-        rest = p.where(taken, s.fill(-math.inf, rest), rest)
+        # Read at its place, so that of equal elements one has all of the gradient.
+        values.append(s.sum_(p.where(taken, value, s.fill(0, value)), axes=(last,)))
+        rest = p.where(taken, s.fill(lowest, rest), rest)
+        free = p.where(taken, s.fill(0, free), free)
     return stack(values, axis=-1), stack(places, axis=-1)
 
 

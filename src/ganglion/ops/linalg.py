@@ -15,31 +15,38 @@ from ganglion.ops.dispatch import (
     astype,
     axes_of,
     broadcast_all,
+    common_type,
     floating,
     op,
-    promoted,
     stretch,
 )
 from ganglion.ops.numpy import absolute, multiply, not_equal, power, sqrt, square
 from ganglion.variables import read
 
 __all__ = [
-    "broadcast_arrays", "dot", "einsum", "inner", "matmul", "norm", "outer",
-    "tensordot", "vdot",
+    "broadcast_arrays", "dot", "inner", "matmul", "norm", "outer", "tensordot", "vdot",
 ]  # fmt: skip
 
 
-def _float_pair(x1: Any, x2: Any) -> tuple[Value, Value]:
-    a, b = read(x1), read(x2)
-    dtype = promoted(np.zeros((), a.dtype), np.zeros((), b.dtype))[0].dtype
-    dtype = floating(np.zeros((), dtype)).dtype
-    return astype(a, dtype), astype(b, dtype)
+def factors(*operands: Any) -> tuple[list[Value], np.dtype]:
+    """Return factors as numbers of one type, and the type of their product.
+
+    Whole numbers stay whole, as in Keras; of bool, a product tells whether any pair is
+    true.
+    """
+    values = [read(x) for x in operands]
+    dtype = common_type(values)
+    number = np.dtype("int32") if dtype.kind == "b" else dtype
+    return [astype(value, number) for value in values], dtype
 
 
 @op
 def matmul(x1: Any, x2: Any) -> Any:
     """Multiply matrices; leading axes are stacks of matrices, as in NumPy."""
-    a, b = _float_pair(x1, x2)
+    a, b = read(x1), read(x2)
+    if a.dtype == b.dtype == np.int8 and a.ndim == 2:  # as Keras does, for room
+        a, b = astype(a, "int32"), astype(b, "int32")
+    (a, b), dtype = factors(a, b)
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError("matmul: a scalar is no matrix; use multiply")
     row, column = a.ndim == 1, b.ndim == 1
@@ -48,7 +55,7 @@ def matmul(x1: Any, x2: Any) -> Any:
     out = _stacked_product(a, b)
     shape = out.shape[:-2] + (() if row else out.shape[-2:-1])
     shape += () if column else out.shape[-1:]
-    return s.reshape(out, shape=shape)
+    return astype(s.reshape(out, shape=shape), dtype)
 
 
 def _stacked_product(a: Value, b: Value) -> Value:
@@ -66,16 +73,22 @@ def _stacked_product(a: Value, b: Value) -> Value:
 @op
 def dot(x1: Any, x2: Any) -> Any:
     """Sum products over the last axis of x1 and the second to last of x2."""
-    a, b = _float_pair(x1, x2)
+    a, b = read(x1), read(x2)
     if a.ndim == 0 or b.ndim == 0:
-        return multiply(a, b)
+        return _scaled(a, b)
     return tensordot(a, b, axes=([a.ndim - 1], [max(b.ndim - 2, 0)]))
+
+
+def _scaled(a: Value, b: Value) -> Value:
+    """Multiply element by element; of bool, whether both are true."""
+    both, dtype = factors(a, b)
+    return astype(multiply(*both), dtype)
 
 
 @op
 def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     """Sum products over pairs of axes."""
-    a, b = _float_pair(x1, x2)
+    (a, b), dtype = factors(x1, x2)
     if isinstance(axes, int):
         axes = (range(a.ndim - axes, a.ndim), range(axes))
     over_a, over_b = axes_of(axes[0], a.ndim), axes_of(axes[1], b.ndim)
@@ -88,14 +101,15 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     right = arrays.transpose(b, axes=over_b + keep_b)
     left = s.reshape(left, shape=(math.prod(shape_a), inner))
     right = s.reshape(right, shape=(inner, math.prod(shape_b)))
-    return s.reshape(structured.matmul(left, right), shape=shape_a + shape_b)
+    product = s.reshape(structured.matmul(left, right), shape=shape_a + shape_b)
+    return astype(product, dtype)
 
 
 @op
 def outer(x1: Any, x2: Any) -> Any:
     """Multiply each element of x1 with each of x2."""
     a, b = promoted_flat(x1), promoted_flat(x2)
-    return multiply(s.reshape(a, shape=(a.size, 1)), s.reshape(b, shape=(1, b.size)))
+    return _scaled(s.reshape(a, shape=(a.size, 1)), s.reshape(b, shape=(1, b.size)))
 
 
 def promoted_flat(x: Any) -> Value:
@@ -144,85 +158,6 @@ def _matrix_norm(value: Value, ord: Any, axes: Any, keepdims: bool) -> Any:  # n
 
 
 @op
-def einsum(subscripts: str, *operands: Any) -> Any:
-    """Sum products as Einstein wrote them, for example ``"bij,jk->bik"``."""
-    terms, result = _parse(subscripts, len(operands))
-    values = [floating(x) for x in operands]
-    for term, value in zip(terms, values, strict=True):
-        if len(term) != value.ndim or len(set(term)) != len(term):
-            raise ShapeError(
-                f"einsum: {term!r} does not name the axes of {value.shape}"
-            )
-    _check_sizes(terms, values)
-    term, value = terms[0], values[0]
-    for number, (other, right) in enumerate(zip(terms[1:], values[1:], strict=True), 2):
-        later = set(result).union(*terms[number:])
-        term, value = _contract(term, value, other, right, later)
-    return _arrange(term, value, result)
-
-
-def _check_sizes(terms: list[str], values: list[Value]) -> None:
-    sizes: dict[str, int] = {}
-    for term, value in zip(terms, values, strict=True):
-        for letter, size in zip(term, value.shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                raise ShapeError(
-                    f"einsum: {letter!r} is both {sizes[letter]} and {size}"
-                )
-
-
-def _parse(subscripts: str, count: int) -> tuple[list[str], str]:
-    text = subscripts.replace(" ", "")
-    if "." in text:
-        raise ValueError("ops.einsum: '...' is not supported; name every axis.")
-    left, arrow, result = text.partition("->")
-    terms = left.split(",")
-    if len(terms) != count:
-        raise ValueError(f"einsum: {subscripts!r} names {len(terms)} of {count} arrays")
-    if not arrow:
-        letters = left.replace(",", "")
-        result = "".join(sorted(x for x in set(letters) if letters.count(x) == 1))
-    return terms, result
-
-
-def _contract(
-    term: str, a: Value, other: str, b: Value, later: set[str]
-) -> tuple[str, Value]:
-    """Multiply two factors, summing the letters that nobody needs later."""
-    term, a = _drop(term, a, later | set(other))
-    other, b = _drop(other, b, later | set(term))
-    shared = [x for x in term if x in other]
-    stack = "".join(x for x in shared if x in later)
-    inner = "".join(x for x in shared if x not in later)
-    left = "".join(x for x in term if x not in shared)
-    right = "".join(x for x in other if x not in shared)
-    sizes = dict(zip(term + other, a.shape + b.shape, strict=True))
-
-    def matrix(letters: str, value: Value, *groups: str) -> Value:
-        moved = _arrange(letters, value, "".join(groups))
-        lead = [sizes[x] for x in groups[0]]
-        tail = [math.prod(sizes[x] for x in group) for group in groups[1:]]
-        return s.reshape(moved, shape=(*lead, *tail))
-
-    product = structured.matmul(
-        matrix(term, a, stack, left, inner), matrix(other, b, stack, inner, right)
-    )
-    letters = stack + left + right
-    return letters, s.reshape(product, shape=tuple(sizes[x] for x in letters))
-
-
-def _drop(term: str, value: Value, needed: set[str]) -> tuple[str, Value]:
-    axes = tuple(i for i, letter in enumerate(term) if letter not in needed)
-    kept = "".join(letter for letter in term if letter in needed)
-    return kept, s.sum_(value, axes=axes) if axes else value
-
-
-def _arrange(term: str, value: Value, result: str) -> Value:
-    term, value = _drop(term, value, set(result))
-    return arrays.transpose(value, axes=tuple(term.index(x) for x in result))
-
-
-@op
 def broadcast_arrays(*arrays_: Any) -> Any:
     """Stretch arrays to their common shape."""
     return broadcast_all([read(x) for x in arrays_])
@@ -231,14 +166,13 @@ def broadcast_arrays(*arrays_: Any) -> Any:
 @op
 def inner(x1: Any, x2: Any) -> Any:
     """Sum products over the last axes of both."""
-    a, b = _float_pair(x1, x2)
+    a, b = read(x1), read(x2)
     if a.ndim == 0 or b.ndim == 0:
-        return multiply(a, b)
+        return _scaled(a, b)
     return tensordot(a, b, axes=([a.ndim - 1], [b.ndim - 1]))
 
 
 @op
 def vdot(x1: Any, x2: Any) -> Any:
     """Sum the products of all elements."""
-    a, b = _float_pair(x1, x2)
-    return dot(promoted_flat(a), promoted_flat(b))
+    return dot(promoted_flat(x1), promoted_flat(x2))

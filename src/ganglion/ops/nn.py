@@ -21,7 +21,8 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
 )
-from ganglion.ops.linalg import einsum, norm
+from ganglion.ops.einstein import einsum
+from ganglion.ops.linalg import norm
 from ganglion.ops.numpy import (
     clip,
     divide,
@@ -216,18 +217,29 @@ def multi_hot(
     if num_classes is None or kwargs or sparse:
         raise ValueError("ops.multi_hot needs `num_classes`, and makes dense arrays.")
     index = read(inputs)
-    hot = one_hot(index, num_classes, axis=axis, dtype=dtype)
-    return arrays.max_(hot, axes=(1 if index.ndim > 1 else 0,))
+    hot = one_hot(index, num_classes, axis=axis, dtype="int32")
+    marked = arrays.max_(hot, axes=(1 if index.ndim > 1 else 0,))
+    return astype(marked, dtype or config.floatx())
 
 
 @op
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
-    """Tell whether the target is among the k largest predictions of its row."""
+    """Return whether the target is among the k largest predictions of its row.
+
+    As in Keras nobody can say so of a row with NaN or infinity, nor of a class that is
+    not there: that is False.
+    """
     scores = floating(predictions)
-    chosen = one_hot(targets, scores.shape[-1], dtype=scores.dtype)
-    own = s.sum_(p.multiply(chosen, scores), axes=(scores.ndim - 1,))
+    last = (scores.ndim - 1,)
+    chosen = one_hot(targets, scores.shape[-1], dtype="bool")
+    finite = p.is_finite(scores)
+    own = s.sum_(p.where(chosen, scores, s.fill(0, scores)), axes=last)
     above = astype(expand_dims(own, -1) < scores, "int32")
-    return s.sum_(above, axes=(scores.ndim - 1,)) < k
+    known = logical_and(
+        s.sum_(astype(chosen, "int32"), axes=last) > 0,
+        s.sum_(astype(finite, "int32"), axes=last) == scores.shape[-1],
+    )
+    return logical_and(s.sum_(above, axes=last) < k, known)
 
 
 @op

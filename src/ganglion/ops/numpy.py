@@ -103,7 +103,6 @@ def _float_function(name: str, primitive: Op, doc: str) -> Callable[..., Any]:
 add = _arithmetic("add", p.add, "Add element by element.")
 subtract = _arithmetic("subtract", p.subtract, "Subtract element by element.")
 multiply = _arithmetic("multiply", p.multiply, "Multiply element by element.")
-mod = _arithmetic("mod", p.remainder, "Remainder with the sign of the divisor.")
 equal = _arithmetic("equal", p.equal, "Compare element by element.")
 less = _arithmetic("less", p.less, "Compare element by element.")
 less_equal = _arithmetic("less_equal", p.less_equal, "Compare element by element.")
@@ -133,6 +132,12 @@ tanh = _float_function("tanh", p.tanh, "The hyperbolic tangent of each element."
 floor = _float_function("floor", p.floor, "Round down.")
 erf = _float_function("erf", p.erf, "The error function of each element.")
 isfinite = _float_function("isfinite", p.is_finite, "Neither infinite nor NaN.")
+
+
+@op
+def mod(x1: Any, x2: Any) -> Any:
+    """Remainder with the sign of the divisor."""
+    return p.remainder(*(numeric(one) for one in promoted(x1, x2)))
 
 
 @op
@@ -230,6 +235,8 @@ def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001 (Keras' name)
 @op
 def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     """Limit each element to a range."""
+    if is_weak(x_min) and is_weak(x_max) and x_min > x_max:
+        return maximum(minimum(x, x_max), x_min)  # as Keras: the lower bound wins
     return minimum(maximum(x, x_min), x_max)
 
 

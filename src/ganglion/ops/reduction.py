@@ -27,6 +27,7 @@ from ganglion.ops.numpy import (
     maximum,
     minimum,
     multiply,
+    negative,
     not_equal,
     sqrt,
     square,
@@ -82,9 +83,25 @@ def max(  # noqa: A001
 ) -> Any:
     """Find the largest element over axes."""
     value = read(x)
+    if initial is not None and _has_no_elements(value, axis):
+        return _filled(value, axis, keepdims, initial)
     found = _reduce(arrays.max_, numeric(value), axis, keepdims)
     found = found if initial is None else maximum(found, initial)
     return astype(found, bool) if value.dtype.kind == "b" else found
+
+
+def _has_no_elements(value: Value, axis: Any) -> bool:
+    """Return whether there is nothing to reduce over these axes."""
+    return 0 in (value.shape[i] for i in axes_of(axis, value.ndim))
+
+
+def _filled(value: Value, axis: Any, keepdims: bool, number: Any) -> Value:
+    """Return the shape that a reduction leaves, filled with one number."""
+    axes = axes_of(axis, value.ndim)
+    sizes = [1 if i in axes else n for i, n in enumerate(value.shape)]
+    if not keepdims:
+        sizes = [n for i, n in enumerate(sizes) if i not in axes]
+    return stretch(astype(number, value.dtype), tuple(sizes))
 
 
 def _mirrored(value: Value) -> Value:
@@ -101,6 +118,8 @@ def min(  # noqa: A001
 ) -> Any:
     """Find the smallest element over axes."""
     value = read(x)
+    if initial is not None and _has_no_elements(value, axis):
+        return _filled(value, axis, keepdims, initial)
     found = _reduce(arrays.max_, _mirrored(numeric(value)), axis, keepdims)
     found = _mirrored(found)
     found = found if initial is None else minimum(found, initial)
@@ -136,13 +155,17 @@ def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 @op
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
     """Tell whether any element over axes is true."""
-    return max(astype(x, bool), axis=axis, keepdims=keepdims)
+    value = astype(x, bool)
+    initial = False if _has_no_elements(value, axis) else None
+    return max(value, axis=axis, keepdims=keepdims, initial=initial)
 
 
 @op
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
     """Tell whether all elements over axes are true."""
-    return min(astype(x, bool), axis=axis, keepdims=keepdims)
+    value = astype(x, bool)
+    initial = True if _has_no_elements(value, axis) else None
+    return min(value, axis=axis, keepdims=keepdims, initial=initial)
 
 
 @op
@@ -150,12 +173,13 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """Return where the largest element lies along an axis (the first of equals)."""
     value = numeric(x)
     if axis is None:
-        value, axis = reshape(value, shape=(value.size,)), 0
+        place = arrays.argmax(reshape(value, shape=(value.size,)), axis=0)
+        return reshape(place, shape=(1,) * value.ndim) if keepdims else place
     axis = one_axis(axis, value.ndim)
-    found = arrays.argmax(value, axis=axis)
+    place = arrays.argmax(value, axis=axis)
     if not keepdims:
-        return found
-    return reshape(found, shape=(*value.shape[:axis], 1, *value.shape[axis + 1 :]))
+        return place
+    return reshape(place, shape=(*value.shape[:axis], 1, *value.shape[axis + 1 :]))
 
 
 @op
@@ -178,6 +202,8 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return log(sum(exp(x))) without overflow."""
     value = floating(x)
     axes = axes_of(axis, value.ndim)
+    if _has_no_elements(value, axis):
+        return _filled(value, axis, keepdims, -math.inf)
     top = p.stop_gradient(_reduce(arrays.max_, value, axis, False))
     # The difference of equal infinities is no number.
     top = p.where(p.is_finite(top), top, fill(0, top))
@@ -214,8 +240,10 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
 @op
 def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Add up over axes, leaving NaN out."""
-    value = floating(x)
-    return sum(where(isnan(value), 0.0, value), axis=axis, keepdims=keepdims)
+    value = read(x)
+    if value.dtype.kind == "f":
+        value = where(isnan(value), 0.0, value)
+    return sum(value, axis=axis, keepdims=keepdims)
 
 
 @op
@@ -229,16 +257,22 @@ def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 @op
 def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Find the largest element over axes, leaving NaN out."""
-    value = floating(x)
-    return max(where(isnan(value), -math.inf, value), axis=axis, keepdims=keepdims)
+    """Find the largest element over axes, leaving NaN out; NaN if nothing is left."""
+    value = read(x)
+    if value.dtype.kind != "f":
+        return max(value, axis=axis, keepdims=keepdims)
+    missing = isnan(value)
+    largest = max(where(missing, -math.inf, value), axis=axis, keepdims=keepdims)
+    return where(all(missing, axis=axis, keepdims=keepdims), math.nan, largest)
 
 
 @op
 def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Find the smallest element over axes, leaving NaN out."""
-    value = floating(x)
-    return min(where(isnan(value), math.inf, value), axis=axis, keepdims=keepdims)
+    """Find the smallest element over axes, leaving NaN out; NaN if nothing is left."""
+    value = read(x)
+    if value.dtype.kind != "f":
+        return min(value, axis=axis, keepdims=keepdims)
+    return negative(nanmax(negative(value), axis=axis, keepdims=keepdims))
 
 
 @op

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import arrays
+from ganglion.ir import arrays, structured
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
@@ -21,10 +21,10 @@ from ganglion.ops.dispatch import (
 from ganglion.variables import read
 
 __all__ = [
-    "append", "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "fliplr",
-    "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "pad", "ravel", "repeat",
-    "reshape", "roll", "rot90", "split", "squeeze", "stack", "swapaxes", "tile",
-    "transpose", "unstack", "vsplit", "vstack",
+    "append", "array_split", "broadcast_to", "concatenate", "diff", "expand_dims",
+    "flip", "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "pad",
+    "ravel", "repeat", "reshape", "roll", "rot90", "split", "squeeze", "stack",
+    "swapaxes", "tile", "transpose", "unstack", "vsplit", "vstack",
 ]  # fmt: skip
 
 
@@ -90,6 +90,8 @@ def expand_dims(x: Any, axis: Any) -> Any:
     value = read(x)
     count = 1 if is_one(axis) else len(axis)
     axes = axes_of(axis, value.ndim + count)
+    if len(set(axes)) < count:
+        raise ShapeError(f"expand_dims: an axis is named twice in {axis}")
     rest = iter(value.shape)
     sizes = tuple(1 if i in axes else next(rest) for i in range(value.ndim + count))
     return s.reshape(value, shape=sizes)
@@ -132,8 +134,12 @@ def stack(x: Any, axis: int = 0) -> Any:
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
     """Cut an array into its rows along an axis."""
     value = read(x)
-    parts = split(value, value.shape[one_axis(axis, value.ndim)], axis=axis)
-    return [squeeze(part, axis=axis) for part in parts]
+    count = value.shape[one_axis(axis, value.ndim)]
+    if num is not None and num != count:
+        raise ShapeError(f"unstack: num is {num}, but axis {axis} has {count} rows")
+    if not count:
+        return []
+    return [squeeze(part, axis=axis) for part in split(value, count, axis=axis)]
 
 
 @op
@@ -143,14 +149,46 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     axis = one_axis(axis, value.ndim)
     size = value.shape[axis]
     if is_one(indices_or_sections):
-        if size % indices_or_sections:
-            raise ShapeError(f"{size} rows do not split into {indices_or_sections}")
-        step = size // indices_or_sections
-        ends = list(range(step, size, step)) if step else []
+        sections = _sections(indices_or_sections)
+        if size % sections:
+            raise ShapeError(
+                f"{size} rows do not split into {sections} equal parts; "
+                "ops.array_split makes parts of nearly the same size"
+            )
+        ends = [number * (size // sections) for number in range(1, sections)]
     else:
         ends = [int(end) for end in indices_or_sections]
-    starts = [0, *ends]
-    return [cut(value, axis, a, b) for a, b in zip(starts, [*ends, size], strict=True)]
+    return _cut_at(value, axis, ends)
+
+
+def _sections(count: Any) -> int:
+    if count < 1:
+        raise ShapeError(f"cannot split into {count} parts; use at least one")
+    return int(count)
+
+
+def _cut_at(value: Value, axis: int, ends: list[int]) -> list[Value]:
+    starts, stops = [0, *ends], [*ends, value.shape[axis]]
+    return [cut(value, axis, a, b) for a, b in zip(starts, stops, strict=True)]
+
+
+@op
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """Cut an array into parts of nearly the same size; the first are the larger ones.
+
+    >>> [part.tolist() for part in array_split(np.arange(5), 3)]
+    [[0, 1], [2, 3], [4]]
+    """
+    if not is_one(indices_or_sections):
+        raise TypeError(
+            "ops.array_split takes a number of parts; use ops.split to cut at places."
+        )
+    value = read(x)
+    axis = one_axis(axis, value.ndim)
+    sections = _sections(indices_or_sections)
+    small, larger = divmod(value.shape[axis], sections)
+    ends = [number * small + min(number, larger) for number in range(1, sections)]
+    return _cut_at(value, axis, ends)
 
 
 def cut(value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
@@ -169,6 +207,8 @@ def tile(x: Any, repeats: Any) -> Any:
     """Repeat the whole array along its axes."""
     value = read(x)
     counts = [int(n) for n in ([repeats] if is_one(repeats) else repeats)]
+    if min(counts, default=0) < 0:
+        raise ShapeError(f"tile: cannot repeat {repeats} times")
     rank = max(value.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
     shape = (1,) * (rank - value.ndim) + value.shape
@@ -180,16 +220,49 @@ def tile(x: Any, repeats: Any) -> Any:
 
 
 @op
-def repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
-    """Repeat each element along an axis."""
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Repeat each element along an axis, all as often or each by its own number."""
     value = read(x)
     if axis is None:
         value, axis = s.reshape(value, shape=(value.size,)), 0
     axis = one_axis(axis, value.ndim)
     head, size, rest = value.shape[:axis], value.shape[axis], value.shape[axis + 1 :]
+    counts = _repeats(repeats, size)
+    if counts.size > 1:
+        rows = np.repeat(np.arange(size), counts)
+        return gathered(value, Constant(rows, "int32"), axis)
+    count = int(counts.reshape(()))
     paired = s.reshape(value, shape=(*head, size, 1, *rest))
-    wide = stretch(paired, (*head, size, int(repeats), *rest))
-    return s.reshape(wide, shape=(*head, size * int(repeats), *rest))
+    wide = stretch(paired, (*head, size, count, *rest))
+    return s.reshape(wide, shape=(*head, size * count, *rest))
+
+
+def _repeats(repeats: Any, size: int) -> np.ndarray:
+    """Return how often rows are repeated: one number for all, or one for each."""
+    if isinstance(repeats, Constant):
+        repeats = repeats.array
+    if isinstance(repeats, Value):
+        raise TypeError(
+            "ops.repeat: `repeats` must be known while the model is compiled, since "
+            "the shape depends on it; give a number or an array."
+        )
+    counts = np.asarray(repeats)
+    if counts.size != 1 and counts.shape != (size,):
+        raise ShapeError(
+            f"repeat: {counts.size} numbers for {size} rows; give one, or one a row"
+        )
+    if counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
+        raise ShapeError(f"repeat: cannot repeat {repeats!r} times")
+    return counts
+
+
+def gathered(value: Value, index: Value, axis: int) -> Value:
+    """Pick rows along an axis by numbers that count from the front."""
+    if axis == 0:
+        return structured.gather(value, index)
+    picked = structured.gather(moveaxis(value, axis, 0), index)
+    places = tuple(range(index.ndim))
+    return moveaxis(picked, places, tuple(axis + i for i in places))
 
 
 @op
@@ -205,6 +278,11 @@ def pad(
 ) -> Any:
     """Add elements around: one number, or a mirror image ("reflect", "symmetric")."""
     value = read(x)
+    if mode != "constant" and constant_values is not None:
+        raise ValueError(
+            f"ops.pad: `constant_values` goes with mode='constant' only, not with "
+            f"mode={mode!r}; leave it out."
+        )
     widths = np.broadcast_to(np.asarray(pad_width, int), (value.ndim, 2))
     pairs = tuple((int(lo), int(hi)) for lo, hi in widths)
     if mode in ("reflect", "symmetric"):
@@ -312,7 +390,12 @@ def flipud(x: Any) -> Any:
 def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     """Turn by quarters in the plane of two axes."""
     value = read(array)
-    first, second = axes_of(axes, value.ndim)
+    if value.ndim < 2:
+        raise ValueError(f"ops.rot90 needs at least two axes, not {value.shape}.")
+    plane = () if is_one(axes) else axes_of(axes, value.ndim)
+    if len(plane) != 2 or plane[0] == plane[1]:
+        raise ValueError(f"ops.rot90: `axes` must be two different axes, got {axes}.")
+    first, second = plane
     for _ in range(k % 4):
         value = swapaxes(flip(value, axis=second), first, second)
     return value
@@ -323,9 +406,14 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     """Subtract neighbours along an axis, n times."""
     value = read(a)
     axis = one_axis(axis, value.ndim)
+    if n < 0:
+        raise ShapeError(f"diff: cannot subtract {n} times")
     for _ in range(n):
         size = value.shape[axis]
-        value = cut(value, axis, 1, size) - cut(value, axis, 0, size - 1)
+        after = cut(value, axis, min(1, size), size)
+        before = cut(value, axis, 0, max(size - 1, 0))
+        differ = value.dtype.kind == "b"  # of bool, whether neighbours differ
+        value = after != before if differ else after - before
     return value
 
 

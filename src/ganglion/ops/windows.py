@@ -10,7 +10,7 @@ from ganglion.ir import pointwise as p
 from ganglion.ir import pooling, structured
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, Value
-from ganglion.ops.dispatch import astype, floating, op, stretch
+from ganglion.ops.dispatch import astype, common_type, floating, op, stretch
 from ganglion.ops.numpy import divide
 from ganglion.variables import read
 
@@ -97,14 +97,25 @@ def conv(
     dilation = spread(dilation_rate, rank, "dilation_rate")
     groups = max(x.shape[-1] // max(w.shape[-2], 1), 1)
     pairs = _pairs(padding, x.shape[1:-1], w.shape[:-2], strides, dilation)
-    return structured.conv(
+    out = structured.conv(
         x, w, strides=strides, pairs=pairs, dilation=dilation, groups=groups
     )
+    return astype(out, _result_type(inputs, kernel))
+
+
+def _result_type(*operands: Any) -> np.dtype:
+    """Return the type of a convolution: whole numbers stay whole, as in Keras."""
+    values = [read(x) for x in operands]
+    if all(value.dtype.kind in "iu" for value in values):
+        return common_type(values)
+    return floating(values[1]).dtype
 
 
 def _same_type(x: Any, w: Any) -> tuple[Value, Value]:
-    kernel = floating(w)
-    return astype(x, kernel.dtype), kernel
+    """Return images and kernel as floats of one type, wide enough to be exact."""
+    kind = _result_type(x, w)
+    kind = kind if kind.kind == "f" else np.dtype("float64")
+    return astype(x, kind), astype(w, kind)
 
 
 @op
@@ -160,9 +171,10 @@ def conv_transpose(
     spatial, pairs = _transposed_window(
         x.shape[1:-1], w.shape[:-2], strides, dilation, padding, extra
     )
-    return structured.conv_transpose(
+    out = structured.conv_transpose(
         x, w, spatial=spatial, strides=strides, pairs=pairs, dilation=dilation, groups=1
     )
+    return astype(out, _result_type(inputs, kernel))
 
 
 def _numbers(number: Any, rank: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from ganglion.ir.program import Program
 from ganglion.plan.bands import arrange, passing
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
+from ganglion.plan.empty import without_empty
 from ganglion.plan.fuse import fuse
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, View, walk
 from ganglion.plan.lower import Lowering, identity
@@ -19,6 +20,7 @@ from ganglion.plan.pool_masks import mask_pooled
 from ganglion.plan.pool_readers import into_readers
 from ganglion.plan.schedule import schedule
 from ganglion.plan.structured import is_structured, lower_node
+from ganglion.plan.whole_products import as_sums
 from ganglion.plan.zeros import skip_zeros
 
 
@@ -29,7 +31,8 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     of the data, as with `config.set_precise`; what pools give back is stored, and
     variances are taken in float64 rather than slice by slice.
     """
-    graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
+    graph = without_empty(as_sums(program.graph))
+    graph = turn_narrow(one_pass(graph, in_float64=for_gpu))
     shortcuts = not for_gpu and not config.precise()
     if not for_gpu:
         graph = mask_pooled(graph)
@@ -68,8 +71,9 @@ def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
     for name in names:
         value = low.graph.outputs[name]
         buffer = Buffer(name, value.shape, value.dtype, "result")
-        expr = low.at(value, identity(value.shape))
-        low.emit(Loop("result", value.shape, expr, View.whole(buffer)))
+        if value.size:
+            expr = low.at(value, identity(value.shape))
+            low.emit(Loop("result", value.shape, expr, View.whole(buffer)))
         made[name] = buffer
     return made
 
@@ -79,8 +83,8 @@ def _write_state(low: Lowering, program: Program) -> None:
     inputs = {one.name: one for one in low.graph.inputs}
     writers: list[Loop] = []
     for name in program.state:
-        if name in low.graph.outputs:
-            value = low.graph.outputs[name]
+        value = low.graph.outputs.get(name)
+        if value is not None and value.size:
             writers.append(_writer(low, value, low.buffers[inputs[name]]))
     copies: list[Kernel] = []
     readers: dict[Buffer, set[int]] = {}

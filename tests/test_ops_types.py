@@ -1,0 +1,84 @@
+"""The types of results, for arguments of every type, against Keras 3.15."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from ops_types_cases import SCALARS, TWO_ARRAYS, UNARY
+
+from ganglion import ops
+
+pytestmark = pytest.mark.rivals
+
+TYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+ROUNDED = "Keras rounds what it computed in floats; it stays in floats"
+DIFFERENT = {
+    "layer_normalization": ROUNDED,
+    "rms_normalization": ROUNDED,
+    "soft_shrink": ROUNDED,
+    "moments": ROUNDED,
+    "stack": "Keras on TensorFlow turns all whole numbers into int32 here alone",
+    "max_pool": "Keras on TensorFlow makes float32 of every float type",
+    "select": "Keras on TensorFlow makes int64 of bool and a Python number",
+    "mod": "Keras takes a Python number for an array here alone",
+    "heaviside": "Keras takes a Python number for an array here alone",
+    "hypot": "Keras takes a Python number for an array here alone",
+    "logaddexp": "Keras takes a Python number for an array here alone",
+}
+
+
+def type_of(function: Any, *args: Any) -> str | None:
+    """Return the type of a result, None where the call is refused."""
+    with np.errstate(all="ignore"):
+        try:
+            made = function(*args)
+        except Exception:
+            return None
+    kind = made.dtype
+    return kind if isinstance(kind, str) else kind.name
+
+
+def differences(calls: dict[str, tuple[Any, Any]]) -> dict[str, tuple[str, str]]:
+    """Return the calls whose results have other types; refusals are no types."""
+    pairs = {text: (type_of(*a), type_of(*b)) for text, (a, b) in calls.items()}
+    return {
+        text: (ours, theirs)
+        for text, (ours, theirs) in pairs.items()
+        if theirs is not None and ours != theirs
+    }
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_of_one_array(keras, name: str) -> None:
+    calls = {}
+    for kind in TYPES:
+        x = np.array([[1, 1], [1, 0]]).astype(kind)
+        calls[kind] = (UNARY[name], ops, x), (UNARY[name], keras.ops, x)
+    if name in DIFFERENT:
+        pytest.skip(DIFFERENT[name])
+    assert not differences(calls)
+
+
+@pytest.mark.parametrize("name", TWO_ARRAYS)
+def test_of_two_arrays(keras, name: str) -> None:
+    ours, theirs = getattr(ops, name), getattr(keras.ops, name)
+    calls = {}
+    others = TYPES if name in DIFFERENT else (*TYPES, *SCALARS)
+    for first in TYPES:
+        x = np.ones((2, 2)).astype(first)
+        for second in others:
+            y = np.ones((2, 2)).astype(second) if isinstance(second, str) else second
+            calls[f"{first}, {second}"] = (ours, x, y), (theirs, x, y)
+    assert not differences(calls)
+
+
+def test_float64_in_a_trace_takes_the_float_type_of_the_configuration() -> None:
+    """A table of NumPy's default type must not make a float32 model slow."""
+    from ganglion.variables import Scope
+
+    with Scope():
+        assert ops.convert_to_tensor(np.ones(2)).dtype == "float32"
+    assert ops.convert_to_tensor(np.ones(2)).dtype == "float64"
+    assert ops.convert_to_tensor([1.0, 2.0]).dtype == "float32"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ganglion import config, trace, tree
 from ganglion.backends import base, choice
-from ganglion.data import Signature, Table, named_leaves
+from ganglion.data import Signature, Table, named_leaves, warn_of_end
 from ganglion.trace import Batch, Step
 
 CHUNK_SECONDS = 0.2  # long enough to cost nothing, short enough to answer Ctrl-C
@@ -150,8 +150,8 @@ class Runner:
     ) -> Iterator[tuple[int, Any]]:
         """Run an epoch in chunks; yield the steps done so far and the chunk's results.
 
-        Starts where the model's `position` stands; at the end of the rows it goes on
-        from the first, in a new order.
+        Starts where the model's `position` stands; at the end of the rows the epoch is
+        over, as in Keras, and the next one begins with the first row, in a new order.
         """
         model, batch = self._model, batch_of(table)
         _check_place(model, table)
@@ -160,7 +160,9 @@ class Runner:
         pace = Pace(each_batch, self._paces.get(known, 1))
         watched = each_batch or before is not None  # by who may change the model
         compiled, compiled_for = None, 0
-        while done < steps:
+        # An epoch that was interrupted at the end of the rows is over, too.
+        is_over = done > 0 and int(model.training_state.position.array) == 0
+        while done < steps and not is_over:
             at = int(model.training_state.position.array)
             left = table.rows - at
             rows = min(size, left)
@@ -176,9 +178,12 @@ class Runner:
             done += count
             if rows == size:
                 self._paces[known] = pace.steps
-            if int(model.training_state.position.array) >= table.rows:
+            is_over = int(model.training_state.position.array) >= table.rows
+            if is_over:
                 model.training_state.start_pass()
             yield done, results
+        if done < steps:
+            warn_of_end(done, steps)
 
 
 def _check_place(model: Any, table: Table) -> None:

@@ -26,7 +26,8 @@ class Compilable(Layer):
     def _start_training_state(self) -> None:
         self.optimizer: Any = None
         self.compiled = False
-        self.stop_training = False
+        # Callbacks set these to end `fit`, `evaluate` and `predict` early.
+        self.stop_training = self.stop_evaluating = self.stop_predicting = False
         self.history: History | None = None
         self.initial_epoch = 0
         self.loss: Any = None

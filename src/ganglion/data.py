@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -260,7 +260,8 @@ class Batches:
     ) -> None:
         self._source = source
         self.class_weight = class_weight
-        self._shuffle, self._seed, self.pass_number = shuffle, seed, 0
+        self._shuffle, self._seed = shuffle, seed
+        self.pass_number, self.seen = 0, 0  # the pass, and its batches so far
         self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
         self._open: Iterator[Any] | None = None
         self._began = False
@@ -275,61 +276,86 @@ class Batches:
         except TypeError:
             return None
 
-    def batches(self, limit: int | None) -> Iterator[tuple[Any, Any, Any]]:
+    def batches(
+        self, limit: int | None, done: int = 0
+    ) -> Iterator[tuple[Any, Any, Any]]:
         """Yield one epoch: up to ``limit`` batches, or until the source ends.
 
-        A source that ended in an earlier epoch yields nothing.
+        With a limit, an epoch goes on where the one before ended, as in Keras; at the
+        end of the source it ends early. ``done`` of the epoch were seen before it was
+        interrupted. A generator that ended in an earlier epoch yields nothing.
         """
-        limit = self.length if limit is None else limit
-        count = 0
-        was_empty = False
-        while limit is None or count < limit:
-            if self._open is None:
-                self._open = self._start()
+        if limit is None and not done:
+            self.restart()
+        _call(self._source, "on_epoch_begin")
+        wanted = self.length if limit is None else limit
+        count, is_over = done, self._pass_is_over()
+        if self._open is None:
+            self._open = self._start(done)
+        while (wanted is None or count < wanted) and not is_over:
             try:
                 batch = next(self._open)
             except StopIteration:
-                self._open = None
-                if limit is None or was_empty or not self._restartable():
-                    break
-                was_empty = True  # until it yields something
-                continue
-            was_empty = False
+                is_over = True
+                break
             self._began = True
+            self.seen += 1
             count += 1
             yield unpack(batch)
-        if not self._began:
+            is_over = self._pass_is_over()
+        if is_over:
+            self._open, self.seen = None, 0
+            self.pass_number += 1
+        if not self._began and not done:
             raise ValueError(
                 "The generator yielded no batch: there is nothing to work on. A "
                 "generator that was used before is at its end: make a new one."
             )
-        if count == 0 or (limit is not None and count < limit):
-            wanted = "" if limit is None else f" of {limit}"
-            warnings.warn(
-                f"The data ended after {count}{wanted} batches; make sure that the "
-                "generator yields enough for all epochs, or lower `steps_per_epoch`.",
-                stacklevel=3,
-            )
+        is_short = count == 0 or (wanted is not None and count < wanted)
+        if is_short or (is_over and self._is_generator()):
+            warn_of_end(count, wanted)
 
-    def _restartable(self) -> bool:
-        return self._indexed or iter(self._source) is not self._source
+    def _pass_is_over(self) -> bool:
+        return self.length is not None and self.seen >= self.length
 
-    def _start(self) -> Iterator[Any]:
+    def _is_generator(self) -> bool:
+        return self.length is None and iter(self._source) is self._source
+
+    def _start(self, done: int) -> Iterator[Any]:
         if not self._indexed:
-            return iter(self._source)
-        order = range(len(self._source))
+            begun = iter(self._source)
+            for _ in range(done):  # what an interrupted run has seen
+                next(begun, None)
+            return begun
+        order: Any = range(len(self._source))
         if self._shuffle:
             order = shuffled(self._seed, self.pass_number, len(order)).tolist()
-        self.pass_number += 1
-        return (self._source[index] for index in order)
+        return (self._source[index] for index in order[self.seen :])
+
+    def restart(self) -> None:
+        """Begin anew with the first batch of what can be read more than once."""
+        self._open, self.seen = None, 0
 
     def end_epoch(self) -> None:
         """Tell a `PyDataset` that an epoch is over."""
-        hook: Callable[[], None] | None = getattr(self._source, "on_epoch_end", None)
-        if hook is not None:
-            hook()
-        if self._indexed:
-            self._open = None
+        _call(self._source, "on_epoch_end")
+
+
+def _call(source: Any, hook: str) -> None:
+    method = getattr(source, hook, None)
+    if method is not None:
+        method()
+
+
+def warn_of_end(count: int, wanted: int | None) -> None:
+    """Say, in Keras' words, that the data has ended before the epoch."""
+    of = "" if wanted is None else f" of {wanted}"
+    warnings.warn(
+        "Your input ran out of data; interrupting training. The data ended after "
+        f"{count}{of} batches: make sure that it can generate at least "
+        "`steps_per_epoch * epochs` batches, or lower `steps_per_epoch`.",
+        stacklevel=3,
+    )
 
 
 def unpack(batch: Any) -> tuple[Any, Any, Any]:

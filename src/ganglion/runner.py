@@ -15,7 +15,7 @@ import numpy as np
 
 from ganglion import config, trace, tree
 from ganglion.backends import base, choice
-from ganglion.data import Signature, Table, named_leaves
+from ganglion.data import Signature, Table, named_leaves, warn_of_end
 from ganglion.trace import Batch, Step
 from ganglion.training_state import Cursor
 from ganglion.turns import Turns
@@ -177,8 +177,8 @@ class Runner:
     ) -> Iterator[tuple[int, Any]]:
         """Run an epoch in chunks; yield the steps done so far and the chunk's results.
 
-        Starts where the cursor stands; at the end of the rows it goes on from the
-        first, in a new order.
+        Starts where the cursor stands; at the end of the rows the epoch is over, as in
+        Keras, and the next one begins with the first row, in a new order.
         """
         batch = batch_of(table)
         _check_position(cursor, table)
@@ -187,7 +187,9 @@ class Runner:
         pace = Pace(each_batch, self._paces.get(known, 1))
         watched = each_batch or before is not None  # by who may change the model
         compiled, compiled_for = None, 0
-        while done < steps:
+        # An epoch that was interrupted at the end of the rows is over, too.
+        is_over = done > 0 and int(cursor.position) == 0
+        while done < steps and not is_over:
             left = table.rows - int(cursor.position)
             rows = min(size, left)
             count = pace.chunk(min(left // rows, steps - done))
@@ -203,9 +205,12 @@ class Runner:
             done += count
             if rows == size:
                 self._paces[known] = pace.steps
-            if int(cursor.position) >= table.rows:
+            is_over = int(cursor.position) >= table.rows
+            if is_over:
                 cursor.start_pass()
             yield done, results
+        if done < steps:
+            warn_of_end(done, steps)
 
 
 def _check_position(cursor: Cursor, table: Table) -> None:

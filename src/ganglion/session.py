@@ -136,23 +136,23 @@ class Session:
 
     def _stream(self, done: int) -> Iterator[int]:
         model, stream = self.model, self.source
-        stream.pass_number = int(model.training_state.order.array[1])
-        for count, (x, y, weight) in enumerate(stream.batches(self.steps), 1):
-            if count <= done:
-                continue
+        place, order = model.training_state.position, model.training_state.order
+        stream.pass_number, stream.seen = int(order.array[1]), int(place.array)
+        batches = stream.batches(self.steps, done)
+        for count, (x, y, weight) in enumerate(batches, done + 1):
             self.calls.on_train_batch_begin(count - 1)
             weight = class_weighted(y, weight, stream.class_weight)
             self.runner.once("train", table(model, x, y, weight))
+            place.array[...] = stream.seen
             yield count
+        order.array[1], place.array[...] = stream.pass_number, stream.seen
         stream.end_epoch()
-        model.training_state.start_pass()
 
     def _validate(self) -> Logs:
         given = self.validation
-        size = given.size
-        if size is not None and isinstance(given.source, Table):
-            size = min(size, given.source.rows)
-        found = self.model.evaluate_source(given.source, size, given.steps, self.calls)
+        found = self.model.evaluate_source(
+            given.source, given.size, given.steps, self.calls
+        )
         return {f"val_{name}": value for name, value in found.items()}
 
     def _tell_of_nan(self, epoch: int) -> None:

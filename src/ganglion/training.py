@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ganglion import feeding, keras2, tree
+from ganglion import counts, feeding, keras2, tree
 from ganglion.callbacks import CallbackList, History
 from ganglion.compiling import Compilable, Logs
-from ganglion.data import Table, checked_batch, class_weighted
+from ganglion.data import DEFAULT_BATCH, Table, checked_batch, class_weighted
 from ganglion.runner import joined
 from ganglion.session import Session, Validation
 
@@ -65,8 +63,13 @@ class Trainer(Compilable):
             )
         if rest:
             raise TypeError(f"`fit` does not know {', '.join(rest)}.")
-        if not isinstance(epochs, (int, np.integer)):
-            raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
+        counts.check_epochs(epochs, initial_epoch)
+        counts.check_split(validation_split)
+        validation_freq = counts.frequency(validation_freq)
+        steps_per_epoch = counts.count(steps_per_epoch, "steps_per_epoch")
+        validation_steps = counts.count(validation_steps, "validation_steps")
+        counts.count(batch_size, "batch_size")
+        counts.count(validation_batch_size, "validation_batch_size")
         x, y, batch_size, rows = feeding.opened(x, y, batch_size)
         shuffle = rows.get("shuffle", shuffle)
         source = feeding.training_source(
@@ -106,10 +109,7 @@ class Trainer(Compilable):
             steps_per_epoch or total,
             Validation(
                 held_out,
-                validation_batch_size
-                or getattr(held_out, "batch_size", None)
-                or size
-                or None,
+                _validation_size(held_out, validation_batch_size or batch_size),
                 validation_steps,
                 validation_freq,
             ),
@@ -158,6 +158,8 @@ class Trainer(Compilable):
         if rest:
             raise TypeError(f"`evaluate` does not know {', '.join(rest)}.")
         self._require_compiled("evaluate")
+        steps = counts.count(steps, "steps")
+        counts.count(batch_size, "batch_size")
         x, y, batch_size, _ = feeding.opened(x, y, batch_size)
         source = feeding.source(self, x, y, sample_weight)
         size, total = _size_and_steps(source, batch_size)
@@ -172,10 +174,13 @@ class Trainer(Compilable):
         logs: Logs = {}
         with self._runner.turns.session():
             self.reset_metrics()
+            self.stop_evaluating = False
             calls.on_test_begin()
             for done in self._each_chunk("test", source, size or 0, steps, calls):
                 logs = self.get_metrics_result()
                 calls.on_test_batch_end(done - 1, logs)
+                if self.stop_evaluating:
+                    break
             calls.on_test_end(logs)
         return logs
 
@@ -188,14 +193,19 @@ class Trainer(Compilable):
         callbacks: Any = None,
     ) -> Any:
         """Return the model's outputs for data."""
+        steps = counts.count(steps, "steps")
+        counts.count(batch_size, "batch_size")
         x, _, batch_size, _ = feeding.opened(x, None, batch_size)
         source = feeding.source(self, x)
         size, total = _size_and_steps(source, batch_size)
         calls = self._callbacks(callbacks, verbose, steps or total)
+        self.stop_predicting = False
         calls.on_predict_begin()
         parts: list[Any] = []
         for done in self._each_chunk("predict", source, size, steps, calls, parts):
             calls.on_predict_batch_end(done - 1, {"outputs": parts[-1]})
+            if self.stop_predicting:
+                break
         calls.on_predict_end()
         return joined(parts)
 
@@ -211,6 +221,7 @@ class Trainer(Compilable):
         """Run `test` or `predict` over a source; yield the number of steps done."""
         begin = getattr(calls, f"on_{kind}_batch_begin")
         if not isinstance(source, Table):
+            source.restart()
             for done, (x, y, weight) in enumerate(source.batches(steps), 1):
                 begin(done - 1)
                 results = self._runner.once(kind, feeding.table(self, x, y, weight))
@@ -219,8 +230,6 @@ class Trainer(Compilable):
                 yield done
             source.end_epoch()
             return
-        if steps is not None:
-            steps = min(steps, -(-source.rows // size))
         with self._runner.cursor() as cursor:
             for done, results in self._runner.epoch(
                 kind,
@@ -321,6 +330,13 @@ def _size_and_steps(source: Any, batch_size: int | None) -> tuple[int, int | Non
         return 0, source.length
     size = source.batch_size or checked_batch(batch_size, source.rows)
     return size, -(-source.rows // size)
+
+
+def _validation_size(held_out: Any, batch_size: int | None) -> int | None:
+    """Return the batch size of validation, None for a stream, which has its own."""
+    if not isinstance(held_out, Table):
+        return None
+    return min(held_out.batch_size or batch_size or DEFAULT_BATCH, held_out.rows)
 
 
 def _as_list(logs: Logs, names: list[str]) -> Any:

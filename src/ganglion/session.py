@@ -59,21 +59,26 @@ class Session:
         model, calls, state = self.model, self.calls, self.model.training_state
         model.stop_training = False
         state.first_bad_step.array[...] = -1
+        state.callbacks = None
         logs: Logs = {}
         with Interrupt() as interrupt:
             calls.on_train_begin()  # a callback may load a checkpoint here
             first, model.initial_epoch = first or model.initial_epoch, 0
-            state.start_epoch(first)
+            before = state.start_epoch(first)
+            state.callbacks = calls
+            if before is not None:
+                calls.set_state(before)
+                if model.stop_training:  # a callback had ended this run
+                    epochs = first
             for epoch in range(first, epochs):
                 state.epoch.array[...] = epoch
                 found = self._epoch(epoch, interrupt)
                 if found is None:  # the generator is at its end, and has said so
                     break
-                logs = found
-                state.epoch.array[...] = epoch + 1
-                state.steps_done = 0
+                logs = state.epoch_logs = found
                 if self.validation.due(epoch):
-                    logs |= self._validate()
+                    logs = logs | self._validate()
+                state.end_epoch(epoch)
                 calls.on_epoch_end(epoch, logs)
                 self._renew_data()
                 interrupt.check()
@@ -81,6 +86,7 @@ class Session:
                     break
             model.optimizer.finalize_variable_values(model.trainable_weights)
             calls.on_train_end(logs)
+            state.callbacks = None  # a later `fit` is another run
 
     def _renew_data(self) -> None:
         """Take up what a callback may have changed in place."""
@@ -93,6 +99,9 @@ class Session:
     def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs | None:
         """Run one epoch and return its metrics, None if there was no data left."""
         model, calls, state = self.model, self.calls, self.model.training_state
+        if state.epoch_logs is not None:  # interrupted after its last step
+            calls.on_epoch_begin(epoch)
+            return state.epoch_logs
         done = state.steps_done
         if not done:
             state.saved_metrics = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,22 @@ class TrainingState:
         self.steps_done = 0  # of an epoch that was interrupted
         self.saved_metrics: dict[str, list[np.ndarray]] | None = None
         self.was_loaded = False
+        self.callbacks: Any = None  # of the `fit` that runs, or was interrupted
+        self.saved_callbacks: dict[str, Any] | None = None  # their states in a file
+        # The metrics of an epoch whose steps are done and whose validation is not.
+        self.epoch_logs: dict[str, Any] | None = None
+
+    def callback_states(self) -> dict[str, Any] | None:
+        """Return what callbacks remember of a run that is not over, as plain data."""
+        if self.callbacks is None:
+            return self.saved_callbacks
+        is_over = self.callbacks.stop_training and not self.steps_done
+        return self.callbacks.get_state() | {"is_over": is_over}
+
+    def end_epoch(self, epoch: int) -> None:
+        """Count an epoch (from 0) as finished."""
+        self.epoch.array[...] = epoch + 1
+        self.steps_done, self.epoch_logs = 0, None
 
     @property
     def cursor(self) -> Cursor:
@@ -53,13 +70,19 @@ class TrainingState:
         """Go back to the first row, in a new order."""
         self.cursor.start_pass()
 
-    def start_epoch(self, epoch: int) -> None:
-        """Go on with this epoch if it was loaded half done, or begin at its start."""
+    def start_epoch(self, epoch: int) -> dict[str, Any] | None:
+        """Go on with this epoch if it was loaded half done, or begin at its start.
+
+        Return the states of callbacks if a run goes on that has some, else None.
+        """
+        states, self.saved_callbacks = self.saved_callbacks, None
         if not (self.was_loaded and int(self.epoch.array) == epoch):
-            self.steps_done, self.saved_metrics = 0, None
+            self.steps_done, self.saved_metrics, self.epoch_logs = 0, None, None
+            states = None
             if int(self.position.array):
                 self.start_pass()
         self.was_loaded = False
+        return states
 
 
 def _counter(name: str, start: int) -> Variable:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ganglion import tree
+from ganglion.callbacks import states
 
 Logs = dict[str, Any]
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -43,6 +44,9 @@ class Callback:
     ...         print("epoch", epoch, "ends with loss", logs["loss"])
     >>> Announce().on_epoch_end(0, {"loss": 0.5})
     epoch 0 ends with loss 0.5
+
+    One that remembers something from epoch to epoch says so by `get_state`, and takes
+    it back by `set_state`: checkpoints hold it.
     """
 
     def __init__(self) -> None:
@@ -62,6 +66,18 @@ class Callback:
     def set_model(self, model: Any) -> None:
         """Take the model."""
         self._model = model
+
+    def get_state(self) -> dict[str, Any] | None:
+        """Return what a run that goes on later needs to know, None for nothing.
+
+        Plain data: numbers, texts, None, NumPy arrays, and lists and dictionaries of
+        them. It is written into every checkpoint and `.keras` file while `fit` runs,
+        or after it was interrupted.
+        """
+        return None
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` returned; runs after `on_train_begin`."""
 
     def needs_batches_in(self, mode: str) -> bool:
         """Tell whether to run step by step in mode "train", "test" or "predict"."""
@@ -194,6 +210,7 @@ class CallbackList(Callback):
     ) -> None:
         super().__init__()
         self.callbacks: list[Any] = []
+        self._ended: states.EpochEnd | None = None
         for callback in tree.flatten(callbacks) if callbacks else []:
             self.append(callback)
         if add_history and self.history is None:
@@ -275,6 +292,23 @@ class CallbackList(Callback):
             for callback in self.callbacks:
                 callback.set_params(params)
 
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Call `on_epoch_end` of every callback."""
+        self._ended = states.EpochEnd(epoch, plain_logs(logs))
+        for callback in self.callbacks:
+            # Before the call: who saves the training has seen this epoch itself.
+            self._ended.called += 1
+            callback.on_epoch_end(epoch, self._ended.logs)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the states of all callbacks."""
+        return states.states_of(self.callbacks, self._ended)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Give the callbacks their states, and end training if one had ended it."""
+        if states.take_up(self.callbacks, state) and state.get("is_over"):
+            self.model.stop_training = True
+
 
 def _needs_batches_in(callback: Any, mode: str) -> bool:
     if isinstance(callback, Callback):
@@ -327,4 +361,5 @@ def _make_dispatch(name: str) -> Callable[..., None]:
 
 
 for _name in [name for name in vars(Callback) if name.startswith("on_")]:
-    setattr(CallbackList, _name, _make_dispatch(_name))
+    if _name not in vars(CallbackList):
+        setattr(CallbackList, _name, _make_dispatch(_name))

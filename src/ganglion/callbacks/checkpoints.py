@@ -17,6 +17,7 @@ import numpy as np
 from ganglion import files, keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.monitor import MonitorCallback
+from ganglion.callbacks.states import number_or_none, whole_number
 from ganglion.progress import print_message
 
 
@@ -51,6 +52,14 @@ class _EveryBatches:
             return False
         self._since_saving = 0
         return True
+
+    def get_state(self) -> dict[str, Any]:
+        return {"since_saving": self._since_saving, "last_batch": self._last_batch}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._since_saving = whole_number(state, "since_saving")
+        last = state["last_batch"]
+        self._last_batch = None if last is None else whole_number(state, "last_batch")
 
 
 def _with_period(init: Callable[..., None]) -> Callable[..., None]:
@@ -117,6 +126,15 @@ class ModelCheckpoint(MonitorCallback):
         """Tell whether to run step by step: when saving counts steps."""
         counts = mode == "train" and self._every.counts_batches
         return counts or super().needs_batches_in(mode)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the best value, and the steps since the last saving."""
+        return {"best": self.best, **self._every.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on with the best value so far."""
+        self.best = number_or_none(state, "best")
+        self._every.set_state(state)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """Remember the epoch."""
@@ -201,13 +219,14 @@ class BackupAndRestore(Callback):
     """Keeps the state of training in a folder, and goes on from there.
 
     When `fit` runs again with the same folder after an interruption, it begins after
-    the last epoch that was backed up. A backup is whole at every moment: the new one is
-    written beside the old before the old is given up.
+    the last epoch that was backed up, with callbacks as they were: the best value, the
+    patience that is left (`Callback.get_state`). A backup is whole at every moment: the
+    new one is written beside the old before the old is given up.
 
     Args:
         backup_dir: The folder; nothing else may use it.
-        save_freq: "epoch", or a number of steps. A backup within an epoch restores the
-            weights of that step at the beginning of that epoch.
+        save_freq: "epoch", or a number of steps. From a backup within an epoch, the
+            epoch goes on at that step.
         double_checkpoint: Whether to keep the backup before the last, too, and use it
             if the last one is damaged.
         delete_checkpoint: Whether to remove the folder when training is done.
@@ -234,6 +253,14 @@ class BackupAndRestore(Callback):
         """Tell whether to run step by step: when saving counts steps."""
         counts = mode == "train" and self._every.counts_batches
         return counts or super().needs_batches_in(mode)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the steps since the last backup."""
+        return self._every.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on counting steps."""
+        self._every.set_state(state)
 
     @property
     def _index(self) -> Path:

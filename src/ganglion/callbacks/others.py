@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.callbacks.base import Callback, Logs
+from ganglion.callbacks.states import whole_number
 from ganglion.config import closest
 
 _HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
@@ -82,20 +83,54 @@ class CSVLogger(Callback):
         self.append = append
         self.keys: list[str] | None = None
         self.append_header = True
+        self._last_epoch: int | None = None
+        self._is_new = False
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Empty the file, or look whether it has a header."""
-        self.keys = None
+        """Look whether the file has a header, and whether it can be written."""
+        self.keys, self._last_epoch = None, None
         if self.append and os.path.exists(self.filename):
             self.append_header = os.path.getsize(self.filename) == 0
         elif not self.append:
-            # At once, so that a path that cannot be written fails before training.
+            # A path that cannot be written fails before training. It is emptied later:
+            # a run that goes on keeps its rows.
+            self._is_new = True
+            with open(self.filename, "a", encoding="utf-8"):
+                pass
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the columns and the last epoch."""
+        return {"keys": self.keys, "last_epoch": self._last_epoch}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on in the file that is there, without the epochs that are run again."""
+        if state["keys"] is None or not os.path.exists(self.filename):
+            return
+        last = whole_number(state, "last_epoch")
+        with open(self.filename, newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file, delimiter=self.sep))
+        after = [at for at, row in enumerate(rows) if row and row[0] == str(last)]
+        if not after:  # another file, in which nothing of this run stands
+            return
+        self.keys = [str(name) for name in state["keys"]]
+        self._last_epoch, self._is_new = last, False
+        _keep_rows(self.filename, after[-1] + 1)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """Empty a file to which no epoch was written."""
+        self._start_file()
+
+    def _start_file(self) -> None:
+        if self._is_new:
             with open(self.filename, "w", encoding="utf-8"):
                 pass
+        self._is_new = False
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Add a row; the file is closed again, so that it is on the disk."""
         logs = logs or {}
+        self._start_file()
+        self._last_epoch = epoch
         is_first = self.keys is None
         if self.keys is None:
             self.keys = sorted(logs)
@@ -108,6 +143,14 @@ class CSVLogger(Callback):
             if is_first and self.append_header:
                 writer.writerow(["epoch", *self.keys])
             writer.writerow(row)
+
+
+def _keep_rows(filename: str, count: int) -> None:
+    """Cut a file of rows off after some of them."""
+    with open(filename, "r+", newline="", encoding="utf-8") as file:
+        for _ in range(count):
+            file.readline()
+        file.truncate(file.tell())
 
 
 def _cell(value: Any) -> Any:
@@ -135,6 +178,14 @@ class SwapEMAWeights(Callback):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Make sure that there are averages."""
         self._check()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return whether the model has the averages, and they the weights."""
+        return {"averaged": self._averaged}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Remember which is which."""
+        self._averaged = bool(state["averaged"])
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """Go back to the weights in training."""

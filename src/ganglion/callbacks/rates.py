@@ -11,6 +11,7 @@ import numpy as np
 from ganglion import keras2
 from ganglion.callbacks.base import Callback, Logs
 from ganglion.callbacks.monitor import MonitorCallback
+from ganglion.callbacks.states import number_or_none, whole_number
 from ganglion.progress import print_message
 
 
@@ -75,13 +76,28 @@ class LearningRateScheduler(Callback):
             raise TypeError(f"`schedule` must be a function, not {schedule!r}.")
         self.schedule = schedule
         self.verbose = verbose
+        self._epoch: int | None = None
+        self._resumed: int | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Make sure that the learning rate can be set."""
         refuse_schedule(self)
+        self._epoch = self._resumed = None
+
+    def get_state(self) -> dict[str, Any]:
+        """Return which epoch the rate was last set for; the optimizer holds it."""
+        return {"epoch": self._epoch}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Remember the epoch."""
+        epoch = state["epoch"]
+        self._epoch = self._resumed = None if epoch is None else int(epoch)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """Ask the function and set the rate."""
+        resumed, self._resumed, self._epoch = self._resumed, None, epoch
+        if resumed == epoch:
+            return  # asked a second time, `rate * 0.9` would lower it twice
         rate = learning_rate_of(self.model)
         new = _as_rate(
             self.schedule(epoch, rate)
@@ -177,6 +193,20 @@ class ReduceLROnPlateau(MonitorCallback):
         self.best = None
         self.cooldown_counter = 0
         self.wait = 0
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the best value, and how long ago it was."""
+        return {
+            "best": self.best,
+            "wait": self.wait,
+            "cooldown_counter": self.cooldown_counter,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on counting; the rate itself is the optimizer's."""
+        self.best = number_or_none(state, "best")
+        self.wait = whole_number(state, "wait")
+        self.cooldown_counter = whole_number(state, "cooldown_counter")
 
     def in_cooldown(self) -> bool:
         """Tell whether the rate was lowered a short while ago."""

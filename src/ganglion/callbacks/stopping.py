@@ -7,6 +7,7 @@ from typing import Any
 
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.monitor import MonitorCallback
+from ganglion.callbacks.states import number_or_none, weights_or_none, whole_number
 from ganglion.progress import print_message
 
 
@@ -56,6 +57,24 @@ class EarlyStopping(MonitorCallback):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Start anew, so that one callback serves several calls of `fit`."""
         self._reset()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the best epoch, its weights, and how long ago it was."""
+        return {
+            "wait": self.wait,
+            "stopped_epoch": self.stopped_epoch,
+            "best": self.best,
+            "best_epoch": self.best_epoch,
+            "best_weights": self.best_weights,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on counting."""
+        self.wait = whole_number(state, "wait")
+        self.stopped_epoch = whole_number(state, "stopped_epoch")
+        self.best = number_or_none(state, "best")
+        self.best_epoch = whole_number(state, "best_epoch")
+        self.best_weights = weights_or_none(state, "best_weights", self.model)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Compare the epoch with the best one."""

@@ -13,6 +13,7 @@ from ganglion import keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.event_file import EventFile
 from ganglion.callbacks.rates import learning_rate_of
+from ganglion.callbacks.states import whole_number
 
 _OLD = ("batch_size", "write_grads", "embeddings_layer_names", "embeddings_data")
 
@@ -98,6 +99,14 @@ class TensorBoard(Callback):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Count steps from the start."""
         self._step = 0
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the number of the step."""
+        return {"step": self._step}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on counting steps."""
+        self._step = whole_number(state, "step")
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         """Write what is left."""

@@ -1,7 +1,8 @@
 """Where training stands, beyond weights and optimizer: what a resumed run needs.
 
 Kept in a group of the weights file at which Keras does not look: random states, the
-place in the data and its order, the epoch, and the sums of the metrics.
+place in the data and its order, the epoch, the sums of the metrics, and what callbacks
+remember of a run that is not over.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import random
-from ganglion.saving import h5
+from ganglion.saving import h5, plain
 from ganglion.saving.weights import OWN_GROUP, parts_of
 
 _FORMAT = 1
@@ -39,6 +40,27 @@ def write(model: Any, file: Any) -> None:
         one.attrs["name"] = metric.name
         for place, variable in enumerate(metric.variables):
             h5.put(one, str(place), variable.array)
+    _write_fit(model.training_state, group)
+
+
+def _write_fit(training: Any, group: Any) -> None:
+    """Write what the callbacks of a run that is not over remember."""
+    states = training.callback_states()
+    if states is None:
+        return
+    data = {"callbacks": states, "epoch_logs": training.epoch_logs}
+    plain.put(group.create_group("fit"), data, "the state of `fit`")
+
+
+def _read_fit(training: Any, group: Any) -> None:
+    training.callbacks = training.saved_callbacks = training.epoch_logs = None
+    data = plain.get(group["fit"]) if "fit" in group else None
+    if data is None:
+        return
+    callbacks, logs = data["callbacks"], data["epoch_logs"]
+    if not isinstance(callbacks, dict) or not isinstance(logs, (dict, type(None))):
+        raise ValueError("its states of callbacks are no dictionary.")
+    training.saved_callbacks, training.epoch_logs = callbacks, logs
 
 
 def read(model: Any, file: Any) -> bool:
@@ -72,6 +94,7 @@ def read(model: Any, file: Any) -> bool:
     training = model.training_state
     training.steps_done, training.was_loaded = done, True
     training.saved_metrics = _metrics(group["metrics"])
+    _read_fit(training, group)
     return True
 
 

@@ -1,0 +1,150 @@
+"""What callbacks remember from epoch to epoch, as plain data: a checkpoint holds it.
+
+A callback that has such a state returns it from `get_state` and takes it back in
+`set_state`, which `fit` calls after `on_train_begin` when it goes on with a run that
+was interrupted. A checkpoint may be written in the middle of the end of an epoch, by
+one callback of several: those that come after it are then called when the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Logs = dict[str, Any]
+
+# What data of another shape than expected makes the code that takes it raise.
+_SYMPTOMS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+@dataclass
+class EpochEnd:
+    """The last end of an epoch, and how many callbacks have been called for it."""
+
+    epoch: int
+    logs: Logs
+    called: int = 0
+
+
+def states_of(callbacks: list[Any], ended: EpochEnd | None) -> dict[str, Any]:
+    """Return the states of callbacks by name, and which have yet to see an epoch's end.
+
+    Args:
+        callbacks: The callbacks.
+        ended: The last end of an epoch, None before the first.
+    """
+    states: dict[str, Any] = {}
+    waiting = []
+    for number, (name, callback) in enumerate(_named(callbacks)):
+        state = callback.get_state()
+        if state is None:
+            continue
+        states[name] = state
+        if ended is not None and number >= ended.called:
+            waiting.append(name)
+    found: dict[str, Any] = {"states": states, "waiting": waiting}
+    if ended is not None:
+        found |= {"epoch": ended.epoch, "logs": _numbers(ended.logs)}
+    return found
+
+
+def take_up(callbacks: list[Any], saved: dict[str, Any]) -> bool:
+    """Give callbacks the states that `states_of` returned.
+
+    Return whether there is a callback for each of them. One without a state of its own
+    in the file starts anew.
+    """
+    known = dict(_named(callbacks))
+    states = _dictionary(saved.get("states"))
+    for name, state in states.items():
+        if name not in known:
+            continue
+        try:
+            known[name].set_state(state)
+        except _SYMPTOMS as error:
+            raise _does_not_fit(name, error) from error
+    waiting = saved.get("waiting")
+    epoch, logs = saved.get("epoch"), _dictionary(saved.get("logs"))
+    for name in waiting if isinstance(waiting, list) else ():
+        if name in known and name in states and isinstance(epoch, int):
+            known[name].on_epoch_end(epoch, logs)
+    return all(name in known for name in states)
+
+
+def _numbers(logs: Logs) -> Logs:
+    """Return what can be kept in a file: a callback may have added anything."""
+    kinds = (int, float, np.ndarray)
+    return {name: value for name, value in logs.items() if isinstance(value, kinds)}
+
+
+def _does_not_fit(name: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"The saved state of the callback {name} does not fit it "
+        f"({type(error).__name__}: {error}). Give `fit` the callbacks that it had, or "
+        "another `initial_epoch` to start them anew."
+    )
+
+
+def _named(callbacks: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the callbacks that have states, with names that another run has, too."""
+    seen: Counter[str] = Counter()
+    for callback in callbacks:
+        name = type(callback).__name__
+        monitor = getattr(callback, "monitor", None)
+        if isinstance(monitor, str):  # another metric's best is none of this one's
+            name += f" of {monitor}"
+        seen[name] += 1
+        named = name if seen[name] == 1 else f"{name}, {seen[name]}"
+        yield named, callback if hasattr(callback, "get_state") else _Stateless()
+
+
+class _Stateless:
+    """Stands for a callback of another library, which has no `get_state`."""
+
+    def get_state(self) -> None:
+        """Return None: there is no state."""
+
+    def set_state(self, state: Any) -> None:
+        """Leave it."""
+
+
+def _dictionary(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+# ---- what `set_state` is written in ----------------------------------------------
+
+
+def whole_number(state: dict[str, Any], name: str) -> int:
+    """Return a whole number of a state; refuse anything else."""
+    value = state[name]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name!r} is {value!r}, not a whole number")
+    return value
+
+
+def weights_or_none(
+    state: dict[str, Any], name: str, model: Any
+) -> list[np.ndarray] | None:
+    """Return weights of a state that fit a model, or None; refuse anything else."""
+    value = state[name]
+    if value is None:
+        return None
+    shapes = [np.shape(weight) for weight in model.get_weights()]
+    if [np.shape(weight) for weight in value] != shapes:
+        raise ValueError(f"{name!r} are no weights of this model")
+    return [np.asarray(weight) for weight in value]
+
+
+def number_or_none(state: dict[str, Any], name: str) -> float | None:
+    """Return a number of a state or None; refuse anything else."""
+    value = state[name]
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name!r} is {value!r}, not a number")
+    return value

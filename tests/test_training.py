@@ -156,9 +156,9 @@ def test_steps_run_in_chunks_when_nobody_asks():
     seen = []
     run = model._runner._run
 
-    def watched(compiled, table, steps):
+    def watched(compiled, table, steps, cursor):
         seen.append(steps)
-        return run(compiled, table, steps)
+        return run(compiled, table, steps, cursor)
 
     model._runner._run = watched
     model.fit(x, y, batch_size=10, epochs=1, verbose=0)

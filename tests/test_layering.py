@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "ganglion"
 # From the ground up. A module imports from its own floor and from those below; a folder
 # counts as one module. `__init__` is `ganglion` itself.
 FLOORS: list[tuple[str, str]] = [
-    ("choices", "config forks lending files terminal"),
+    ("choices", "config forks lending files terminal budget"),
     ("graph", "ir"),
     ("plan", "plan"),
     ("execution", "backends"),

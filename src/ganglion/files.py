@@ -283,7 +283,7 @@ def refuse_special(path: str | os.PathLike[str], verb: str = "read") -> None:
         raise NotAFileError(f"Cannot {verb} {os.fspath(path)}: it is {kind}, no file.")
 
 
-def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+def open_file(path: str | os.PathLike[str]) -> io.BufferedReader:
     """Open a file for reading; refuse all else, at once and without waiting for it."""
     refuse_special(path)
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import budget
 from ganglion.config import closest
 
 _builtin: dict[tuple[str, str], Any] = {}
@@ -285,8 +286,9 @@ def deserialize_keras_object(
 
 def _rebuild(entry: dict[str, Any]) -> Any:
     kind = entry["class_name"]
+    budget.count("objects")
     if kind in ("__numpy__", "__tensor__"):
-        return np.array(entry["config"]["value"], dtype=entry["config"]["dtype"])
+        return _array(**entry["config"])
     if kind == "__slice__":
         return slice(*(entry["config"][one] for one in ("start", "stop", "step")))
     if kind == "__ellipsis__":
@@ -307,7 +309,8 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     shared = entry.get("shared_object_id")
     if shared is not None and _active.sharing and shared in _active.sharing[-1]:
         return _active.sharing[-1][shared]
-    made = _made(thing, entry["config"] or {})
+    with budget.deeper():
+        made = _made(thing, entry["config"] or {})
     for extra, restore in (
         ("build_config", "build_from_config"),
         ("compile_config", "compile_from_config"),
@@ -317,6 +320,14 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if shared is not None and _active.sharing:
         _active.sharing[-1][shared] = made
     return made
+
+
+def _array(value: Any, dtype: Any) -> np.ndarray:
+    """Return an array of numbers; of other types, an item may be of any size."""
+    kind = np.dtype(dtype)
+    if kind.kind not in "biufc" or kind.hasobject:
+        raise ValueError(f"an array of {str(dtype)!r:.40} holds no numbers")
+    return np.array(value, dtype=kind)
 
 
 def _made(thing: Any, config: dict[str, Any]) -> Any:

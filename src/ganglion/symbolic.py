@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import tree
+from ganglion import budget, tree
 from ganglion.ir.graph import Input, ShapeError, Value
 from ganglion.ir.operators import Operators, call_function
 from ganglion.variables import Scope, unique_name
@@ -121,6 +121,7 @@ class Call:
     """One call of a layer or an op on Keras tensors."""
 
     def __init__(self, operation: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        budget.count("calls of layers")
         self.operation = operation
         self.args = args
         self.kwargs = kwargs
@@ -136,6 +137,8 @@ class Call:
 
     def replay(self, known: dict[KerasTensor, Any]) -> list[Any]:
         """Call again with the values that ``known`` gives for the tensors."""
+        # Models inside of models repeat calls: a small file may ask for millions.
+        budget.count("calls of layers")
 
         def look_up(leaf: Any) -> Any:
             return known[leaf] if is_symbolic(leaf) else leaf

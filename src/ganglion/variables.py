@@ -8,6 +8,7 @@ plain assignments become one pure step graph.
 from __future__ import annotations
 
 import itertools
+import math
 import random as python_random
 import re
 import threading
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, lending
+from ganglion import budget, config, lending
 from ganglion.ir.graph import Constant, Input, ShapeError, Value
 from ganglion.ir.operators import Operators
 from ganglion.ir.origin import layer_path
@@ -63,6 +64,11 @@ class Variable(Operators):
                     f"Variable {self.path!r} needs a size for every axis, got the "
                     f"shape {shape}."
                 )
+            # Before it is made: a file may name any shape.
+            budget.take(
+                math.prod(shape) * dtype.itemsize,
+                f"{self.path!r} of the expected shape {tuple(shape)}",
+            )
             if _active.blank:  # untouched zeros take no memory, whatever their size
                 self._array = np.zeros(shape, dtype)
                 return

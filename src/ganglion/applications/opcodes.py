@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ganglion import budget
+
 
 class RefusedError(ValueError):
     """A pickle holds something else than tensors, or is damaged."""
@@ -45,6 +47,7 @@ class Tensor:
 
 
 _MARK = object()
+_BYTES_A_STEP = 80  # an instruction of one byte makes a dictionary
 _KINDS = ("Float", "Double", "Half", "Long", "Int", "Short", "Char", "Byte", "Bool")
 STORAGES = {f"torch.{kind}Storage": kind for kind in _KINDS}
 
@@ -105,6 +108,7 @@ class Machine:
         """Return what the pickle describes; `at` is then behind it."""
         while True:
             code = self._take(1)
+            budget.take(_BYTES_A_STEP, "a pickle")
             if code == b".":
                 return self._pop()
             self._step(code)

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import files
+from ganglion import budget, files
 from ganglion.applications.opcodes import Machine, RefusedError, Storage, Tensor
+from ganglion.terminal import lines
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 # What damaged and hostile files cause; `RefusedError` is a ValueError.
@@ -58,13 +59,14 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder, not a file of weights.") from None
     try:
-        if data[:4] == b"PK\x03\x04":
-            return _from_zip(data)
-        return _from_pickles(data)
+        with budget.reading(len(data)):
+            if data[:4] == b"PK\x03\x04":
+                return _from_zip(data)
+            return _from_pickles(data)
     except _SYMPTOMS as error:
         raise ValueError(
-            f"{path} cannot be read as PyTorch weights: {error}. It must be what "
-            "`torch.save(model.state_dict(), path)` writes."
+            f"{path} cannot be read as PyTorch weights: {lines(error)}. It must be "
+            "what `torch.save(model.state_dict(), path)` writes."
         ) from None
 
 
@@ -78,17 +80,19 @@ def _from_zip(data: bytes) -> dict[str, np.ndarray]:
 
         def member(name: str) -> bytes:
             if folder + name not in members:
-                raise RefusedError(f"its member {name!r} is missing")
+                raise RefusedError(f"its member {name!r:.80} is missing")
             entry = members[folder + name]
             # PyTorch never compresses; a small file that unpacks to a huge one is no
             # mistake.
             if entry.compress_type != zipfile.ZIP_STORED:
-                raise RefusedError(f"its member {name!r} is compressed")
+                raise RefusedError(f"its member {name!r:.80} is compressed")
+            # Members may lie over each other, so that many are of the same bytes.
+            budget.take(entry.file_size, f"its member {name!r:.80}")
             try:
                 return archive.read(entry)
             except (EOFError, ValueError, NotImplementedError, RuntimeError) as error:
                 raise RefusedError(
-                    f"its member {name!r} is damaged ({error})"
+                    f"its member {name!r:.80} is damaged ({error})"
                 ) from None
 
         if folder + "byteorder" in members and member("byteorder") != b"little":
@@ -119,13 +123,13 @@ def _from_pickles(data: bytes) -> dict[str, np.ndarray]:
     held: dict[str, np.ndarray] = {}
     for key in next_pickle():
         if key not in wanted:
-            raise RefusedError(f"it holds a storage {key!r} that no tensor uses")
+            raise RefusedError(f"it holds a storage {key!r:.80} that no tensor uses")
         storage, at = wanted[key], machine.at
         size = storage.count * np.dtype(_DTYPES[storage.kind]).itemsize
         if len(data) < at + 8 + size:
             raise RefusedError("it ends too early")
         if struct.unpack_from("<q", data, at)[0] != storage.count:
-            raise RefusedError(f"its storage {key!r} has another size than is told")
+            raise RefusedError(f"its storage {key!r:.80} has another size than is told")
         machine.at = at + 8 + size
         held[key] = _numbers(storage, data[at + 8 : at + 8 + size])
     return _arrays(table, held)
@@ -136,7 +140,7 @@ def _table(found: Any) -> dict[str, Tensor]:
         raise RefusedError("it does not hold a dictionary of tensors")
     for name, one in found.items():
         if not isinstance(one, Tensor):
-            raise RefusedError(f"its entry {name!r} is no tensor")
+            raise RefusedError(f"its entry {name!r:.80} is no tensor")
     return found
 
 
@@ -145,14 +149,18 @@ def _storages(table: dict[str, Tensor]) -> list[Storage]:
     for tensor in table.values():
         storage = tensor.storage
         if found.setdefault(storage.key, storage) != storage:
-            raise RefusedError(f"it describes the storage {storage.key!r} in two ways")
+            raise RefusedError(
+                f"it describes the storage {storage.key!r:.80} in two ways"
+            )
     return list(found.values())
 
 
 def _numbers(storage: Storage, raw: bytes) -> np.ndarray:
     dtype = np.dtype(_DTYPES[storage.kind])
     if len(raw) != storage.count * dtype.itemsize:
-        raise RefusedError(f"its storage {storage.key!r} has another size than is told")
+        raise RefusedError(
+            f"its storage {storage.key!r:.80} has another size than is told"
+        )
     return np.frombuffer(raw, dtype)
 
 
@@ -162,7 +170,7 @@ def _arrays(
     made: dict[str, np.ndarray] = {}
     for name, tensor in table.items():
         if tensor.storage.key not in held:
-            raise RefusedError(f"the numbers of {name!r} are missing")
+            raise RefusedError(f"the numbers of {name!r:.80} are missing")
         made[name] = _viewed(name, tensor, held[tensor.storage.key])
     return made
 
@@ -178,7 +186,9 @@ def _viewed(name: str, tensor: Tensor, numbers: np.ndarray) -> np.ndarray:
     )
     # Strides of zero would let a few numbers pose as any amount.
     if size and (last >= len(numbers) or size > len(numbers)):
-        raise RefusedError(f"the tensor {name!r} reaches beyond its numbers")
+        raise RefusedError(f"the tensor {name!r:.80} reaches beyond its numbers")
+    # Any number of tensors may be of the same numbers.
+    budget.take(size * numbers.itemsize, f"the tensor {name!r:.80}")
     if not size:
         return np.zeros(tensor.shape, numbers.dtype)
     strides = [

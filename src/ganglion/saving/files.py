@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ganglion import files
+from ganglion import budget, files
 from ganglion.terminal import lines
 
+_LONGEST = 2000  # characters of what an error says: a name in a file may have a million
 # What a file of another shape than expected makes the code that reads it raise.
 _SYMPTOMS = (
     ArithmeticError,
@@ -65,12 +66,18 @@ def write_whole(
 
 
 @contextmanager
-def reading(filepath: Any) -> Iterator[None]:
-    """Turn whatever a damaged or hostile file causes into one clear error."""
+def reading(
+    filepath: Any, size: int | None = None, floor: int = budget.FLOOR
+) -> Iterator[None]:
+    """Turn whatever a damaged or hostile file causes into one clear error.
+
+    All that is made of it draws from one budget, which goes by its size.
+    """
     is_open = isinstance(filepath, io.IOBase)
     name = getattr(filepath, "name", "The file") if is_open else filepath
     try:
-        yield
+        with budget.reading(_size(filepath) if size is None else size, floor):
+            yield
     except FileNotFoundError as error:
         raise FileNotFoundError(f"There is no file {name}.") from error
     except IsADirectoryError as error:
@@ -85,7 +92,7 @@ def reading(filepath: Any) -> Iterator[None]:
             f"{name} cannot be read: {lines(error)}. Is it damaged?"
         ) from error
     except ValueError as error:
-        text = lines(error)
+        text = lines(error)[:_LONGEST]
         if str(name) in text and text == str(error):
             raise
         raise ValueError(f"{name} cannot be loaded: {text}") from error
@@ -95,6 +102,19 @@ def reading(filepath: Any) -> Iterator[None]:
             f"{name} cannot be loaded: what it describes is not valid "
             f"({type(error).__name__}: {text:.300})."
         ) from error
+
+
+def _size(source: Any) -> int:
+    """Return the bytes of a file, 0 where nobody knows."""
+    try:
+        if isinstance(source, io.IOBase):
+            at = source.tell()
+            end = source.seek(0, os.SEEK_END)
+            source.seek(at)
+            return end
+        return os.stat(local_path(source)).st_size
+    except (OSError, ValueError, TypeError):
+        return 0
 
 
 def check_exists(path: Path) -> None:

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-_MOST_OBJECTS = 200_000
-_MOST_DEPTH = 64
+from ganglion import budget
+
 # An array may be declared larger than what is stored, if it is small or compresses.
 _FREE_BYTES = 1 << 26
 _MOST_EXPANSION = 1000
+_DEFLATE = 1
+_FILTERS = {_DEFLATE: "gzip", 2: "shuffle", 3: "fletcher32"}
 _SEAL = "ganglion_crc32"
 
 
@@ -49,19 +51,16 @@ def _check(file: Any) -> None:
 
     seen: set[Any] = set()
     stack: list[tuple[Any, int]] = [(file, 0)]
-    count = 0
     while stack:
         group, depth = stack.pop()
-        if depth > _MOST_DEPTH:
+        if depth > budget.DEPTH:
             raise ValueError("its groups are nested too deeply.")
         for name in group:
-            count += 1
+            budget.count("groups and arrays")
             where = f"{group.name.rstrip('/')}/{name}"
             link = group.get(name, getlink=True)
             if not isinstance(link, h5py.HardLink):
                 raise ValueError(f"{where!r} is a link to elsewhere, which is refused.")
-            if count > _MOST_OBJECTS:
-                raise ValueError(f"it holds more than {_MOST_OBJECTS} objects.")
             found = group[name]
             if isinstance(found, h5py.Group):
                 address = h5py.h5o.get_info(found.id).addr
@@ -87,6 +86,45 @@ def _check_dataset(found: Any, where: str) -> None:
             f"{where!r} claims {declared:,} bytes, but only {stored:,} are stored: "
             "refused as a decompression bomb."
         )
+    budget.take(declared, f"the array {where!r}")
+    if found.chunks is not None:
+        _check_chunks(found, where)
+
+
+def _check_chunks(found: Any, where: str) -> None:
+    """Refuse chunks that unpack to more than they are: HDF5 itself would not notice."""
+    size = math.prod(found.chunks) * found.dtype.itemsize
+    budget.take(size, f"a part of the array {where!r}")
+    settings = found.id.get_create_plist()
+    filters = [settings.get_filter(i)[0] for i in range(settings.get_nfilters())]
+    unknown = [one for one in filters if one not in _FILTERS]
+    if unknown or filters.count(_DEFLATE) > 1:
+        raise ValueError(
+            f"{where!r} is compressed in a way that is not supported: only "
+            f"{', '.join(_FILTERS.values())}, each once."
+        )
+    if _DEFLATE not in filters:
+        return
+    for number in range(found.id.get_num_chunks()):
+        budget.count("parts of arrays")
+        info = found.id.get_chunk_info(number)
+        budget.take(info.size, f"a part of the array {where!r}")
+        if info.filter_mask == 0:
+            _, raw = found.id.read_direct_chunk(info.chunk_offset)
+            _check_deflated(raw, size, where)
+
+
+def _check_deflated(raw: bytes, size: int, where: str) -> None:
+    try:
+        # One byte more than fits, so that what unpacks to gigabytes is noticed.
+        unpacked = zlib.decompressobj().decompress(raw, size + 1)
+    except zlib.error as error:
+        raise ValueError(f"the array {where!r} is damaged ({error}).") from error
+    if len(unpacked) > size:
+        raise ValueError(
+            f"a part of {where!r} unpacks to more than its {size:,} bytes: refused as "
+            "a decompression bomb."
+        )
 
 
 def seal(file: Any) -> None:
@@ -96,7 +134,7 @@ def seal(file: Any) -> None:
 
 def check_seal(file: Any) -> None:
     """Refuse arrays that are not those that were written, if the file can tell."""
-    if _SEAL in file.attrs and int(file.attrs[_SEAL]) != _checksum(file):
+    if _SEAL in file.attrs and int(attribute(file, _SEAL)) != _checksum(file):
         raise ValueError("its arrays do not have the checksum they were written with.")
 
 
@@ -128,18 +166,49 @@ def put(group: Any, name: str, value: np.ndarray) -> None:
     group.create_dataset(name, data=np.asarray(value))
 
 
-def text(attribute: Any) -> str:
-    """Return a text that may be stored as bytes."""
-    return attribute.decode() if isinstance(attribute, bytes) else str(attribute)
+_REQUIRED = object()
+
+
+def attribute(owner: Any, name: str, default: Any = _REQUIRED) -> Any:
+    """Return an attribute: a number, a text, or a list of texts."""
+    if name not in owner.attrs:
+        if default is _REQUIRED:
+            raise ValueError(f"{owner.name!r} has no attribute {name!r}.")
+        return default
+    _check_attribute(owner, name)
+    value = owner.attrs[name]
+    if isinstance(value, np.ndarray) and value.ndim:
+        return [_text(one) for one in value.reshape(-1)]
+    return _text(value) if isinstance(value, (bytes, str)) else value
+
+
+def _check_attribute(owner: Any, name: str) -> None:
+    """Refuse an attribute that is larger than it may be, before it is read."""
+    from h5py import h5t
+
+    held = owner.attrs.get_id(name)
+    kind, count = held.get_type(), math.prod(held.shape or ())
+    is_text = isinstance(kind, h5t.TypeStringID)
+    if not is_text and not isinstance(kind, (h5t.TypeIntegerID, h5t.TypeFloatID)):
+        raise ValueError(f"its attribute {name!r} is neither text nor a number.")
+    size = kind.get_size()
+    if is_text and kind.is_variable_str():
+        # Each may name the same long text, and is read as one of its own.
+        size = owner.file.id.get_filesize() if count > 1 else size
+    budget.take(count * size, f"its attribute {name!r}")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def names(group: Any, name: str) -> list[str]:
     """Return a list of texts that Keras may have split over several attributes."""
     if name in group.attrs:
-        return [text(one) for one in group.attrs[name]]
+        return list(attribute(group, name))
     found: list[str] = []
     chunk = 0
     while f"{name}{chunk}" in group.attrs:
-        found.extend(text(one) for one in group.attrs[f"{name}{chunk}"])
+        found.extend(attribute(group, f"{name}{chunk}"))
         chunk += 1
     return found

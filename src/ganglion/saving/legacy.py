@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import serialization
+from ganglion import budget, serialization
 from ganglion.saving import archive, h5
 from ganglion.saving.weights import MismatchError
 from ganglion.terminal import lines
@@ -101,15 +101,21 @@ def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
             "it holds weights but no model: build the model in Python and call "
             "`model.load_weights` on this file."
         )
-    entry = archive.parsed(h5.text(file.attrs["model_config"]))
+    entry = archive.parsed(h5.attribute(file, "model_config"))
     with serialization.custom_object_scope(custom_objects or {}):
         with uninitialized():
             model = archive.rebuilt(entry)
         read_weights(model, file["model_weights"])
         if compiled and "training_config" in file.attrs:
-            text = h5.text(file.attrs["training_config"])
-            _compile(model, json.loads(text), file)
+            _compile(model, _training(file), file)
     return model
+
+
+def _training(file: Any) -> dict[str, Any]:
+    training = budget.parsed_json(h5.attribute(file, "training_config"))
+    if not isinstance(training, dict):
+        raise ValueError("its `training_config` is not a dictionary.")
+    return training
 
 
 def _compile(model: Any, training: dict[str, Any], file: Any) -> None:

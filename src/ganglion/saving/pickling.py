@@ -53,7 +53,7 @@ def _compiles_itself(model: Any) -> bool:
 
 def restored(data: bytes, objects: dict[str, Any], attributes: dict[str, Any]) -> Any:
     """Return the model that `reduced` has written."""
-    with reading("The pickled model"):
+    with reading("The pickled model", len(data)):
         model = archive.read(io.BytesIO(data), objects, True)
     history = attributes.get("history")
     for name, value in attributes.items():

@@ -68,7 +68,7 @@ def read(model: Any, file: Any) -> bool:
     if OWN_GROUP not in file:
         return False
     group = file[OWN_GROUP]
-    if int(group.attrs.get("format", 0)) != _FORMAT:
+    if int(h5.attribute(group, "format", 0)) != _FORMAT:
         raise ValueError(
             "its training state was written by another version of Ganglion; load the "
             "model with `load_weights` instead."
@@ -118,7 +118,7 @@ def read_choices(model: Any, file: Any) -> None:
     if OWN_GROUP not in file:
         return
     group = file[OWN_GROUP]["trained"]
-    saved = {h5.text(one.attrs["path"]): one for one in group.values()}
+    saved = {h5.attribute(one, "path"): one for one in group.values()}
     for path, owner in list(_compiled(model)):
         if path not in saved:
             continue
@@ -131,6 +131,6 @@ def _metrics(group: Any) -> dict[str, list[np.ndarray]]:
     found = {}
     for number in range(len(group)):
         one = group[str(number)]
-        name = f"{number}/{h5.text(one.attrs['name'])}"
+        name = f"{number}/{h5.attribute(one, 'name')}"
         found[name] = [h5.array(one[str(place)]) for place in range(len(one))]
     return found

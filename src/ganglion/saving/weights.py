@@ -203,7 +203,7 @@ def _left_over(file: Any, known: set[str]) -> list[str]:
         parts = path.split("/")
         is_layer = parts[0] != OWN_GROUP and "optimizer" not in parts
         if parts[-1] == "vars" and is_layer and len(item) and path not in known:
-            name = h5.text(item.attrs.get("name", path))
+            name = h5.attribute(item, "name", path)
             found.append(
                 f'the file has weights for a layer "{name}" at {path!r}, which the '
                 "model does not have"

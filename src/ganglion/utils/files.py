@@ -9,9 +9,10 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from ganglion import files
+from ganglion import budget, files
 from ganglion.progress import print_message
 
+_FREE_ON_DISK, _MOST_EXPANSION = 4 << 30, 100  # of what is unpacked
 _ALGORITHMS = {"md5": 32, "sha256": 64}
 
 
@@ -147,7 +148,11 @@ def _read(origin: str) -> bytes:
 
 def _unpack(path: Path, folder: Path, kind: str | None) -> None:
     """Unpack an archive beside the folder, then put it in place as a whole."""
-    with files.new_folder(folder) as part:
+    size = path.stat().st_size
+    with (
+        budget.reading(size, _FREE_ON_DISK, _MOST_EXPANSION),
+        files.new_folder(folder) as part,
+    ):
         if kind in ("auto", "zip") and zipfile.is_zipfile(path):
             _unpack_zip(path, part)
         elif kind in ("auto", "tar") and tarfile.is_tarfile(path):
@@ -164,14 +169,16 @@ def _kinds(kind: str | None) -> str:
 
 def _unpack_zip(path: Path, folder: Path) -> None:
     with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            _check_member(name, path)
+        for one in archive.infolist():
+            budget.take(one.file_size, f"its member {one.filename!r:.80}")
+            _check_member(one.filename, path)
         archive.extractall(folder)
 
 
 def _unpack_tar(path: Path, folder: Path) -> None:
     with tarfile.open(path) as archive:
-        for member in archive.getmembers():
+        for member in archive:
+            budget.take(member.size, f"its member {member.name!r:.80}")
             _check_member(member.name, path)
             if not (member.isfile() or member.isdir()):
                 raise ValueError(

@@ -245,6 +245,17 @@ def test_a_processor_that_this_one_is_not_is_refused(monkeypatch):
         cpu_machine.host()
 
 
+def test_info_shows_what_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "home"))
+    assert f"kept in      {tmp_path}" in CliRunner().invoke(app, ["info"]).output
+    for name in ("datasets/a", "datasets/b", "kernels/c"):
+        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "home" / name).write_bytes(bytes(2_000_000))
+    told = CliRunner().invoke(app, ["info"]).output
+    assert "  datasets   4.0 MB in 2 files" in told
+    assert "  kernels    2.0 MB in 1 files" in told
+
+
 def test_every_variable_is_in_the_table():
     """In the code, in `config.ENVIRONMENT` and in the docs, with the same names."""
     named = set()

@@ -317,10 +317,10 @@ def cache(
 
 @app.command(epilog="Example:  ganglion info")
 def info() -> None:
-    """Show versions, the processor, and which backends work here."""
+    """Show versions, the processor, which backends work here, and what is kept."""
     from ganglion import machine
 
-    for name, value in machine.facts().items():
+    for name, value in (machine.facts() | machine.kept()).items():
         print(f"{name:<12} {value}")
 
 

@@ -195,6 +195,7 @@ def test_listings():
     assert "numpy" in info.stdout
     assert "works" in info.stdout
     assert ganglion.__version__ in info.stdout
+    assert "kept in" in info.stdout
     data = run("data", small=False, COLUMNS="200")
     assert "glyphs" in data.stdout
     assert "GANGLION_HOME" in data.stdout

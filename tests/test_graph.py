@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -294,6 +297,65 @@ def test_an_error_names_the_layer_and_the_users_line() -> None:
 def test_an_error_outside_of_layers_names_the_users_line() -> None:
     with pytest.raises(ShapeError, match=r"\(in test_graph\.py:\d+\)"):
         p.add(f32("x", 2), f32("y", 3))
+
+
+def _defined_in(file: str, text: str) -> Any:
+    """Return a function `call` as if it stood in another file."""
+    room: dict[str, Any] = {"user_line": origin.user_line}
+    exec(compile(text, file, "exec"), room)
+    return room["call"]
+
+
+_STANDARD = sysconfig.get_path("stdlib")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        origin._PACKAGE + "training.py",
+        f"{_STANDARD}/concurrent/futures/thread.py",
+        f"{_STANDARD}/site-packages/typer/main.py",
+        "/usr/lib/python3/dist-packages/click/core.py",
+        "<frozen runpy>",
+    ],
+)
+def test_a_line_of_a_library_is_not_the_users(file: str) -> None:
+    call = _defined_in(file, "def call():\n    return user_line()\n")
+    found = call()
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+    assert found == origin.Origin("", __file__, line)
+
+
+@pytest.mark.parametrize("name", ["cli.py", "cli_train.py", "__main__.py"])
+def test_within_the_command_line_there_is_no_line_of_the_user(name: str) -> None:
+    """Neither Typer's, between its commands and its main function, nor its script's."""
+    inner = _defined_in(
+        origin._PACKAGE + "recipes.py", "def call():\n    return user_line()\n"
+    )
+    outer = _defined_in(origin._PACKAGE + name, "def call(it):\n    return it()\n")
+    assert outer(inner) == origin.UNKNOWN
+
+
+def test_a_thread_that_a_library_started_has_no_line_of_the_user() -> None:
+    text = "def call():\n    return user_line()\n"
+    call = _defined_in(origin._PACKAGE + "training.py", text)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(call).result() == origin.UNKNOWN
+
+
+def test_layers_of_the_command_line_name_no_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from typer.testing import CliRunner
+
+    from ganglion import cli, cli_train
+
+    text = "def call(recipe):\n    raise ValueError(f'made at {user_line()!s:.99}.')\n"
+    built = _defined_in(origin._PACKAGE + "recipes.py", text)
+    monkeypatch.setattr(cli_train.recipe_book, "build", built)
+    monkeypatch.setattr(cli_train.recipe_book, "load", lambda one: (None, None, None))
+    done = CliRunner().invoke(cli.app, ["train", "mnist-mlp"])
+    assert str(done.exception) == "made at ."
 
 
 def test_a_gradient_has_the_origin_of_what_it_differentiates() -> None:

@@ -38,7 +38,8 @@ FLOORS: list[tuple[str, str]] = [
     ),
     (
         "program",
-        "__init__ cli dumping recipes backend rivals bench bench_augment "
+        "__init__ __main__ cli cli_options dumping recipes backend rivals bench "
+        "bench_augment "
         "bench_result "
         "bench_report race "
         "cli_race cli_report cli_train applications explain cli_cam cli_pretrained "

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ganglion import cli_cam, cli_predict, cli_race, cli_report, cli_train, terminal
+from ganglion import (
+    cli_cam,
+    cli_predict,
+    cli_race,
+    cli_report,
+    cli_train,
+    config,
+    terminal,
+)
 from ganglion import recipes as recipe_book
+from ganglion.cli_options import (
+    BatchSize,
+    RecipeName,
+    Threads,
+    choice,
+    completed,
+    completed_list,
+    dataset_names,
+    engine_names,
+    recipe_names,
+)
 from ganglion.rivals import RIVALS
 
+NAME = "ganglion"
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
 app = typer.Typer(
-    name="ganglion",
+    name=NAME,
     help="Train small neural networks at the speed of the hardware.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -30,23 +48,43 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line; errors are one line, without a stack trace."""
     atexit.register(gc.freeze)  # the end need not look for garbage: it took 60 ms
+    shows_traces = False
     try:
-        app()
+        config.check_environment()
+        shows_traces = config.debugs()
+        app(prog_name=NAME)
     except (ValueError, RuntimeError, OSError, ImportError) as error:
-        if os.environ.get("GANGLION_DEBUG"):
+        if shows_traces:
             raise
-        print(terminal.lines(f"ganglion: {error}"), file=sys.stderr)
+        print(terminal.lines(f"{NAME}: {error}"), file=sys.stderr)
         sys.exit(1)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"{NAME} {config.VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Take what comes before a command."""
 
 
 def _say(text: str) -> None:
     """Tell the user something that is not a result: results go to standard output."""
     print(terminal.lines(text), file=sys.stderr, flush=True)
 
-
-RecipeName = Annotated[
-    str, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
-]
 
 cli_train.register(app)
 
@@ -59,22 +97,29 @@ cli_train.register(app)
 )
 def bench(
     recipes: Annotated[
-        list[str] | None, typer.Argument(help="Which recipes; all by default.")
+        list[str] | None,
+        typer.Argument(
+            help="Which recipes; all by default.",
+            autocompletion=completed(recipe_names),
+        ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="Rivals, with commas between; all by default.")
+        str | None,
+        typer.Option(
+            help="Rivals, with commas between; all by default.",
+            autocompletion=completed_list(engine_names),
+        ),
     ] = None,
     rounds: Annotated[int, typer.Option(help="Turns of each engine.", min=1)] = 7,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Images a step; 128 by default.", min=1)
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="How many threads; all cores by default.", min=1)
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    batch_size: BatchSize = None,
+    threads: Threads = None,
+    device: Annotated[str, choice("cpu", "cuda", help="cpu or cuda.")] = "cpu",
     precision: Annotated[
         str | None,
-        typer.Option(help="With --device cuda: tf32, bf16, float32; tf32,bf16."),
+        typer.Option(
+            help="With --device cuda: tf32, bf16, float32; tf32,bf16.",
+            autocompletion=completed_list(lambda: config.PRECISIONS),
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     write: Annotated[
@@ -87,8 +132,12 @@ def bench(
 ) -> None:
     """Time a training step in Ganglion and in its rivals, side by side."""
     if augment:
-        if device != "cpu":
-            raise typer.BadParameter("--augment is measured on the CPU.")
+        if device != "cpu" or precision is not None:
+            raise typer.BadParameter(
+                "--augment is measured on the CPU: no --device, no --precision."
+            )
+        if write is not None:
+            raise typer.BadParameter("--augment has no page to --write; take --json.")
         against = against or ",".join(RIVALS)
         _bench_augment(recipes or [], against, rounds, batch_size, threads, json)
         return
@@ -171,9 +220,18 @@ def recipes() -> None:
     "ganglion data fetch all"
 )
 def data(
-    action: Annotated[str | None, typer.Argument(help="`fetch`, or nothing.")] = None,
+    action: Annotated[
+        str | None,
+        typer.Argument(
+            help="`fetch`, or nothing.", autocompletion=completed(lambda: ["fetch"])
+        ),
+    ] = None,
     name: Annotated[
-        str | None, typer.Argument(help="Which data set, or `all`.")
+        str | None,
+        typer.Argument(
+            help="Which data set, or `all`.",
+            autocompletion=completed(lambda: [*dataset_names(), "all"]),
+        ),
     ] = None,
 ) -> None:
     """Show the data sets and where they are kept; fetch one."""
@@ -222,10 +280,13 @@ def dump(
         bool, typer.Option("--asm", help="The kernels as assembly, or PTX.")
     ] = False,
     backend: Annotated[
-        str, typer.Option(help="Compiled for cpu or cuda; neither needs a GPU.")
+        str,
+        choice("cpu", "cuda", help="Compiled for cpu or cuda; neither needs a GPU."),
     ] = "cpu",
-    step: Annotated[str, typer.Option(help="train, test or predict.")] = "train",
-    batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
+    step: Annotated[
+        str, choice("train", "test", "predict", help="train, test or predict.")
+    ] = "train",
+    batch_size: BatchSize = None,
 ) -> None:
     """Print what a recipe is compiled from, and what it becomes."""
     from ganglion import dumping
@@ -234,10 +295,6 @@ def dump(
     wanted = [name for name, is_asked in chosen.items() if is_asked]
     if not wanted:
         raise typer.BadParameter("say what to print: --graph, --plan, --source, --asm.")
-    if step not in ("train", "test", "predict"):
-        raise typer.BadParameter(f"{step!r}; choose train, test or predict.")
-    if backend not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"{backend!r}; choose cpu or cuda.")
     program = dumping.program_of(recipe_book.get(recipe), step, batch_size)
     for form in wanted:
         print(dumping.text_of(program, form, backend))
@@ -245,7 +302,12 @@ def dump(
 
 @app.command(epilog="Examples:  ganglion cache  |  ganglion cache clear")
 def cache(
-    action: Annotated[str | None, typer.Argument(help="`clear`, or nothing.")] = None,
+    action: Annotated[
+        str | None,
+        typer.Argument(
+            help="`clear`, or nothing.", autocompletion=completed(lambda: ["clear"])
+        ),
+    ] = None,
 ) -> None:
     """Show where compiled programs are kept, and how many; clear them."""
     from ganglion.backends import cpu_cache
@@ -263,10 +325,10 @@ def cache(
 
 @app.command(epilog="Example:  ganglion info")
 def info() -> None:
-    """Show versions, the processor, and which backends work here."""
+    """Show versions, the processor, which backends work here, and what is kept."""
     from ganglion import machine
 
-    for name, value in machine.facts().items():
+    for name, value in (machine.facts() | machine.kept()).items():
         print(terminal.lines(f"{name:<12} {value}"))
 
 

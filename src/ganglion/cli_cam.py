@@ -12,7 +12,9 @@ import typer
 
 from ganglion import terminal
 from ganglion.cli_images import files_of, say
+from ganglion.cli_options import choice, completed, dataset_names
 
+METHODS = ("cam", "grad-cam", "auto")
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 EPILOG = (
     "Examples:  ganglion cam cam.keras --data cifar10 --out maps  |  "
@@ -34,7 +36,11 @@ def cam(
     ] = None,
     out: Annotated[Path, typer.Option(help="A new folder for the pictures.")] = OUT,
     data: Annotated[
-        str | None, typer.Option(help="The test images of a data set: cifar10, mnist.")
+        str | None,
+        typer.Option(
+            help="The test images of a data set: cifar10, mnist.",
+            autocompletion=completed(dataset_names),
+        ),
     ] = None,
     class_name: Annotated[
         str | None,
@@ -46,7 +52,8 @@ def cam(
         int | None, typer.Option(help="Only the first images.", min=1)
     ] = None,
     method: Annotated[
-        str, typer.Option(help="cam, grad-cam, or auto by the model's shape.")
+        str,
+        choice(*METHODS, help="cam, grad-cam, or auto by the model's shape."),
     ] = "auto",
     layer: Annotated[
         str | None, typer.Option(help="For grad-cam: the layer to look at.")

@@ -12,6 +12,7 @@ import typer
 
 from ganglion import terminal
 from ganglion.cli_images import decoding, files_of, say
+from ganglion.cli_options import completed
 
 FORMATS = ("table", "csv", "json")
 SHOWN = 3  # classes a row of the table
@@ -35,7 +36,10 @@ def predict(
         list[Path], typer.Argument(metavar="IMAGE…", help="Image files, or folders.")
     ],
     format: Annotated[  # noqa: A002 (the option's name)
-        str, typer.Option(help="table, csv or json.")
+        str,
+        typer.Option(
+            help="table, csv or json.", autocompletion=completed(lambda: FORMATS)
+        ),
     ] = "table",
 ) -> None:
     """Print the class of images, and how sure the model is."""
@@ -115,7 +119,10 @@ def evaluate(
         ),
     ] = False,
     format: Annotated[  # noqa: A002 (the option's name)
-        str, typer.Option(help="table or json.")
+        str,
+        typer.Option(
+            help="table or json.", autocompletion=completed(lambda: ("table", "json"))
+        ),
     ] = "table",
 ) -> None:
     """Test a model on a folder: accuracy, precision and recall, confusion."""

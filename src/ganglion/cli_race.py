@@ -11,6 +11,21 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ganglion import terminal
+from ganglion.cli_images import parse_size
+from ganglion.cli_options import (
+    LARGEST_SEED,
+    BatchSize,
+    RecipeOrNone,
+    Threads,
+    above_zero,
+    checked,
+    choice,
+    completed,
+    completed_list,
+    count_or_share,
+    engine_names,
+    sweep_keys,
+)
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 EPILOG = (
@@ -28,15 +43,14 @@ def register(app: typer.Typer) -> None:
 
 
 def race(
-    recipe: Annotated[
-        str | None, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
-    ] = None,
+    recipe: RecipeOrNone = None,
     engines: Annotated[
         str | None,
         typer.Option(
             help="With commas between: ganglion, ganglion-precise, ganglion-numpy, "
             "keras, keras-jax, keras-torch, tensorflow, torch, torch-optimized, jax; "
-            "those without a hyphenated variant, and torch-optimized, by default."
+            "those without a hyphenated variant, and torch-optimized, by default.",
+            autocompletion=completed_list(engine_names),
         ),
     ] = None,
     runs: Annotated[
@@ -45,22 +59,24 @@ def race(
     epochs: Annotated[
         int | None, typer.Option(help="Epochs; the recipe's own by default.", min=1)
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="How many threads; all cores by default.", min=1)
-    ] = None,
+    threads: Threads = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            help="cpu or cuda; cpu by default. On cuda, TF32 and bf16 have rows each."
+        choice(
+            "cpu",
+            "cuda",
+            help="cpu or cuda; cpu by default. On cuda, TF32 and bf16 have rows each.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Of the first run; the others count up from it. 0.", min=0),
+        typer.Option(
+            help="Of the first run; the others count up from it. 0.",
+            min=0,
+            max=LARGEST_SEED,
+        ),
     ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Images a step; 128 by default.", min=1)
-    ] = None,
+    batch_size: BatchSize = None,
     out: Annotated[
         Path | None, typer.Option(help="A new folder for results and report.")
     ] = None,
@@ -69,18 +85,25 @@ def race(
     ] = None,
     limit: Annotated[
         float | None,
-        typer.Option(help="Seconds a run may take; 10 times the expected by default."),
+        typer.Option(
+            help="Seconds a run may take; 10 times the expected by default.",
+            callback=checked(above_zero),
+        ),
     ] = None,
     memory: Annotated[
         float | None,
-        typer.Option(help="GB of address space a run may take; no limit by default."),
+        typer.Option(
+            help="GB of address space a run may take; no limit by default.",
+            callback=checked(above_zero),
+        ),
     ] = None,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
             help="Race at several points: lr=0.1,0.5. Keys: lr, momentum, batch-size, "
             "epochs, threads, seed, precision. Given twice, every combination is a "
-            "point."
+            "point.",
+            autocompletion=completed(sweep_keys),
         ),
     ] = None,
     images: Annotated[
@@ -90,15 +113,20 @@ def race(
     test: Annotated[
         float | None,
         typer.Option(
-            help="With --images: how many to hold out, or their share; 0.2.", min=0
+            help="With --images: how many to hold out, or their share; 0.2.",
+            callback=checked(count_or_share),
         ),
     ] = None,
     size: Annotated[
         str | None,
-        typer.Option(help="With --images: 64 or 64x48; by the images if not given."),
+        typer.Option(
+            help="With --images: 64 or 64x48; by the images if not given.",
+            callback=checked(parse_size),
+        ),
     ] = None,
     fit: Annotated[
-        str | None, typer.Option(help="With --images: crop, resize or pad.")
+        str | None,
+        choice("crop", "resize", "pad", help="With --images: crop, resize or pad."),
     ] = None,
     pretrained: Annotated[
         bool,

@@ -9,10 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
+from ganglion import config, terminal
 from ganglion import recipes as recipe_book
-from ganglion import terminal
+from ganglion.cli_images import parse_size
+from ganglion.cli_options import (
+    BatchSize,
+    RecipeOrNone,
+    Seed,
+    Threads,
+    checked,
+    choice,
+    completed,
+    count_or_share,
+)
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+LOGS = ("keras", "steps", "json")
+COLORS, FITS = ("rgb", "grayscale"), ("crop", "resize", "pad")
 SAVE_SECONDS = 5.0  # saving more often than this would cost more than it protects
 EPILOG = (
     "Examples:  ganglion train mnist-mlp --epochs 3 --log steps  |  "
@@ -29,9 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    recipe: Annotated[
-        str | None, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
-    ] = None,
+    recipe: RecipeOrNone = None,
     images: Annotated[
         Path | None,
         typer.Option(help="Your own folder: a folder a class, or train/ and test/."),
@@ -41,25 +52,29 @@ def train(
         typer.Option(
             help="With --images: how many to hold out for the test, or their share; "
             "0.2 by default.",
-            min=0,
+            callback=checked(count_or_share),
         ),
     ] = None,
     validation: Annotated[
         float | None,
         typer.Option(
-            help="With --images: the same, to find the best epoch; 0.15.", min=0
+            help="With --images: the same, to find the best epoch; 0.15.",
+            callback=checked(count_or_share),
         ),
     ] = None,
     size: Annotated[
         str | None,
-        typer.Option(help="With --images: 64 or 64x48; by the images if not given."),
+        typer.Option(
+            help="With --images: 64 or 64x48; by the images if not given.",
+            callback=checked(parse_size),
+        ),
     ] = None,
     color: Annotated[
         str | None,
-        typer.Option(help="With --images: rgb or grayscale; by the images."),
+        choice(*COLORS, help="With --images: rgb or grayscale; by the images."),
     ] = None,
     fit: Annotated[
-        str, typer.Option(help="With --images: crop, resize or pad to the size.")
+        str, choice(*FITS, help="With --images: crop, resize or pad to the size.")
     ] = "crop",
     augment: Annotated[
         bool,
@@ -85,20 +100,23 @@ def train(
         ),
     ] = 5,
     epochs: Annotated[
-        int | None, typer.Option(help="Epochs in all; the recipe's own by default.")
+        int | None,
+        typer.Option(help="Epochs in all; the recipe's own by default.", min=1),
     ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Images a step; 128 by default.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal runs.")] = 0,
+    batch_size: BatchSize = None,
+    seed: Annotated[int, Seed] = 0,
     backend: Annotated[
-        str | None, typer.Option(help="Who computes; see `ganglion info`.")
+        str | None,
+        typer.Option(
+            help="Who computes; see `ganglion info`.",
+            callback=checked(config.known_backend),
+            autocompletion=completed(lambda: config.BACKENDS),
+        ),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="How many threads; all cores by default.")
-    ] = None,
+    threads: Threads = None,
     log: Annotated[
-        str, typer.Option(help="keras: progress bar; steps: a line an epoch; json.")
+        str,
+        choice(*LOGS, help="keras: progress bar; steps: a line an epoch; json."),
     ] = "keras",
     save: Annotated[
         Path | None, typer.Option(help="Keep the model here (.keras), also on Ctrl-C.")
@@ -108,13 +126,13 @@ def train(
     ] = None,
 ) -> None:
     """Train a published experiment, or a network for your own folder of images."""
-    if log not in ("keras", "steps", "json"):
-        raise typer.BadParameter(f"{log!r}; choose keras, steps or json.")
     if save is not None:
         _check_target(save)
     if images is not None or recipe == recipe_book.FOLDER.name:
         if recipe is not None and images is not None:
             raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
+        if not pretrained and fine_tune != 5:
+            raise typer.BadParameter("--fine-tune goes with --pretrained.")
         given = {"validation": validation, "size": size, "color": color, "fit": fit,
                  "augment": augment, "epochs": epochs, "batch_size": batch_size,
                  "seed": seed, "log": log, "save": save, "resume": resume}  # fmt: skip
@@ -210,7 +228,7 @@ def _check_target(save: Path) -> None:
 
 
 def _choose(backend: str | None, threads: int | None, seed: int) -> None:
-    from ganglion import config, utils
+    from ganglion import utils
 
     if backend is not None:
         config.set_backend(backend)

@@ -21,7 +21,20 @@ FLOAT_TYPES = ("float32", "float64")
 BACKENDS = ("auto", "cpu", "numpy", "cuda")
 PRECISIONS = ("tf32", "bf16", "float32")
 MIXED = "mixed_bfloat16"
-_NO = ("0", "no", "off", "false")
+MOST_THREADS = 256  # or four for each core: beyond that, it is a mistake
+_YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
+
+# What each environment variable decides; docs/environment.md says it at length.
+ENVIRONMENT = {
+    "GANGLION_BACKEND": "who computes: auto, cpu, numpy or cuda",
+    "GANGLION_CPU": "a lesser processor to compile for, by LLVM's name",
+    "GANGLION_DEBUG": "whether the command line shows stack traces",
+    "GANGLION_HOME": "the folder of all that is kept",
+    "GANGLION_PIN": "whether threads stay on a core each",
+    "GANGLION_PRECISE": "whether every sum is taken plainly",
+    "GANGLION_PRECISION": "how a GPU multiplies float32: tf32, bf16 or float32",
+    "GANGLION_THREADS": "how many threads a compiled program uses",
+}
 
 _choices: dict[str, object] = {
     "floatx": "float32",
@@ -98,8 +111,10 @@ def backend() -> str:
 
 def backend_choice() -> str:
     """Return the backend that was asked for; ``"auto"`` if none was."""
-    chosen = _choices["backend"] or os.environ.get("GANGLION_BACKEND") or "auto"
-    return _known_backend(str(chosen))
+    if _choices["backend"]:
+        return str(_choices["backend"])
+    chosen = os.environ.get("GANGLION_BACKEND") or "auto"
+    return known_backend(chosen, "GANGLION_BACKEND")
 
 
 @cache
@@ -113,22 +128,44 @@ def _best_backend() -> str:
 
 def set_backend(name: str) -> None:
     """Choose the backend by name; see ``ganglion info`` for those found here."""
-    _choices["backend"] = _known_backend(name)
+    _choices["backend"] = known_backend(name)
 
 
 def threads() -> int:
     """Return the thread count: `set_threads`, else GANGLION_THREADS, else all cores."""
-    chosen = _choices["threads"] or os.environ.get("GANGLION_THREADS")
-    if chosen is None:
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
-    return _positive(str(chosen), "GANGLION_THREADS")
+    chosen = _choices["threads"]
+    if chosen is None and "GANGLION_THREADS" in os.environ:
+        return threads_of(os.environ["GANGLION_THREADS"], "GANGLION_THREADS")
+    return _usable_cores() if chosen is None else int(str(chosen))
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def set_threads(count: int) -> None:
     """Choose how many threads a compiled program uses."""
-    _choices["threads"] = _positive(str(count), "threads")
+    _choices["threads"] = threads_of(count, "threads")
+
+
+def threads_of(given: Any, what: str = "--threads") -> int:
+    """Return a number of threads; refuse what is none, or more than can be meant.
+
+    >>> threads_of("2")
+    2
+    """
+    most = max(MOST_THREADS, 4 * (os.cpu_count() or 1))
+    text = str(given).strip()
+    count = int(text) if text.isascii() and text.isdecimal() else 0
+    if not 1 <= count <= most:
+        told = f"not {given!r}" if text else "and is empty"
+        raise ValueError(
+            f"{what} must be a whole number of at least 1 and at most {most}, {told}; "
+            f"without it, all cores are used ({_usable_cores()} here)."
+        )
+    return count
 
 
 def load_average() -> float | None:
@@ -149,9 +186,7 @@ def precise() -> bool:
     less exact, and products may leave out zeros of the data.
     """
     chosen = _choices["precise"]
-    if chosen is None:
-        return os.environ.get("GANGLION_PRECISE", "").lower() in ("1", "true", "yes")
-    return bool(chosen)
+    return _switch("GANGLION_PRECISE", False) if chosen is None else bool(chosen)
 
 
 def set_precise(value: bool) -> None:
@@ -165,13 +200,16 @@ def precision() -> str:
     ``"tf32"`` rounds operands to 11 bits, ``"bf16"`` to 8, ``"float32"`` not at all;
     sums are float32 in any case, and float64 stays float64.
     """
-    chosen = _choices["precision"] or os.environ.get("GANGLION_PRECISION") or "tf32"
-    return _known_precision(str(chosen))
+    if _choices["precision"]:
+        return str(_choices["precision"])
+    chosen = os.environ.get("GANGLION_PRECISION") or "tf32"
+    return _known(chosen, "precision", PRECISIONS, "GANGLION_PRECISION")
 
 
 def set_precision(name: str) -> None:
     """Choose how a GPU multiplies float32: "tf32", "bf16" or "float32"."""
-    _choices["precision"], _choices["mixed"] = _known_precision(name), False
+    _choices["precision"] = _known(name, "precision", PRECISIONS)
+    _choices["mixed"] = False
 
 
 @dataclass(frozen=True)
@@ -223,21 +261,13 @@ def set_dtype_policy(policy: Any) -> None:
     _choices["precision"] = "bf16" if _choices["mixed"] else None
 
 
-def _known_precision(name: str) -> str:
-    if name not in PRECISIONS:
-        raise ValueError(f"Unknown precision {name!r}. {closest(name, PRECISIONS)}")
-    return name
-
-
 def pin_threads() -> bool:
     """Tell whether threads stay on a core each: `set_pin_threads`, else GANGLION_PIN.
 
     They do by default; ``GANGLION_PIN=0`` lets the system move them.
     """
     chosen = _choices["pin"]
-    if chosen is None:
-        return os.environ.get("GANGLION_PIN", "1").strip().lower() not in _NO
-    return bool(chosen)
+    return _switch("GANGLION_PIN", True) if chosen is None else bool(chosen)
 
 
 def set_pin_threads(value: bool) -> None:
@@ -254,17 +284,39 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(names)}."
 
 
-def _known_backend(name: str) -> str:
-    if name not in BACKENDS:
-        raise ValueError(f"Unknown backend {name!r}. {closest(name, BACKENDS)}")
+def known_backend(name: str, variable: str = "") -> str:
+    """Return the name of a backend; refuse an unknown one, and say who asked for it."""
+    return _known(name, "backend", BACKENDS, variable)
+
+
+def _known(name: str, kind: str, names: Iterable[str], variable: str = "") -> str:
+    if name not in names:
+        lead = f"{variable}: " if variable else ""
+        raise ValueError(f"{lead}Unknown {kind} {name!r}. {closest(name, names)}")
     return name
 
 
-def _positive(text: str, what: str) -> int:
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise ValueError(f"{what} must be a whole number of at least 1, not {text!r}.")
-    return count
+def _switch(variable: str, default: bool) -> bool:
+    """Return what a variable says that is on or off; one that is empty says nothing."""
+    text = os.environ.get(variable, "").strip().lower()
+    if text and text not in (*_YES, *_NO):
+        raise ValueError(
+            f"{variable} must be one of {', '.join(_YES)}, or {', '.join(_NO)}, not "
+            f"{os.environ[variable]!r}."
+        )
+    return text in _YES if text else default
+
+
+def debugs() -> bool:
+    """Return whether the command line shows stack traces (GANGLION_DEBUG)."""
+    return _switch("GANGLION_DEBUG", False)
+
+
+def check_environment() -> None:
+    """Refuse variables that cannot be meant, before anything is compiled.
+
+    Otherwise a number of threads, say, would be looked at by the first program that is
+    large enough for several.
+    """
+    for read in (backend_choice, threads, precise, precision, pin_threads, debugs):
+        read()

@@ -33,6 +33,29 @@ def facts() -> dict[str, str]:
     return found
 
 
+def kept() -> dict[str, str]:
+    """Return what is kept on disk: where, and how large each part of it is."""
+    found = {"kept in": str(config.home())}
+    for folder in sorted(_folders(config.home())):
+        sizes = [size for size in map(_size, folder.rglob("*")) if size is not None]
+        found[f"  {folder.name}"] = f"{sum(sizes) / 1e6:,.1f} MB in {len(sizes)} files"
+    return found
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except OSError:  # somebody removed it meanwhile
+        return None
+
+
+def _folders(home: Path) -> list[Path]:
+    try:
+        return [one for one in home.iterdir() if one.is_dir()]
+    except OSError:  # nothing was kept yet
+        return []
+
+
 def version(package: str) -> str:
     """Return the version of an installed package; our own needs no installation.
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ganglion import config
 from ganglion.ir.program import Program
 
 __all__ = ["Backend", "Executable", "Program", "available", "backend"]
@@ -51,6 +52,7 @@ _MODULES = {
 
 def backend(name: str) -> Backend:
     """Return a backend by name; it is imported when first asked for."""
+    config.check_environment()
     if reason := missing(name):
         raise RuntimeError(f"The backend {name!r} cannot run here: {reason}")
     module: Backend = importlib.import_module(_MODULES[name])

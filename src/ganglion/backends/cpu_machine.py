@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+# Levels of x86-64, and what tells that a processor has them.
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "x86-64": (),
+    "x86-64-v2": ("sse4.2", "popcnt"),
+    "x86-64-v3": ("avx2", "fma", "bmi2"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
+}
 # Objects of equal keys must be equal: what changes the passes changes this number.
 PASSES = 2
 
@@ -39,7 +46,27 @@ def host() -> Target:
     ``GANGLION_CPU=x86-64-v3`` makes code without AVX-512.
     """
     asked = os.environ.get("GANGLION_CPU")
-    return Target(asked) if asked else _this_machine()
+    return Target(_possible(asked)) if asked else _this_machine()
+
+
+@cache
+def _possible(cpu: str) -> str:
+    """Return the name of a processor; refuse one that this machine cannot stand for.
+
+    LLVM takes any name, with a murmur, and its code would end in an illegal
+    instruction, or be for a processor of thirty years ago.
+    """
+    if family() != "x86":
+        return cpu
+    have = _llvm().get_host_cpu_features()
+    can = [name for name, needs in _LEVELS.items() if all(map(have.get, needs))]
+    if cpu not in can:
+        known = "is not one of" if cpu not in _LEVELS else "asks for more than"
+        raise ValueError(
+            f"GANGLION_CPU={cpu} {known} what this machine has: {', '.join(can)}. "
+            "Without it, code is made for the machine itself."
+        )
+    return cpu
 
 
 @cache

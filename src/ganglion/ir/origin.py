@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_COMMAND_LINE = _PACKAGE + "cli.py"  # above it there is no line of the user's
+# Above them there is no line of the user's, but the command's own script, or `runpy`.
+_COMMAND_LINE = (_PACKAGE + "cli", _PACKAGE + "__main__")
 
-_LIBRARIES = (
-    "contextlib.py",
-    "functools.py",
-    os.path.join("importlib", "__init__.py"),
+_STANDARD = tuple(
+    os.path.join(folder, "")
+    for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+)
+_INSTALLED = tuple(
+    f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages")
 )
 
 
@@ -96,17 +101,25 @@ def here() -> Origin:
 
 
 def user_line(stop: FrameType | None = None) -> Origin:
-    """Return the innermost line outside of Ganglion, up to the frame ``stop``."""
+    """Return the innermost line that the user wrote, up to the frame ``stop``.
+
+    There is none within the command line, nor where a library calls us from a thread.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not stop:
         file = frame.f_code.co_filename
-        if file == _COMMAND_LINE:
-            return UNKNOWN
-        if not file.startswith(_PACKAGE) and not _is_library(file):
+        if file.startswith(_PACKAGE):
+            if file.startswith(_COMMAND_LINE):
+                return UNKNOWN
+        elif not _is_library(file):
             return Origin("", file, frame.f_lineno)
         frame = frame.f_back
     return UNKNOWN
 
 
+@cache
 def _is_library(file: str) -> bool:
-    return file.endswith(_LIBRARIES) or file.startswith("<frozen")
+    """Return whether a file is Python's own, or an installed package's."""
+    if file.startswith(("<frozen", *_STANDARD)):
+        return True
+    return any(folder in file for folder in _INSTALLED)

@@ -28,8 +28,8 @@ FLOORS: list[tuple[str, str]] = [
     ),
     (
         "services",
-        "trace data progress callbacks saving datasets utils compiled outputs runner "
-        "machine summary feeding training_state augmenting images",
+        "trace data index_limits progress callbacks saving datasets utils compiled "
+        "outputs runner machine summary feeding training_state augmenting images",
     ),
     (
         "models",

@@ -123,6 +123,7 @@ class Runner:
         self, compiled: tuple[Step, base.Executable], table: Table, steps: int
     ) -> Any:
         step, executable = compiled
+        table.check(step.limits)
         arrays = table.arrays()
         data = {name: arrays[name] for name in step.program.data}
         keeping = getattr(executable, "run_and_keep", None)

@@ -199,6 +199,7 @@ class Scope:
         self.reads: dict[Variable, Value] = {}
         self.writes: dict[Variable, Value] = {}
         self.losses: list[Value] = []
+        self.limits: list[Any] = []  # see `ops.bounds`
         self.trainable: frozenset[Variable] | None = None
         self._names: set[str] = set()
 

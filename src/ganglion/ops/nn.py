@@ -12,6 +12,7 @@ from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, Node, ShapeError, Value
 from ganglion.ops.activation import log_softmax, relu, softmax
+from ganglion.ops.bounds import require_range
 from ganglion.ops.creation import one_hot
 from ganglion.ops.dispatch import (
     astype,
@@ -114,6 +115,7 @@ def sparse_categorical_crossentropy(
         )
     if not np.issubdtype(labels.dtype, np.integer):
         labels = astype(labels, "int32")
+    require_range(labels, 0, output.shape[axis], are_labels=True)
     hot = one_hot(labels, output.shape[axis], axis=axis, dtype=output.dtype)
     chosen = p.multiply(hot, _log_prob(output, from_logits, axis))
     return p.negative(s.sum_(chosen, axes=(axis,)))

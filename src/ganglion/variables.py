@@ -45,6 +45,8 @@ class Variable(Operators):
         name: str | None = None,
     ) -> None:
         _check_words(aggregation, synchronization)
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ValueError(f"`name` must be a string without '/', got {name!r}.")
         self.name = name or unique_name("variable")
         self.path = f"{layer_path()}/{self.name}" if layer_path() else self.name
         self.trainable = trainable

@@ -176,8 +176,12 @@ def batch_normalization(
 
 
 @op
-def normalize(x: Any, axis: Any = -1, order: float = 2, epsilon: Any = None) -> Any:
+def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: Any = None) -> Any:
     """Scale to length one along an axis."""
+    if not isinstance(order, int) or order < 1:
+        raise ValueError(
+            f"ops.normalize: `order` must be a whole number >= 1, got {order!r}."
+        )
     length = norm(x, ord=order, axis=axis, keepdims=True)
     return divide(x, maximum(length, epsilon or config.epsilon()))
 

@@ -28,8 +28,9 @@ FLOORS: list[tuple[str, str]] = [
     ),
     (
         "services",
-        "trace data counts progress callbacks saving datasets utils compiled outputs "
-        "runner machine summary feeding training_state turns augmenting images",
+        "trace data counts index_limits progress callbacks saving datasets utils "
+        "compiled outputs runner machine summary feeding training_state turns "
+        "augmenting images",
     ),
     (
         "models",

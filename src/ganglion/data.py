@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ganglion import config, tree
+from ganglion.index_limits import ColumnLimit
 from ganglion.random import shuffled
 
 DEFAULT_BATCH = 32
@@ -112,6 +113,7 @@ class Table:
         self.batch_size: int | None = None
         self.shuffle: bool | None = None
         self.change: Any = None
+        self._kept_limits: set[ColumnLimit] = set()
 
     def signature(self, batch: int, rows: int | None, shuffle: bool) -> Signature:
         """Return what a step over this table depends on."""
@@ -124,8 +126,19 @@ class Table:
         """Return the columns by name."""
         return dict(self.columns)
 
+    def check(self, limits: Iterable[ColumnLimit]) -> None:
+        """Refuse indices and labels out of range; what was looked at is known."""
+        new = [limit for limit in limits if limit not in self._kept_limits]
+        if not new:
+            return
+        arrays = self.arrays()
+        for limit in new:
+            limit.check(arrays[limit.column])
+        self._kept_limits.update(new)
+
     def renew(self) -> None:
         """Let every backend look anew at what the arrays hold."""
+        self._kept_limits.clear()
         self.columns = [(name, seen_anew(array)) for name, array in self.columns]
 
     def split(self, share: float) -> tuple[Table, Table]:

@@ -39,6 +39,17 @@ def _kind(dtype: Any) -> np.dtype:
     return np.dtype(dtype or config.floatx())
 
 
+def _float_kind(dtype: Any) -> np.dtype:
+    """Return a float type: rounded to whole numbers, most of what is drawn is 0."""
+    kind = _kind(dtype)
+    if kind.kind != "f":
+        raise ValueError(
+            f"Random initializers draw floats: `dtype` must be a float type, got "
+            f"{kind.name!r}. Use 'zeros', 'ones' or a constant for whole numbers."
+        )
+    return kind
+
+
 @export("keras.initializers", "zeros", "zero")
 class Zeros(Initializer):
     """All zeros."""
@@ -95,6 +106,10 @@ class _Random(Initializer):
     seed: Any
 
     def _set_seed(self, seed: Any) -> None:
+        if seed is not None and not isinstance(seed, (int, np.integer, SeedGenerator)):
+            raise ValueError(
+                f"`seed` must be a whole number, a SeedGenerator or None, got {seed!r}."
+            )
         self._given_seed = seed
         self.seed = draw_seed() if seed is None else seed
 
@@ -112,7 +127,7 @@ class _Random(Initializer):
         return made
 
     def _uniform(self, shape: Shape, low: float, high: float, dtype: Any) -> np.ndarray:
-        return self._generator().uniform(low, high, shape).astype(_kind(dtype))
+        return self._generator().uniform(low, high, shape).astype(_float_kind(dtype))
 
     def _truncated(
         self, shape: Shape, mean: float, stddev: float, dtype: Any
@@ -124,7 +139,7 @@ class _Random(Initializer):
         while outside.any():
             drawn[outside] = generator.standard_normal(int(outside.sum()))
             outside = np.abs(drawn) > 2
-        return (drawn * stddev + mean).astype(_kind(dtype))
+        return (drawn * stddev + mean).astype(_float_kind(dtype))
 
 
 @export("keras.initializers", "random_uniform", "uniform")
@@ -155,7 +170,7 @@ class RandomNormal(_Random):
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
         """Return normal numbers."""
         drawn = self._generator().normal(self.mean, self.stddev, shape)
-        return drawn.astype(_kind(dtype))
+        return drawn.astype(_float_kind(dtype))
 
 
 @export("keras.initializers", "truncated_normal")
@@ -242,7 +257,7 @@ class VarianceScaling(_Random):
         deviation = math.sqrt(variance)
         if self.distribution == "truncated_normal":
             return self._truncated(shape, 0.0, deviation / _CUT, dtype)
-        return self._generator().normal(0, deviation, shape).astype(_kind(dtype))
+        return self._generator().normal(0, deviation, shape).astype(_float_kind(dtype))
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
@@ -294,7 +309,7 @@ class Orthogonal(_Random):
         q, r = np.linalg.qr(self._generator().standard_normal(tall))
         q *= np.sign(np.diag(r))  # makes the draw uniform over all such matrices
         q = q.T if rows < columns else q
-        return (self.gain * q.reshape(shape)).astype(_kind(dtype))
+        return (self.gain * q.reshape(shape)).astype(_float_kind(dtype))
 
 
 zeros, ones, constant = Zeros, Ones, Constant

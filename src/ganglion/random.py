@@ -25,7 +25,7 @@ class SeedGenerator:
     ) -> None:
         if kwargs:
             raise TypeError(f"Unknown arguments: {', '.join(kwargs)}.")
-        seed = draw_seed() if seed is None else int(seed)
+        seed = draw_seed() if seed is None else _checked_seed(seed)
         if seed < 0:
             raise ValueError(f"`seed` must not be negative, got {seed}.")
         self.name = name or "seed_generator"
@@ -53,12 +53,20 @@ class SeedGenerator:
         return cls(**config)
 
 
+def _checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise ValueError(
+            f"`seed` must be a whole number, a SeedGenerator or None, got {seed!r}."
+        )
+    return int(seed)
+
+
 def _state(seed: Any) -> Any:
     if seed is None:
         seed = default_generator()
     if isinstance(seed, SeedGenerator):
         return seed.next()
-    return read(np.array([int(seed) % 2**32, 0], "uint32"))
+    return read(np.array([_checked_seed(seed) % 2**32, 0], "uint32"))
 
 
 _default: list[SeedGenerator] = []
@@ -88,7 +96,14 @@ def forget_default_generator() -> None:
 
 def _bits(shape: Any, dtype: Any, seed: Any) -> Any:
     sizes = tuple(int(n) for n in shape)
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"A shape holds no negative sizes, got {sizes}.")
     kind = np.dtype(dtype or config.floatx()).name
+    if np.dtype(kind).kind != "f":
+        raise ValueError(
+            f"Random floats need a float type, got {kind!r}; use `randint` for whole "
+            "numbers, or cast what is drawn."
+        )
     return r.random_uniform(_state(seed), shape=sizes, dtype=kind)
 
 
@@ -125,6 +140,8 @@ def normal(
 @ops.op
 def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
     """Set a random share of the elements to zero and scale up the rest."""
+    if isinstance(rate, (int, float)) and not 0 <= rate <= 1:
+        raise ValueError(f"`rate` must lie between 0 and 1, got {rate!r}.")
     x = read(inputs)
     shape = x.shape
     if noise_shape is not None:
@@ -139,6 +156,14 @@ def randint(
     shape: Any, minval: int, maxval: int, dtype: Any = "int32", seed: Any = None
 ) -> Any:
     """Draw whole numbers from minval up to, not including, maxval."""
+    if np.dtype(dtype or "int32").kind not in "iu":
+        raise ValueError(
+            f"`randint` draws whole numbers: `dtype` must be a type of those, got "
+            f"{dtype!r}. Use `uniform` for floats."
+        )
+    bounds_known = isinstance(minval, int) and isinstance(maxval, int)
+    if bounds_known and maxval <= minval:
+        raise ValueError(f"`randint` needs minval < maxval, got {minval} and {maxval}.")
     spread = ops.floor(_bits(shape, None, seed) * float(maxval - minval))
     return ops.cast(spread, dtype) + minval
 
@@ -167,6 +192,11 @@ def categorical(
     logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None
 ) -> Any:
     """Draw class numbers (rows, num_samples) by unnormalised log-probabilities."""
+    if len(ops.shape(logits)) != 2:
+        raise ValueError(
+            f"`categorical` takes logits of shape (rows, classes), got "
+            f"{ops.shape(logits)}."
+        )
     scores = ops.log_softmax(logits)
     rows, classes = scores.shape
     noise = _bits((rows, int(num_samples), classes), scores.dtype, seed)

@@ -129,6 +129,7 @@ class Runner:
     ) -> Any:
         """Run some steps; return the results in the structure of the outputs."""
         step, executable = compiled
+        table.check(step.limits)
         arrays = table.arrays()
         data = {name: arrays[name] for name in step.program.data}
         keeping = getattr(executable, "run_and_keep", None)

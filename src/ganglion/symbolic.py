@@ -54,7 +54,7 @@ class KerasTensor(Operators):
     ) -> None:
         if sparse or ragged:
             raise ValueError("Sparse and ragged tensors are not supported.")
-        self.shape = tuple(None if n is None else int(n) for n in shape)
+        self.shape = _checked_shape(shape)
         self.dtype = np.dtype(dtype).name
         self.name = name or unique_name("keras_tensor")
         self.sparse = self.ragged = False
@@ -108,6 +108,17 @@ class KerasTensor(Operators):
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+def _checked_shape(shape: Any) -> tuple[int | None, ...]:
+    sizes = tuple(shape) if isinstance(shape, Iterable) else ("no sequence",)
+    for size in sizes:
+        is_whole = isinstance(size, (int, np.integer)) and size >= 0
+        if size is not None and not is_whole:
+            raise ValueError(
+                f"A shape holds whole numbers, or None for any size, not {shape!r}."
+            )
+    return tuple(None if size is None else int(size) for size in sizes)
 
 
 def _no_number(what: str) -> ValueError:

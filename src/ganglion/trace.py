@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from ganglion import ops, tree
 from ganglion.backends.base import Program
 from ganglion.data import Signature
+from ganglion.index_limits import ColumnLimit, column_limits
 from ganglion.ir import arrays, origin, random, structured
 from ganglion.ir.gradient import gradients
 from ganglion.ir.graph import Graph, Input, Value
@@ -55,6 +56,7 @@ class Step:
     program: Program
     variables: Mapping[str, Variable]
     outputs: Any = None
+    limits: tuple[ColumnLimit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def predict_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
         outputs = model(x)
     leaves = {f"output/{i}": one for i, one in enumerate(tree.flatten(outputs))}
     step = _step(f"{model.name}.predict_step", scope, data, leaves)
-    return Step(step.program, step.variables, tree.map_leaves(lambda _: None, outputs))
+    return replace(step, outputs=tree.map_leaves(lambda _: None, outputs))
 
 
 def _loss(
@@ -223,7 +225,8 @@ def _step(
         state=tuple(n for n, v in state.items() if scope.reads[v] in used),
         results=tuple(results),
     )
-    return Step(program, {n: state[n] for n in program.state})
+    limits = column_limits(scope.limits, data)
+    return Step(program, {n: state[n] for n in program.state}, limits=limits)
 
 
 def _used(graph: Graph) -> set[Value]:

@@ -46,6 +46,8 @@ class Variable(Operators):
         name: str | None = None,
     ) -> None:
         _check_words(aggregation, synchronization)
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ValueError(f"`name` must be a string without '/', got {name!r}.")
         self.name = name or unique_name("variable")
         self.path = f"{layer_path()}/{self.name}" if layer_path() else self.name
         self.trainable = trainable
@@ -205,6 +207,7 @@ class Scope:
         self.reads: dict[Variable, Value] = {}
         self.writes: dict[Variable, Value] = {}
         self.losses: list[Value] = []
+        self.limits: list[Any] = []  # see `ops.bounds`
         self.trainable: frozenset[Variable] | None = None
         self._names: set[str] = set()
 

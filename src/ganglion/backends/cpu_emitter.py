@@ -235,9 +235,17 @@ class Emitter:
         """Make what lies outside of a table show: not a number, and so is the loss."""
         if found.dtype.kind != "f":
             return found
-        nan = self.maths.constant(math.nan, found.dtype, found.width)
+        return self._or_number(found, exists, math.nan)
+
+    def or_zero(self, found: Val, exists: Val) -> Val:
+        """Leave out what goes to a row that does not exist."""
+        return self._or_number(found, exists, 0)
+
+    def _or_number(self, found: Val, exists: Val, number: float) -> Val:
+        other = self.maths.constant(number, found.dtype, found.width)
         name = self.text.let(
-            f"select i1 {exists.name}, {found.type} {found.name}, {nan.type} {nan.name}"
+            f"select i1 {exists.name}, {found.type} {found.name}, "
+            f"{other.type} {other.name}"
         )
         return Val(name, found.dtype, found.width)
 

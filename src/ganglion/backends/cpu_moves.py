@@ -109,7 +109,7 @@ def emit_scatter(kernel: Scatter) -> Emitted:
             emitter.base(kernel.index), memory_type(kernel.index.dtype), number[0]
         )
         row = emitter.load(at, kernel.index.dtype, 1)
-        start, _ = emitter.row_start(row, kernel.target.shape[0], kernel.row)
+        start, exists = emitter.row_start(row, kernel.target.shape[0], kernel.row)
         source = text.times(number[0], kernel.row)
 
         def some(index: str, width: int) -> None:
@@ -121,6 +121,7 @@ def emit_scatter(kernel: Scatter) -> Emitted:
                 emitter.base(kernel.updates), element, text.add(source, index)
             )
             old, new = emitter.load(to, dtype, width), emitter.load(frm, dtype, width)
+            new = emitter.or_zero(new, exists)  # nothing for a row that is not there
             emitter.put(emitter.maths.apply("add", [old, new], dtype), to)
 
         emitter.lanes_of("0", str(kernel.row), some)

@@ -58,7 +58,7 @@ struct Scatter {
 
   METHOD int row_of(int update) const {
     const I row = index[update];
-    return (unsigned long long)row < ROWS ? (int)row : 0;
+    return (unsigned long long)row < ROWS ? (int)row : -1;  // nobody's: left out
   }
 
   // Lists the updates of a bucket from `start` on. A warp looks at 32 neighbours at a
@@ -69,7 +69,8 @@ struct Scatter {
 #pragma unroll 8
     for (int turn = 0; turn < EACH; turn++) {
       const int update = start + first + turn * 32 + lane;
-      const bool ours = update < COUNT && row_of(update) % BUCKETS == bucket;
+      const int row = update < COUNT ? row_of(update) : -1;
+      const bool ours = row >= 0 && row % BUCKETS == bucket;
       const unsigned all = lanes_that(ours);
       if (lane == turn) found = all;
     }

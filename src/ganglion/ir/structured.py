@@ -72,13 +72,21 @@ def _gather_infer(table: Value, index: Value) -> Typed:
 
 
 def _gather_meaning(table: np.ndarray, index: np.ndarray) -> np.ndarray:
-    if index.size and not (index.min() >= 0 and index.max() < len(table)):
-        bad = index.min() if index.min() < 0 else index.max()
-        raise IndexError(
-            f"gather: row {bad} of a table of {len(table)} rows; "
-            "indices must lie in [0, rows)"
-        )
-    return table[index]
+    """Pick rows; one that is not there is NaN, of whole numbers the first row.
+
+    A compiled step cannot stop where it is: what it makes of a wrong index must show,
+    and be the same everywhere.
+    """
+    exists = (index >= 0) & (index < len(table))
+    if exists.all():
+        return table[index]
+    if not len(table):
+        picked = np.zeros((*index.shape, *table.shape[1:]), table.dtype)
+    else:
+        picked = table[np.where(exists, index, 0)]
+    if is_float(table.dtype):
+        picked[~exists] = np.nan
+    return picked
 
 
 def _rows_domain(rng: np.random.Generator) -> Case:
@@ -105,8 +113,10 @@ def _scatter_infer(updates: Value, index: Value, rows: int) -> Typed:
 
 
 def _scatter_meaning(updates: np.ndarray, index: np.ndarray, rows: int) -> np.ndarray:
+    """Add rows up; one that goes to a row that is not there is left out."""
     out = np.zeros((rows, *updates.shape[index.ndim :]), updates.dtype)
-    np.add.at(out, index, updates)
+    exists = (index >= 0) & (index < rows)
+    np.add.at(out, index[exists], updates[exists])
     return out
 
 

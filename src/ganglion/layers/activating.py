@@ -97,6 +97,12 @@ class PReLU(Layer):
     def build(self, input_shape: Any) -> None:
         """Make alpha: a number per element, or one for all along the shared axes."""
         ndim = len(input_shape)
+        for axis in self.shared_axes or ():
+            if not -ndim < axis < ndim or axis == 0:
+                raise ValueError(
+                    f'Layer "{self.name}": `shared_axes` names axis {axis}, but the '
+                    f"input has shape {tuple(input_shape)}; use 1 to {ndim - 1}."
+                )
         shared = {axis % ndim for axis in self.shared_axes or ()}
         own = [axis for axis in range(1, ndim) if axis not in shared]
         sizes = {axis: known_size(self, input_shape, axis) for axis in own}
@@ -135,9 +141,20 @@ class Softmax(Layer):
         """Activate; where a mask is false, the result is zero."""
         if mask is None:
             return ops.softmax(inputs, axis=self.axis)
+        _check_mask(ops.shape(mask), ops.shape(inputs))
         kept = ops.cast(mask, bool)
         return ops.where(
             kept, ops.softmax(ops.where(kept, inputs, -1e9), axis=self.axis), 0.0
+        )
+
+
+def _check_mask(mask: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
+    """Refuse a mask that would stretch the inputs."""
+    pairs = zip(mask[::-1], inputs[::-1], strict=False)
+    if len(mask) > len(inputs) or any(n not in (1, size) for n, size in pairs):
+        raise ValueError(
+            f"Softmax: a mask of shape {mask} does not fit inputs of shape {inputs}: "
+            "each of its axes must have the size of the inputs', or 1."
         )
 
 

@@ -25,6 +25,8 @@ from ganglion.layers.building import (
 )
 from ganglion.layers.construction import (
     bound_arguments,
+    checked_name,
+    checked_trainable,
     dtype_name,
     input_hint_from,
     refuse_unknown,
@@ -96,11 +98,7 @@ class Layer(WeightHolder):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.name = (
-            str(name)
-            if name is not None
-            else unique_name(snake_case(type(self).__name__))
-        )
+        self.name = checked_name(name) or unique_name(snake_case(type(self).__name__))
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.dtype = dtype_name(dtype)
         self.autocast = autocast
@@ -110,7 +108,7 @@ class Layer(WeightHolder):
         self.input_hint = input_hint_from(kwargs)
         self._initial_weights = kwargs.pop("weights", None)
         self._weights: list[Variable] = []
-        self._trainable = bool(trainable)
+        self._trainable = checked_trainable(trainable)
         self._calls: list[Call] = []
         self._build_shape: Any = None
         if kwargs:

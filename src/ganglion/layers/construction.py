@@ -37,6 +37,20 @@ def dtype_name(dtype: Any) -> str:
     return found.name
 
 
+def checked_name(name: Any) -> str | None:
+    """Return the name of a layer; refuse what is none."""
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"`name` must be a string, got {name!r}.")
+    return name
+
+
+def checked_trainable(trainable: Any) -> bool:
+    """Return whether a layer learns; refuse what is neither True nor False."""
+    if not isinstance(trainable, (bool, np.bool_)):
+        raise ValueError(f"`trainable` must be True or False, got {trainable!r}.")
+    return bool(trainable)
+
+
 def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
     """Take Keras 2's `input_shape=` and its kin out of a layer's arguments."""
     given = {key: kwargs.pop(key) for key in _INPUT_HINTS if key in kwargs}

@@ -13,7 +13,9 @@ from ganglion.ir import arrays, structured
 from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, ShapeError, Value
+from ganglion.ops.bounds import require_range
 from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch
+from ganglion.ops.numpy import maximum
 from ganglion.ops.reduction import sum as sums
 from ganglion.ops.shapes import cut, expand_dims, gathered, is_one, moveaxis, stack
 from ganglion.variables import read
@@ -98,6 +100,7 @@ def _slice(value: Value, axis: int, one: builtins.slice) -> Value:
 def _from_front(indices: Any, size: int) -> Value:
     """Return whole numbers that count rows from the front."""
     index = astype(indices, "int32")
+    require_range(index, -size, size)
     if isinstance(index, Constant):
         return Constant(np.where(index.array < 0, index.array + size, index.array))
     below = index < 0
@@ -112,6 +115,10 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
         value, axis = s.reshape(value, shape=(value.size,)), 0
     axis = one_axis(axis, value.ndim)
     return gathered(value, _from_front(indices, value.shape[axis]), axis)
+
+
+def _within(index: Value, size: int) -> Value:
+    return p.logical_and(index >= 0, index < size)
 
 
 @op
@@ -134,7 +141,8 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     rows = math.prod(lead)
     offsets = np.arange(rows, dtype="int32")[:, None] * value.shape[-1]
     flat = s.reshape(index, shape=(rows, index.shape[-1]))
-    places = flat + offsets
+    # One that is out of range must not lead into the next row.
+    places = p.where(_within(flat, value.shape[-1]), flat + offsets, s.fill(-1, flat))
     picked = structured.gather(s.reshape(value, shape=(value.size,)), places)
     return moveaxis(s.reshape(picked, shape=index.shape), -1, axis)
 
@@ -180,10 +188,15 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
 
 
 def _flat_places(indices: Any, shape: tuple[int, ...]) -> Value:
-    """Turn rows of coordinates into places in the array laid out flat."""
+    """Turn rows of coordinates into places in the array laid out flat, -1 outside."""
     index = astype(indices, "int32")
-    steps = np.cumprod((1, *shape[: index.shape[-1]][:0:-1]))[::-1]
-    return sums(index * steps.astype("int32"), axis=-1)
+    sizes = np.array(shape[: index.shape[-1]], "int32")
+    for axis, size in enumerate(sizes):
+        require_range(cut(index, index.ndim - 1, axis, axis + 1), 0, int(size))
+    steps = np.cumprod((1, *sizes[:0:-1]))[::-1]
+    places = sums(index * steps.astype("int32"), axis=-1)
+    outside = sums(astype(p.logical_not(_within(index, sizes)), "int32"), axis=-1) > 0
+    return p.where(outside, s.fill(-1, places), places)
 
 
 @op
@@ -222,6 +235,8 @@ def segment_sum(
     if num_segments is None:
         raise ValueError("ops.segment_sum needs `num_segments`: shapes are fixed.")
     ids = astype(segment_ids, "int32")
+    # As in Keras: a row of a negative number is left out.
+    require_range(maximum(ids, 0), 0, int(num_segments))
     return structured.scatter_add(read(data), ids, rows=int(num_segments))
 
 

@@ -12,6 +12,7 @@ from ganglion.ir import pointwise as p
 from ganglion.ir import shaping as s
 from ganglion.ir.graph import Constant, Node, ShapeError, Value
 from ganglion.ops.activation import log_softmax, softmax, softplus_parts
+from ganglion.ops.bounds import require_range
 from ganglion.ops.creation import one_hot
 from ganglion.ops.dispatch import (
     astype,
@@ -132,6 +133,7 @@ def sparse_categorical_crossentropy(
         )
     if not np.issubdtype(labels.dtype, np.integer):
         labels = astype(labels, "int32")
+    require_range(labels, 0, output.shape[axis], are_labels=True)
     hot = one_hot(labels, output.shape[axis], axis=axis, dtype=output.dtype)
     chosen = p.multiply(hot, _sparse_log_prob(output, from_logits, axis))
     return p.negative(s.sum_(chosen, axes=(axis,)))
@@ -192,8 +194,12 @@ def batch_normalization(
 
 
 @op
-def normalize(x: Any, axis: Any = -1, order: float = 2, epsilon: Any = None) -> Any:
+def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: Any = None) -> Any:
     """Scale to length one along an axis."""
+    if not isinstance(order, int) or order < 1:
+        raise ValueError(
+            f"ops.normalize: `order` must be a whole number >= 1, got {order!r}."
+        )
     shortest = config.epsilon() if epsilon is None else float(epsilon)
     if order == 2:
         # The limit is under the root, so that zeros have a slope and not NaN.

@@ -100,7 +100,9 @@ class PlanInterpreter:
         elif isinstance(kernel, Scatter):
             rows = self._flat(kernel.updates, memory).reshape(kernel.count, -1)
             target = self._flat(kernel.target, memory).reshape(-1, kernel.row)
-            np.add.at(target, self._flat(kernel.index, memory).reshape(-1), rows)
+            index = self._flat(kernel.index, memory).reshape(-1)
+            exists = (index >= 0) & (index < len(target))
+            np.add.at(target, index[exists], rows[exists])
         elif isinstance(kernel, PoolBack):
             self._pool_back(kernel, memory)
         elif isinstance(kernel, Nonzeros):
@@ -172,7 +174,10 @@ class PlanInterpreter:
         if isinstance(expr, Indirect):
             within = _index(Index(expr.dtype, expr.within, expr.offset), shape)
             flat = self._flat(expr.table, memory)
-            return flat[known[id(expr.row)].astype(np.int64) * expr.row_size + within]
+            row = known[id(expr.row)].astype(np.int64)
+            exists = (row >= 0) & (row < expr.rows)
+            found = flat[np.where(exists, row, 0) * expr.row_size + within]
+            return np.where(exists, found, np.nan) if expr.dtype.kind == "f" else found
         state = self._flat(expr.state, memory)  # type: ignore[attr-defined]
         if isinstance(expr, Uniform):
             numbers = known[id(expr.element)]

@@ -1,0 +1,86 @@
+"""Indices and labels must lie in a range: refused where their numbers are known.
+
+Numbers that a model is about to be given are known when a step runs on a table: the
+trace notes what must hold of them (`Scope.limits`), and they are looked at once.
+Indices that a compiled step computes itself read NaN from outside of a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganglion.ir import origin
+from ganglion.ir.graph import Constant, Input, Value, toposort
+from ganglion.ir.simplify import evaluate
+from ganglion.variables import current_scope
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A range in which whole numbers must lie, and what reads them."""
+
+    low: int
+    high: int
+    reader: str
+    are_labels: bool
+
+    def first_bad(self, numbers: np.ndarray) -> tuple[int, ...] | None:
+        """Return the place of the first number out of range, None if there is none."""
+        if not numbers.size:
+            return None
+        # Two passes without temporary arrays; NaN fails both comparisons.
+        low, high = numbers.min(), numbers.max()
+        if low > self.low - 1 and high < self.high:
+            return None
+        fits = (numbers > self.low - 1) & (numbers < self.high)
+        place = np.unravel_index(int(np.argmin(fits)), numbers.shape)
+        return tuple(int(n) for n in place)
+
+    def error(self, number: float, where: str = "") -> Exception:
+        """Return the error about a number that is out of range."""
+        where = f" in {where}" if where else ""
+        if self.are_labels:
+            return ValueError(
+                f"Label {number:g}{where} is out of range: the model has {self.high} "
+                f"classes, 0 to {self.high - 1}."
+            )
+        from_end = f", or {-self.high} to -1 from the end" if self.low < 0 else ""
+        return IndexError(
+            f"Index {number:g}{where} is out of range: {self.reader} reads a table of "
+            f"{self.high} rows, 0 to {self.high - 1}{from_end}."
+        )
+
+
+def require_range(
+    value: Value, low: int, high: int, *, are_labels: bool = False
+) -> None:
+    """Refuse numbers out of a range, now if they are known, else before a step."""
+    limit = Limit(low, high, _reader(origin.here()), are_labels)
+    numbers = _known(value)
+    if numbers is not None:
+        place = limit.first_bad(numbers)
+        if place is not None:
+            raise limit.error(numbers[place])
+        return
+    scope = current_scope()
+    if scope is not None:
+        scope.limits.append((value, limit))
+
+
+def _reader(place: origin.Origin) -> str:
+    """Name the layer and the line that read a table."""
+    line = str(place._replace(layer=""))
+    if place.layer:
+        return f'layer "{place.layer}"' + (f" ({line})" if line else "")
+    return line or "it"
+
+
+def _known(value: Value) -> np.ndarray | None:
+    """Return the numbers of a value that depends on no input of a trace."""
+    if isinstance(value, Constant):
+        return value.array
+    if any(isinstance(one, Input) for one in toposort([value])):
+        return None
+    return evaluate([value])[0]

@@ -23,6 +23,19 @@ Logs = dict[str, float]
 class Compilable(Layer):
     """The part of a model that knows how it is to learn."""
 
+    _untracked = Layer._untracked | {
+        "history",
+        "loss",
+        "training_state",
+        "notes",
+        "_runner",
+        "_compile_loss",
+        "_compile_metrics",
+        "_compile_arguments",
+        "_loss_tracker",
+        "_chosen_weights",
+    }
+
     def _start_training_state(self) -> None:
         self.optimizer: Any = None
         self.compiled = False
@@ -32,8 +45,8 @@ class Compilable(Layer):
         self.initial_epoch = 0
         self.loss: Any = None
         self._runner = Runner(self)
-        self._loss: CompiledLoss | None = None
-        self._metrics: CompiledMetrics | None = None
+        self._compile_loss: CompiledLoss | None = None
+        self._compile_metrics: CompiledMetrics | None = None
         self._compile_arguments: dict[str, Any] = {}
         self._chosen_weights: list[Variable] | None = None
         self.training_state = TrainingState()
@@ -74,8 +87,8 @@ class Compilable(Layer):
             loss_weights, metrics = None, loss_weights
         self.optimizer = optimizers.get(optimizer)
         self.loss = loss
-        self._loss = CompiledLoss(loss, loss_weights, self._output_names())
-        self._metrics = CompiledMetrics(
+        self._compile_loss = CompiledLoss(loss, loss_weights, self._output_names())
+        self._compile_metrics = CompiledMetrics(
             metrics, weighted_metrics, self._output_names(), loss
         )
         self._compile_arguments = {
@@ -107,7 +120,7 @@ class Compilable(Layer):
 
     def _make_loss_tracker(self) -> None:
         with suspended():
-            self.loss_tracker = metrics.Mean(name="loss")
+            self._loss_tracker = metrics.Mean(name="loss")
 
     def _output_names(self) -> list[str] | None:
         return getattr(self, "output_names", None)
@@ -170,8 +183,8 @@ class Compilable(Layer):
             if one.regularizer is not None
         ]
         total = None
-        if self._loss is not None and self.loss is not None:
-            total = self._loss(y, y_pred, sample_weight)
+        if self._compile_loss is not None and self.loss is not None:
+            total = self._compile_loss(y, y_pred, sample_weight)
         elif not added:
             raise ValueError(
                 "There is no loss to minimise: give `compile` a loss, or call "
@@ -188,16 +201,24 @@ class Compilable(Layer):
 
     def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
         """Add a batch to the metrics."""
-        if self._metrics is not None and y is not None:
-            self._metrics.update_state(y, y_pred, sample_weight)
+        if self._compile_metrics is not None and y is not None:
+            self._compile_metrics.update_state(y, y_pred, sample_weight)
 
     @property
     def metrics(self) -> list[Any]:
-        """The metrics that training reports, the loss first."""
-        found: list[Any] = [self.loss_tracker] if self.compiled else []
-        found += self._loss.metrics if self._loss else []
-        found += self._metrics.metrics if self._metrics else []
-        return found
+        """The metrics that training reports, the loss first.
+
+        After those of `compile` come those in attributes: of this model, and of the
+        layers below that are no models themselves.
+        """
+        found: list[Any] = [self._loss_tracker] if self.compiled else []
+        found += self._compile_loss.metrics if self._compile_loss else []
+        found += self._compile_metrics.metrics if self._compile_metrics else []
+        found += self._tracker.metrics
+        for layer in self._flatten_layers(include_self=False):
+            if not isinstance(layer, Compilable):
+                found += layer._tracker.metrics
+        return list({id(one): one for one in found}.values())
 
     @property
     def metrics_names(self) -> list[str]:
@@ -223,14 +244,23 @@ class Compilable(Layer):
                     variable.assign(value)
 
     def get_metrics_result(self) -> Logs:
-        """Return every metric's value, by name."""
+        """Return the value of every metric in `metrics`, by name."""
         with self._runner.turns.take():
-            results: dict[str, Any] = {"loss": self.loss_tracker.result()}
-            for metric in self._loss.metrics if self._loss else []:
-                results[metric.name] = metric.result()
-            if self._metrics is not None:
-                results.update(self._metrics.result())
-            return {name: _number(results[name]) for name in sorted(results)}
+            results = self._metric_results()
+        return {name: _number(results[name]) for name in sorted(results)}
+
+    def _metric_results(self) -> dict[str, Any]:
+        compiled = self._compile_metrics
+        theirs = {id(metric) for metric in compiled.metrics} if compiled else set()
+        results: dict[str, Any] = {}
+        for metric in self.metrics:
+            if id(metric) not in theirs:
+                value = metric.result()
+                named = value if isinstance(value, dict) else {metric.name: value}
+                results.update(named)
+        if compiled is not None and theirs & {id(metric) for metric in self.metrics}:
+            results.update(compiled.result())  # with the names of the outputs
+        return results
 
 
 def _are_metrics(given: Any) -> bool:

@@ -32,7 +32,7 @@ class Trainable(Protocol):
     name: str
     optimizer: Any
     training_state: TrainingState
-    loss_tracker: Any
+    _loss_tracker: Any
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs."""
@@ -84,7 +84,7 @@ def train_step(
             _descend(model, scope, loss, trainable)
         with origin.inside("metrics"):
             model.update_metrics(y, y_pred, weight)
-            model.loss_tracker.update_state(loss, sample_weight=signature.batch)
+            model._loss_tracker.update_state(loss, sample_weight=signature.batch)
             _watch(model, loss)
     return _step(f"{model.name}.train_step", scope, data, {})
 
@@ -97,7 +97,7 @@ def test_step(model: Trainable, batch: Batch, signature: Signature) -> Step:
         loss = _loss(model, x, y, y_pred, weight, training=False)
         with origin.inside("metrics"):
             model.update_metrics(y, y_pred, weight)
-            model.loss_tracker.update_state(loss, sample_weight=signature.batch)
+            model._loss_tracker.update_state(loss, sample_weight=signature.batch)
     return _step(f"{model.name}.test_step", scope, data, {})
 
 

@@ -208,6 +208,7 @@ class Scope:
         self.writes: dict[Variable, Value] = {}
         self.losses: list[Value] = []
         self.limits: list[Any] = []  # see `ops.bounds`
+        self.loss_owners: list[Any] = []  # the layer that added each
         self.trainable: frozenset[Variable] | None = None
         self._names: set[str] = set()
 
@@ -246,6 +247,16 @@ class Scope:
         self.read(variable)
         self.writes[variable] = value
         return variable
+
+    def add_loss(self, layer: Any, loss: Value) -> None:
+        """Add to the loss that training minimises."""
+        self.losses.append(loss)
+        self.loss_owners.append(layer)
+
+    def losses_of(self, layer: Any) -> list[Value]:
+        """Return what one layer added."""
+        pairs = zip(self.loss_owners, self.losses, strict=True)
+        return [loss for owner, loss in pairs if owner is layer]
 
     def commit(self) -> None:
         """Compute what was written and store it (concrete scopes)."""

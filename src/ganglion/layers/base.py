@@ -1,12 +1,13 @@
 """The Layer: weights made in `build`, a `call` written in ops, a config that rebuilds.
 
-A layer keeps no magic: weights are those made by `add_weight`, sub-layers are those
-found in its attributes, and its configuration is read off its `__init__`.
+Weights are those made by `add_weight` or held in attributes, as sub-layers are (see
+`tracking`), and a layer's configuration is read off its `__init__`.
 """
 
 from __future__ import annotations
 
 import inspect
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ from ganglion.layers.oldnames import (
     translated,
     translating,
 )
+from ganglion.layers.tracking import Tracker
 from ganglion.layers.weights import WeightHolder
 from ganglion.ops.dispatch import concrete
 from ganglion.serialization import deserialize_keras_object
@@ -83,6 +85,7 @@ class Layer(WeightHolder):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Note the user's line and the arguments before `__init__` sees them."""
         layer = super().__new__(cls)
+        layer._tracker = Tracker(WeightHolder)
         layer.created = origin.user_line()
         args, kwargs = translated(cls, args, kwargs)
         layer._init_values = bound_arguments(cls, args, kwargs)
@@ -107,7 +110,7 @@ class Layer(WeightHolder):
         self.supports_masking = False
         self.input_hint = input_hint_from(kwargs)
         self._initial_weights = kwargs.pop("weights", None)
-        self._weights: list[Variable] = []
+        self._losses: list[Any] = []  # of the last call on arrays
         self._trainable = checked_trainable(trainable)
         self._calls: list[Call] = []
         self._build_shape: Any = None
@@ -143,18 +146,24 @@ class Layer(WeightHolder):
         if initializer is None:
             initializer = "glorot_uniform" if kind.kind == "f" else "zeros"
         sizes = (int(shape),) if isinstance(shape, int) else tuple(shape or ())
-        variable = Variable(
-            initializers.get(initializer),
-            shape=sizes,
-            dtype=kind.name,
-            trainable=trainable,
-            name=name,
-        )
+        with self._name_scope():
+            variable = Variable(
+                initializers.get(initializer),
+                shape=sizes,
+                dtype=kind.name,
+                trainable=trainable,
+                name=name,
+            )
         variable.regularizer = regularizers.get(regularizer)
         variable.constraint = get_constraint(constraint)
         variable.overwrite_with_gradient = overwrite_with_gradient
-        self._weights.append(variable)
+        self._track(variable)
         return variable
+
+    def _name_scope(self) -> AbstractContextManager[None]:
+        """Return a block whose variables belong to this layer, as in `build`."""
+        is_inside = f"/{origin.layer_path()}".endswith(f"/{self.name}")
+        return nullcontext() if is_inside else origin.inside(self.name, self.created)
 
     def add_loss(self, loss: Any) -> None:
         """Add to the loss that training minimises; call it inside of `call`."""
@@ -165,7 +174,7 @@ class Layer(WeightHolder):
                 "model a Keras tensor by `model.add_loss`."
             )
         for one in loss if isinstance(loss, (list, tuple)) else [loss]:
-            scope.losses.append(read(one))
+            scope.add_loss(self, read(one))
 
     def add_metric(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: metrics are given to `compile`, as in Keras 3."""
@@ -196,10 +205,14 @@ class Layer(WeightHolder):
         return self._call_traced(args, kwargs)
 
     def _call_on_arrays(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        for layer in self._flatten_layers():
+            layer._losses = []
         with Scope(bool(kwargs.get("training")), concrete=True) as scope:
             scope.told = kwargs.get("training") is not None
             result = self._call_traced(args, kwargs)
             made = concrete(result)
+            for layer, loss in zip(scope.loss_owners, scope.losses, strict=True):
+                layer._losses.append(concrete(loss))
             scope.commit()
         return made
 
@@ -225,7 +238,7 @@ class Layer(WeightHolder):
                     for one in tree.flatten(outputs):
                         # By the row, so that its strength does not depend on the batch.
                         added = self.activity_regularizer(one) / max(one.shape[0], 1)
-                        scope.losses.append(read(added))
+                        scope.add_loss(self, read(added))
         finally:
             scope.training, scope.told = before
         return outputs
@@ -266,6 +279,22 @@ class Layer(WeightHolder):
         self.built = True
         if self._initial_weights is not None:
             self.set_weights(self._initial_weights)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put the variables of this layer alone into a file's group, by number."""
+        for number, variable in enumerate(self._own_variables()):
+            store[str(number)] = variable.array
+
+    def load_own_variables(self, store: Any) -> None:
+        """Take the variables of this layer alone from a file's group."""
+        own = self._own_variables()
+        if len(store.keys()) != len(own):
+            raise ValueError(
+                f'Layer "{self.name}" has {len(own)} variables, the file has '
+                f"{len(store.keys())} for it."
+            )
+        for number, variable in enumerate(own):
+            variable.assign(store[str(number)])
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Return what `build` was called with."""

@@ -8,73 +8,117 @@ from typing import Any
 import numpy as np
 
 from ganglion import keras2
+from ganglion.layers.tracking import Tracker
 from ganglion.random import SeedGenerator
-from ganglion.variables import Variable
+from ganglion.variables import Variable, current_scope
 
 
 class WeightHolder:
     """The part of a `Layer` that knows its weights.
 
-    Weights are those made by `add_weight` or kept as attributes; the layers below are
-    those found in the attributes.
+    They are what `add_weight` made and what the attributes hold: see `tracking`.
     """
 
     name: str
     built: bool
-    _weights: list[Variable]
+    _tracker: Tracker
+    # What a class keeps for itself, and finds in its own way or not at all.
+    _untracked: frozenset[str] = frozenset(
+        {
+            "_tracker",
+            "created",
+            "_init_values",
+            "input_spec",
+            "input_hint",
+            "_calls",
+            "_initial_weights",
+            "_losses",
+            "_build_shape",
+            "_trainable",
+            "trainable",
+            "trainable_weights",
+        }
+    )
     _trainable: bool
+    _losses: list[Any]
 
-    def sublayers(self) -> Iterator[Any]:
-        """Yield the layers found in the attributes, in order, each once."""
-        seen: set[int] = set()
-        for name, value in vars(self).items():
-            if name in ("_init_values", "_calls"):
-                continue
-            for one in _layers_in(value):
-                if id(one) not in seen:
-                    seen.add(id(one))
-                    yield one
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._untracked:
+            value = self._track(value)
+        super().__setattr__(name, value)
 
-    def walk(self) -> Iterator[Any]:
+    def __delattr__(self, name: str) -> None:
+        value = getattr(self, name)
+        super().__delattr__(name)
+        if isinstance(value, Variable):
+            self._tracker.untrack(value)
+
+    def _track(self, value: Any) -> Any:
+        """Take up a variable, a layer or whatever holds some; return what to keep."""
+        value = self._tracker.track(value)
+        if isinstance(value, Variable) and not getattr(self, "_trainable", True):
+            value.trainable = False
+        return value
+
+    def _layers_below(self) -> list[Any]:
+        """Return the layers directly below this one, in order, each once."""
+        return self._tracker.layers
+
+    def _flatten_layers(
+        self, include_self: bool = True, recursive: bool = True
+    ) -> Iterator[Any]:
         """Yield this layer and all below it, each once."""
+        if not recursive:
+            yield from [*([self] if include_self else []), *self._layers_below()]
+            return
         seen: set[int] = set()
         stack: list[Any] = [self]
         while stack:
             layer = stack.pop()
             if id(layer) not in seen:
                 seen.add(id(layer))
-                yield layer
-                stack.extend(reversed(list(layer.sublayers())))
+                if layer is not self or include_self:
+                    yield layer
+                stack.extend(reversed(layer._layers_below()))
 
-    def own_variables(self) -> list[Variable]:
-        """Return the variables made by `add_weight` or kept as attributes."""
-        found = list(self._weights)
-        for value in vars(self).values():
-            if isinstance(value, Variable) and value not in found:
-                found.append(value)
-        return found
+    def _own_variables(self) -> list[Variable]:
+        """Return the variables of this layer alone, in the order of Keras' files."""
+        return self._tracker.variables
 
     @property
     def weights(self) -> list[Variable]:
         """All weights, of this layer and of those below."""
         found: dict[Variable, None] = {}
-        for layer in self.walk():
-            found.update(dict.fromkeys(layer.own_variables()))
+        for layer in self._flatten_layers():
+            found.update(dict.fromkeys(layer._own_variables()))
         return list(found)
 
     @property
     def variables(self) -> list[Variable]:
         """The weights and the states of random generators."""
-        return [*self.weights, *(one.state for one in self.seed_generators())]
+        found: dict[Variable, None] = {}
+        for layer in self._flatten_layers():
+            found.update(dict.fromkeys(layer._own_variables()))
+            found.update((one.state, None) for one in layer._tracker.seeds)
+        return list(found)
 
-    def seed_generators(self) -> list[SeedGenerator]:
+    def _seed_generators(self) -> list[SeedGenerator]:
         """Return the random generators of this layer and of those below."""
-        return [
-            value
-            for layer in self.walk()
-            for value in vars(layer).values()
-            if isinstance(value, SeedGenerator)
+        found = [
+            one for layer in self._flatten_layers() for one in layer._tracker.seeds
         ]
+        return list({id(one): one for one in found}.values())
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The metrics kept in attributes, of this layer and of those below."""
+        found = [m for layer in self._flatten_layers() for m in layer._tracker.metrics]
+        return list({id(one): one for one in found}.values())
+
+    @property
+    def metrics_variables(self) -> list[Variable]:
+        """The variables of all metrics."""
+        return [variable for one in self.metrics for variable in one.variables]
 
     @property
     def trainable(self) -> bool:
@@ -84,7 +128,9 @@ class WeightHolder:
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        for layer in self.sublayers():
+        for variable in self._tracker.trainable:
+            variable.trainable = self._trainable
+        for layer in self._layers_below():
             layer.trainable = value
 
     @property
@@ -92,15 +138,13 @@ class WeightHolder:
         """The weights that training changes."""
         if not self.trainable:
             return []
-        found = {one: None for one in self.own_variables() if one.trainable}
-        for layer in self.sublayers():
-            found.update(dict.fromkeys(layer.trainable_weights))
-        return list(found)
+        return [one for one in self.weights if one.trainable]
 
     @trainable_weights.setter
     def trainable_weights(self, variables: list[Variable]) -> None:
         keras2.note("`self.trainable_weights = [...]`", "`add_weight`")
-        self._weights.extend(one for one in variables if one not in self._weights)
+        for one in variables:
+            self._track(one)
 
     @property
     def non_trainable_weights(self) -> list[Variable]:
@@ -121,8 +165,17 @@ class WeightHolder:
 
     @property
     def losses(self) -> list[Any]:
-        """The regularisation losses of the weights, as they are now."""
-        return [
+        """What `call` added to the loss, here and below, and the weights' penalties.
+
+        Outside of training, it is what the last call on arrays added.
+        """
+        layers = list(self._flatten_layers())
+        scope = current_scope()
+        if scope is not None:
+            added = [loss for layer in layers for loss in scope.losses_of(layer)]
+        else:
+            added = [loss for layer in layers for loss in layer._losses]
+        return added + [
             one.regularizer(one)
             for one in self.trainable_weights
             if one.regularizer is not None
@@ -158,14 +211,3 @@ class WeightHolder:
                 "model an Input first."
             )
         return sum(one.size for one in self.weights)
-
-
-def _layers_in(value: Any) -> Iterator[Any]:
-    if isinstance(value, WeightHolder):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _layers_in(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _layers_in(one)

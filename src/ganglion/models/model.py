@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 from ganglion import keras2, symbolic, tree
@@ -49,6 +48,8 @@ class Model(Trainer):
     10
     """
 
+    _untracked = Trainer._untracked | {"_network", "_symbolic_losses"}
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make a `Functional` where inputs and outputs are given."""
         if cls is Model and (args or {"inputs", "outputs", "output"} & kwargs.keys()):
@@ -72,11 +73,13 @@ class Model(Trainer):
         """The layers directly below this model."""
         if self._network is not None:
             return LayerList(self._network.layers)
-        return list(super().sublayers())
+        return super()._layers_below()
 
-    def sublayers(self) -> Iterator[Layer]:
-        """Yield the layers directly below this model."""
-        yield from self.layers
+    def _layers_below(self) -> list[Layer]:
+        """Return the layers of the graph, and others that attributes hold."""
+        listed = list(self.layers)
+        known = {id(one) for one in listed}
+        return [*listed, *(o for o in self._tracker.layers if id(o) not in known)]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """Return a layer by its name or its number."""
@@ -152,7 +155,8 @@ class Model(Trainer):
         outputs, losses = self._network.run(inputs, self._symbolic_losses)
         scope = current_scope()
         if scope is not None:
-            scope.losses.extend(read(one) for one in losses)
+            for one in losses:
+                scope.add_loss(self, read(one))
         return outputs
 
     def add_loss(self, loss: Any) -> None:

@@ -26,6 +26,8 @@ class Sequential(Model):
     (None, 2)
     """
 
+    _untracked = Model._untracked | {"_stack", "_input_layer"}
+
     def __init__(
         self, layers: Any = None, trainable: bool = True, name: str | None = None
     ) -> None:

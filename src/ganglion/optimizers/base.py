@@ -104,9 +104,12 @@ class Optimizer(State):
         with inside(self.name):
             grads = [_as_gradient(grad, variable) for grad, variable in pairs]
             variables = [variable for _, variable in pairs]
+            grads, variables = self._overwrite(grads, variables)
             if self.loss_scale_factor is not None:
                 grads = [one / self.loss_scale_factor for one in grads]
-            if self.gradient_accumulation_steps:
+            if not variables:
+                pass
+            elif self.gradient_accumulation_steps:
                 self._accumulate(grads, variables)
             else:
                 self._update(grads, variables)
@@ -116,6 +119,29 @@ class Optimizer(State):
                 if variable.constraint is not None:
                     variable.assign(variable.constraint(variable))
             self._iterations.assign_add(1)
+
+    def _overwrite(
+        self, grads: list[Any], variables: list[Variable]
+    ) -> tuple[list[Any], list[Variable]]:
+        """Put gradients in place of the variables that ask for it; return the rest.
+
+        Where gradients are accumulated, the largest of the steps is taken, as in Keras.
+        """
+        pairs = list(zip(grads, variables, strict=True))
+        for gradient, variable in pairs:
+            if not variable.overwrite_with_gradient:
+                continue
+            new = gradient
+            if self.gradient_accumulation_steps:
+                steps = self.gradient_accumulation_steps
+                is_update = ops.equal((self._iterations + 1) % steps, 0)
+                slot = self._accumulated[self._get_variable_index(variable)]
+                largest = ops.maximum(gradient, slot)
+                slot.assign(ops.where(is_update, ops.zeros_like(largest), largest))
+                new = ops.where(is_update, largest, variable)
+            variable.assign(new)
+        rest = [one for one in pairs if not one[1].overwrite_with_gradient]
+        return [gradient for gradient, _ in rest], [variable for _, variable in rest]
 
     def _update(self, grads: list[Any], variables: list[Variable]) -> None:
         grads = self._clip_gradients(grads)

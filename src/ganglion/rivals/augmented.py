@@ -69,13 +69,13 @@ def parts(images: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
 
 def states_of(model: Any) -> np.ndarray:
     """Return the states of a model's random generators, one in a row."""
-    found = [one.state.numpy() for one in model.seed_generators()]
+    found = [one.state.numpy() for one in model._seed_generators()]
     return np.array(found, "uint32").reshape(-1, 2)
 
 
 def set_states(model: Any, states: np.ndarray) -> None:
     """Put the random generators back to where they were."""
-    for one, state in zip(model.seed_generators(), states, strict=True):
+    for one, state in zip(model._seed_generators(), states, strict=True):
         one.state.assign(state)
 
 

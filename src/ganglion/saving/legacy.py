@@ -63,7 +63,7 @@ def write_weights(model: Any, group: Any) -> None:
     for layer in sorted(model.layers, key=lambda one: one.name):
         _put_arrays(group.create_group(layer.name), _weights(layer))
     top = group.create_group("top_level_model_weights")
-    _put_arrays(top, list(model.own_variables()))
+    _put_arrays(top, list(model._own_variables()))
 
 
 def _weights(layer: Any) -> list[Any]:
@@ -171,7 +171,7 @@ def read_weights(
             )
         pairs = [(one, *item) for one, item in zip(layers, saved.items(), strict=True)]
     _assign(pairs, skip_mismatch)
-    own, top = list(model.own_variables()), group.get("top_level_model_weights")
+    own, top = list(model._own_variables()), group.get("top_level_model_weights")
     if own and top is not None:
         _assign([(model, "top_level_model_weights", _arrays(top))], skip_mismatch, own)
 

@@ -28,7 +28,7 @@ def write(model: Any, file: Any) -> None:
         h5.put(group, name, getattr(model.training_state, name).array)
     h5.put(group, "steps_done", np.array(model.training_state.steps_done))
     seeds = group.create_group("seeds")
-    for number, generator in enumerate(model.seed_generators()):
+    for number, generator in enumerate(model._seed_generators()):
         h5.put(seeds, str(number), generator.state.array)
     unseeded = random.default_state()
     if unseeded is not None:
@@ -73,7 +73,7 @@ def read(model: Any, file: Any) -> bool:
             "its training state was written by another version of Ganglion; load the "
             "model with `load_weights` instead."
         )
-    seeds = model.seed_generators()
+    seeds = model._seed_generators()
     if len(seeds) != len(group["seeds"]):
         raise ValueError(
             f"it holds {len(group['seeds'])} random states, but the model has "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,20 +36,21 @@ class Part:
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables of this part alone, trainable ones first."""
+        """The variables of this part alone, those first that were made to train."""
         if self.is_optimizer:
             return list(self.owner.variables)
-        own = self.owner.own_variables()
-        return [one for one in own if one.trainable] + [
-            one for one in own if not one.trainable
-        ]
+        return list(self.owner._own_variables())
+
+    def overrides(self, method: str) -> bool:
+        """Return whether this is a layer that saves or loads in a way of its own."""
+        own = getattr(type(self.owner), method)
+        return not self.is_optimizer and own is not getattr(Layer, method)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what is to be saved, by the number or the name in the file."""
-        save = getattr(self.owner, "save_own_variables", None)
-        if save is not None and not self.is_optimizer:
+        if self.overrides("save_own_variables"):
             store: dict[str, Any] = {}
-            save(store)
+            self.owner.save_own_variables(store)
             return {key: np.asarray(one) for key, one in store.items()}
         return {str(i): one.array for i, one in enumerate(self.variables)}
 
@@ -103,7 +103,8 @@ def _walk_list(values: Any, path: str, seen: Seen) -> Iterator[Part]:
 
 def _children(owner: Any) -> list[tuple[str, Any]]:
     """Return the attributes of a layer by name, private ones last, as Keras does."""
-    found = {key: one for key, one in vars(owner).items() if key not in _ignored()}
+    ignored = type(owner)._untracked
+    found = {key: one for key, one in vars(owner).items() if key not in ignored}
     is_model = hasattr(owner, "get_compile_config")
     if is_model:
         found["layers"] = owner.layers
@@ -114,13 +115,6 @@ def _children(owner: Any) -> list[tuple[str, Any]]:
         return is_graph and name != "layers", name.startswith("_"), name
 
     return [(name, found[name]) for name in sorted(found, key=place)]
-
-
-@cache
-def _ignored() -> frozenset[str]:
-    """Return the attributes of every layer and model; they hold no layers of theirs."""
-    mine = ("_stack", "_input_layer", "_network", "_compile_arguments")
-    return frozenset([*vars(Layer(name="any")), *mine])
 
 
 # ---- saving ----------------------------------------------------------------------
@@ -173,7 +167,7 @@ def read(model: Any, file: Any, skip_mismatch: bool = False) -> None:
 
 def _problem(part: Part, found: dict[str, Any]) -> str | None:
     """Say why a layer's arrays in the file do not fit, None if they do."""
-    if hasattr(part.owner, "load_own_variables"):
+    if part.overrides("load_own_variables"):
         return None
     variables = part.variables
     if len(variables) != len(found):
@@ -230,9 +224,8 @@ def _report(problems: list[str], skip_mismatch: bool) -> None:
 
 def _assign(part: Part, found: dict[str, Any]) -> None:
     arrays = {name: h5.array(one) for name, one in found.items()}
-    load = getattr(part.owner, "load_own_variables", None)
-    if load is not None:
-        load(arrays)
+    if part.overrides("load_own_variables"):
+        part.owner.load_own_variables(arrays)
         return
     for number, variable in enumerate(part.variables):
         variable.assign(arrays[str(number)])

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ganglion import cli_again
+
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 EPILOG = (
     "Examples:  ganglion race mnist-mlp --epochs 3  |  "
@@ -16,6 +18,11 @@ EPILOG = (
     "ganglion race --images photos --test 192 --runs 4  |  ganglion race --resume cnn"
 )
 OUT = Path("race-results")
+# What a race that goes on finds in its folder; the rest must be said again.
+IN_FOLDER = (
+    "recipe", "engines", "runs", "epochs", "threads", "device", "seed", "batch_size",
+    "sweep", "images", "test", "size", "fit", "on", "out",
+)  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
@@ -24,6 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def race(
+    context: typer.Context,
     recipe: Annotated[
         str | None, typer.Argument(help="A recipe; `ganglion recipes` lists them.")
     ] = None,
@@ -188,7 +196,8 @@ def race(
             racing.run()
     except KeyboardInterrupt:
         _conclude(racing.race, folder)
-        _say(f"Stopped. Go on with: ganglion race --resume {folder}")
+        again = cli_again.command(context, {"resume": folder}, IN_FOLDER)
+        _say(f"Stopped. Go on with: {again}")
         raise typer.Exit(INTERRUPTED) from None
     _conclude(racing.race, folder)
     if not any(run.done for run in racing.race.finished):

@@ -44,7 +44,7 @@ FLOORS: list[tuple[str, str]] = [
         "bench_result "
         "bench_report race "
         "cli_race cli_report cli_train applications explain cli_cam cli_pretrained "
-        "cli_images cli_predict image_recipes image_training",
+        "cli_again cli_images cli_predict image_judging image_recipes image_training",
     ),
 ]
 FLOOR_OF = {

@@ -6,13 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from ganglion import terminal
+from ganglion import cli_again, terminal
+
+FEW_IMAGES = 600  # fewer to train on: a pretrained start is much better
+# What --pretrained cannot follow, or has another meaning there.
+NOT_PRETRAINED = ("resume", "epochs", "size", "color", "augment", "batch_size")
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,10 @@ class Choices:
     augment: bool
     epochs: int | None
     batch_size: int | None
-    seed: int
     log: str
     save: Path | None
     resume: Path | None
+    context: typer.Context  # with all that was given, to be repeated
 
 
 def train_folder(chosen: Choices, more: list[Any]) -> bool:
@@ -43,6 +47,7 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
         from ganglion import saving
 
         model = saving.load_model(chosen.resume)
+        chosen = _as_begun(chosen, model)
     held = _load(chosen, model)
     say(image_recipes.told_of_skipped(held))
     if model is None:
@@ -52,9 +57,9 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
             f"{chosen.resume} tells other classes apart than {held.folder} has: "
             f"{', '.join(map(terminal.shown, known or ['unnamed ones']))}."
         )
-    image_training.remember(model, held, test=chosen.test)
-    total = chosen.epochs or image_training.EPOCHS
+    image_training.remember(model, held, test=chosen.test, validation=chosen.validation)
     size = chosen.batch_size or image_recipes.batch_size(len(held.train))
+    total = chosen.epochs or image_training.most_epochs(len(held.train), size)
     _announce(chosen, model, held, f"batch {size}, at most {total} epochs")
     started = time.perf_counter()
     try:
@@ -98,6 +103,42 @@ def _load(chosen: Choices, model: Any) -> Any:
     return load_folder(chosen, size=form.size, color=form.color, fit=form.fit)
 
 
+def _as_begun(chosen: Choices, model: Any) -> Choices:
+    """Return the choices with the split that a run was begun with.
+
+    Another one would test on images that were trained on; another form or augmentation
+    would be another network.
+    """
+    noted = model.notes.get("folder") or {}
+    split = {name: noted[name] for name in ("test", "validation") if name in noted}
+    for name, begun in split.items():
+        if cli_again.given(chosen.context, name) and getattr(chosen, name) != begun:
+            how = "without it" if begun is None else f"with --{name} {begun:g}"
+            raise typer.BadParameter(
+                f"--{name} is for a new run: {chosen.resume} was begun {how}."
+            )
+    size = parse_size(chosen.size)
+    asked: dict[str, Any] = {
+        "size": [size, size] if isinstance(size, int) else list(size or ()),
+        "color": chosen.color,
+        "fit": chosen.fit,
+        "augment": chosen.augment,
+    }
+    begun_with = (model.notes.get("images") or {}) | {"augment": _augments(model)}
+    for name, value in asked.items():
+        is_given = cli_again.given(chosen.context, name)
+        if is_given and begun_with.get(name, value) != value:
+            raise typer.BadParameter(
+                f"--{name} is for a new run: {chosen.resume} keeps what it was begun "
+                "with."
+            )
+    return replace(chosen, **split)
+
+
+def _augments(model: Any) -> bool:
+    return any(type(layer).__name__.startswith("Random") for layer in model.layers)
+
+
 def load_folder(chosen: Choices, **form: Any) -> Any:
     """Read the folder; some images find the best epoch, unless it has its own."""
     from ganglion import images
@@ -120,29 +161,9 @@ def _stopped(chosen: Choices, model: Any, total: int) -> None:
     if chosen.save is None:
         say("Nothing was saved; give --save FILE to be able to resume.")
         return
-    if not _is_ours(chosen.save, model):  # before the end of the first epoch
-        model.save(chosen.save)
-    again = f"--images {chosen.folder} --resume {chosen.save} --save {chosen.save}"
-    if chosen.test is not None:
-        again += f" --test {chosen.test:g}"
-    if chosen.validation is not None:
-        again += f" --validation {chosen.validation:g}"
-    if chosen.seed:
-        again += f" --seed {chosen.seed}"
-    say(f"{chosen.save} holds the best epoch. Go on with: ganglion train {again}")
-
-
-def _is_ours(path: Path, model: Any) -> bool:
-    """Tell whether a file holds an epoch of this training."""
-    from ganglion import saving
-
-    if not path.exists() or not int(model.training_state.epoch.array):
-        return False
-    try:
-        kept = saving.load_model(path)
-    except ValueError:
-        return False
-    return bool(kept.notes == model.notes)
+    last = {"epochs": total, "resume": chosen.save, "save": chosen.save}
+    again = cli_again.command(chosen.context, last)
+    say(f"{chosen.save} holds the best epoch. Go on with: {again}")
 
 
 def _conclude(
@@ -150,8 +171,6 @@ def _conclude(
 ) -> None:
     from ganglion import image_training
 
-    if chosen.save is not None and keeper.epoch is None:
-        model.save(chosen.save)  # no epoch was better than where it went on from
     when = f"epoch {keeper.epoch}" if keeper.epoch else "where it began"
     told = f"{seconds:.1f} s; the best is {when}"
     for name, part in (("validation", held.validation), ("test", held.test)):
@@ -163,6 +182,24 @@ def _conclude(
         say("The model was not saved; give --save FILE to keep it.")
     else:
         say(f"Saved {chosen.save}. Ask it with: ganglion predict {chosen.save} IMAGE …")
+    if len(held.train) < FEW_IMAGES:
+        say(_suggestion(chosen, len(held.train)))
+
+
+def _suggestion(chosen: Choices, images: int) -> str:
+    """Say what does better with few images, and how to get it."""
+    from ganglion.applications.efficientnet_lite import weights_file
+
+    again = cli_again.command(chosen.context, {"pretrained": True}, NOT_PRETRAINED)
+    install = ""
+    try:
+        weights_file()
+    except ImportError:
+        install = 'pip install "ganglion-nn[pretrained]", then '
+    return (
+        f"{images} images are few to learn from; a network that has seen ImageNet does "
+        f"better with them, in seconds: {install}{again}"
+    )
 
 
 def parse_size(text: str | None) -> int | tuple[int, int] | None:

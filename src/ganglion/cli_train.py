@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import config, terminal
+from ganglion import cli_again, config, terminal
 from ganglion import recipes as recipe_book
 from ganglion.cli_images import parse_size
 from ganglion.cli_options import (
@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
+    context: typer.Context,
     recipe: RecipeOrNone = None,
     images: Annotated[
         Path | None,
@@ -133,11 +134,12 @@ def train(
             raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
         if not pretrained and fine_tune != 5:
             raise typer.BadParameter("--fine-tune goes with --pretrained.")
-        given = {"validation": validation, "size": size, "color": color, "fit": fit,
+        asked = {"validation": validation, "size": size, "color": color, "fit": fit,
                  "augment": augment, "epochs": epochs, "batch_size": batch_size,
-                 "seed": seed, "log": log, "save": save, "resume": resume}  # fmt: skip
+                 "log": log, "save": save, "resume": resume,
+                 "context": context}  # fmt: skip
         _choose(backend, threads, seed)
-        _train_folder(images, test, given, fine_tune if pretrained else None)
+        _train_folder(images, test, asked, fine_tune if pretrained else None)
         return
     if recipe is None:
         raise typer.BadParameter("say which recipe, or --images FOLDER.")
@@ -146,20 +148,19 @@ def train(
              "--fit": fit != "crop", "--pretrained": pretrained,
              "--fine-tune": fine_tune != 5})  # fmt: skip
     chosen = recipe_book.get(recipe)
+    _choose(backend, threads, seed)
+    resumed = None
+    if resume is not None:
+        resumed = _resumed(context, chosen, resume, augment)
     if not augment:
-        if resume is not None:
-            raise typer.BadParameter(
-                f"--no-augment is for a new run: {resume} keeps what it was begun with."
-            )
         if chosen.augment:
             _say("Images are left as they are; the published run changes them.")
         chosen = recipe_book.plain(chosen)
-    _choose(backend, threads, seed)
     training, testing, remark = recipe_book.load(chosen)
     for line in (remark, chosen.remark):
         if line:
             _say(line)
-    model = _model(chosen, resume)
+    model = recipe_book.build(chosen) if resumed is None else resumed
     total = chosen.epochs if epochs is None else epochs
     first = int(model.training_state.epoch.array)
     _announce(chosen, model, total, batch_size, log)
@@ -177,7 +178,7 @@ def train(
             verbose=1 if log == "keras" else 0,
         )
     except KeyboardInterrupt:
-        _stopped(model, total, save, recipe)
+        _stopped(context, model, total, save)
         raise typer.Exit(INTERRUPTED) from None
     if save is not None:
         model.save(save)
@@ -188,7 +189,7 @@ def train(
 def _train_folder(
     images: Path | None,
     test: float | None,
-    given: dict[str, Any],
+    asked: dict[str, Any],
     fine_tune: int | None,
 ) -> None:
     """Train on a folder of images, a made one if there is none."""
@@ -197,8 +198,8 @@ def _train_folder(
     if images is None:
         images = image_recipes.made_folder()
         test = recipe_book.FOLDER.source["test"] if test is None else test
-    chosen = cli_images.Choices(folder=images, test=test, **given)
-    more = _callbacks(given["log"], None)
+    chosen = cli_images.Choices(folder=images, test=test, **asked)
+    more = _callbacks(asked["log"], None)
     if fine_tune is not None:
         from ganglion import cli_pretrained
 
@@ -237,17 +238,33 @@ def _choose(backend: str | None, threads: int | None, seed: int) -> None:
     utils.set_random_seed(seed)
 
 
-def _model(recipe: recipe_book.Recipe, resume: Path | None) -> Any:
-    if resume is None:
-        return recipe_book.build(recipe)
+def _resumed(
+    context: typer.Context, recipe: recipe_book.Recipe, resume: Path, augment: bool
+) -> Any:
+    """Return the model of a run that goes on; refuse to change how it was begun."""
     from ganglion import saving
 
+    asked_for_plain = bool(recipe.augment) and not augment
+    if asked_for_plain and not resume.exists():
+        raise _begun_otherwise(resume, "--no-augment")
     model = saving.load_model(resume)
     if model.name != recipe.name:
         raise ValueError(
             f"{resume} holds the model {model.name!r}, not {recipe.name!r}."
         )
+    kinds = {type(layer).__name__ for layer in model.layers}
+    is_plain = not any(kind in kinds for kind, _ in recipe.augment)
+    if asked_for_plain and not is_plain:
+        raise _begun_otherwise(resume, "--no-augment")
+    if is_plain and recipe.augment and augment and cli_again.given(context, "augment"):
+        raise _begun_otherwise(resume, "--augment")
     return model
+
+
+def _begun_otherwise(resume: Path, option: str) -> typer.BadParameter:
+    return typer.BadParameter(
+        f"{option} is for a new run: {resume} keeps what it was begun with."
+    )
 
 
 def _announce(
@@ -295,17 +312,15 @@ def _keeper(save: Path) -> Any:
     return Keeper()
 
 
-def _stopped(model: Any, total: int, save: Path | None, recipe: str) -> None:
+def _stopped(context: typer.Context, model: Any, total: int, save: Path | None) -> None:
     epoch = int(model.training_state.epoch.array) + 1
     _say(f"\nStopped in epoch {min(epoch, total)} of {total}.")
     if save is None:
         _say("Nothing was saved; give --save FILE to be able to resume.")
         return
     model.save(save)
-    _say(
-        f"Saved {save}. Go on with: ganglion train {recipe} --epochs {total} "
-        f"--resume {save} --save {save}"
-    )
+    last = {"epochs": total, "resume": save, "save": save}
+    _say(f"Saved {save}. Go on with: {cli_again.command(context, last)}")
 
 
 def _conclude(

@@ -24,10 +24,12 @@ NAME = "image-folder"
 SMALLEST_MAP = 8  # pooling ends here: what is left is averaged
 FIRST_FILTERS, MOST_FILTERS = 32, 256
 MANY = 2000  # images, from which two convolutions a block pay
-BATCHES = ((2_000, 32), (20_000, 64))  # images up to which a batch size holds
+# Images up to which a batch size holds: with few, an epoch has more steps.
+BATCHES = ((60, 8), (400, 16), (2_000, 32), (20_000, 64))
 LARGEST_BATCH = 128
 RACE_EPOCHS = 20
-RATE = 0.05  # lowered when it no longer helps
+RATE = 0.05  # lowered when it no longer helps; for batches of
+RATE_BATCH = 32  # and more: smaller ones are noisier
 RACE_RATE = 0.005  # stays as it is, so it must be one to end with
 NAMED = 10  # unreadable files, at most
 _THEIRS = "author's own images"
@@ -92,6 +94,15 @@ def batch_size(images: int) -> int:
     (32, 64, 128)
     """
     return next((size for most, size in BATCHES if images <= most), LARGEST_BATCH)
+
+
+def first_rate(images: int) -> float:
+    """Return the learning rate to begin with.
+
+    >>> first_rate(600), first_rate(100)
+    (0.05, 0.025)
+    """
+    return RATE * min(1, batch_size(images) / RATE_BATCH)
 
 
 def recipe_of(

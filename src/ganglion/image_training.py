@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import callbacks, image_recipes, recipes
+from ganglion import image_recipes, recipes
+from ganglion.image_judging import BestKeeper, Judge, Patience
 from ganglion.images import (
     Form,
     ImageFolder,
@@ -27,43 +29,15 @@ from ganglion.images.finding import TEST, WHOLE
 from ganglion.images.loading import fingerprint, held_out
 
 EPOCHS = 100  # at most: early stopping ends it
-PATIENCE, SLOWER_AFTER, SLOWER = 15, 6, 0.3
+STEPS = 1500  # at most, where that many are more epochs
 VALIDATION = 0.15
 Skipped = tuple[Path, str]  # a file that cannot be read, and why
 
 
-class BestKeeper(callbacks.Callback):
-    """Keeps the weights of the best epoch, in memory and in a file, at once.
-
-    The file holds the whole training as it was after that epoch: a run that goes on
-    from there repeats what came after it.
-
-    Args:
-        monitor: What is to become small.
-        save: The file; None for none.
-        best: What has to be beaten.
-    """
-
-    def __init__(self, monitor: str, save: Path | None, best: float = np.inf) -> None:
-        super().__init__()
-        self.monitor, self.save, self.best = monitor, save, best
-        self.epoch: int | None = None  # from 1
-        self.weights: list[np.ndarray] | None = None
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Keep what is better than all before."""
-        value = (logs or {}).get(self.monitor)
-        if value is None or not value < self.best:
-            return
-        self.best, self.epoch = value, epoch + 1
-        self.weights = self.model.get_weights()
-        if self.save is not None:
-            self.model.save(self.save)
-
-
 def new_model(held: ImageFolder, augmented: bool = True) -> Any:
     """Return a network for the images, which knows their classes."""
-    recipe = image_recipes.recipe_of(held, augmented=augmented, rate=image_recipes.RATE)
+    rate = image_recipes.first_rate(len(held.train))
+    recipe = image_recipes.recipe_of(held, augmented=augmented, rate=rate)
     model = recipes.build(recipe)
     remember(model, held)
     return model
@@ -78,6 +52,20 @@ def remember(model: Any, held: ImageFolder, **more: Any) -> None:
     }
 
 
+def most_epochs(images: int, batch_size: int) -> int:
+    """Return how many epochs a training has at most: with few images, more.
+
+    >>> most_epochs(600, 32), most_epochs(100, 16)
+    (100, 215)
+    """
+    return max(EPOCHS, math.ceil(STEPS / steps_of(images, batch_size)))
+
+
+def steps_of(images: int, batch_size: int) -> int:
+    """Return how many steps an epoch has."""
+    return max(1, math.ceil(images / batch_size))
+
+
 def fit(
     model: Any,
     held: ImageFolder,
@@ -88,36 +76,37 @@ def fit(
     more: Sequence[Any] = (),
     verbose: int = 1,
 ) -> BestKeeper:
-    """Train with early stopping; the model ends with the weights of its best epoch."""
+    """Train with early stopping; the model ends with the weights of its best epoch.
+
+    A model that was loaded goes on with the run that it is of, as if it had not been
+    interrupted. Ctrl-C writes the file before it is raised again.
+    """
     first = int(model.training_state.epoch.array)
-    monitor = "loss" if held.validation is None else "val_loss"
-    best = np.inf
     validation = None
-    stopping: list[Any] = []
+    keeper = BestKeeper("loss", save)
     if held.validation is not None:
         validation = (held.validation.x, held.validation.y)
-        if first:
-            best = evaluated(model, held.validation)["loss"]
-        stopping = [
-            callbacks.EarlyStopping(monitor, patience=PATIENCE),
-            callbacks.ReduceLROnPlateau(monitor, factor=SLOWER, patience=SLOWER_AFTER),
-        ]
-    keeper = BestKeeper(monitor, save, best)
-    if first:
-        keeper.weights = model.get_weights()
-    model.fit(
-        held.train.x,
-        held.train.y,
-        batch_size=min(batch_size, len(held.train)),
-        epochs=epochs,
-        initial_epoch=first,
-        validation_data=validation,
-        validation_batch_size=batch_for(
-            held.form.size, len(held.validation or held.train)
-        ),
-        callbacks=[*more, *stopping, keeper],
-        verbose=verbose,
-    )
+        patience = Patience.of(steps_of(len(held.train), batch_size))
+        keeper = Judge(patience, len(held.classes), save)
+        if first and model.training_state.saved_callbacks is None:
+            keeper.begin(evaluated(model, held.validation), model)
+    try:
+        model.fit(
+            held.train.x,
+            held.train.y,
+            batch_size=min(batch_size, len(held.train)),
+            epochs=epochs,
+            initial_epoch=first,
+            validation_data=validation,
+            validation_batch_size=batch_for(
+                held.form.size, len(held.validation or held.train)
+            ),
+            callbacks=[*more, keeper],
+            verbose=verbose,
+        )
+    except KeyboardInterrupt:
+        keeper.write()
+        raise
     if keeper.weights is not None:
         model.set_weights(keeper.weights)
     return keeper

@@ -142,9 +142,12 @@ def weights_or_none(
 
 def number_or_none(state: dict[str, Any], name: str) -> float | None:
     """Return a number of a state or None; refuse anything else."""
+    return None if state[name] is None else number(state, name)
+
+
+def number(state: dict[str, Any], name: str) -> float:
+    """Return a number of a state; refuse anything else."""
     value = state[name]
-    if value is None:
-        return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{name!r} is {value!r}, not a number")
     return value

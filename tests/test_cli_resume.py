@@ -32,6 +32,13 @@ from ganglion import (
 )
 
 HERE = Path(__file__).parent
+CHOICES = {
+    "size": "48x64",
+    "color": "grayscale",
+    "fit": "pad",
+    "backend": "numpy",
+    "log": "steps",
+}
 
 
 # ---- the command -----------------------------------------------------------------
@@ -55,7 +62,8 @@ def sample(parameter: Any) -> list[str]:
     if "float" in kind:
         number = "0.25"
     elif "int" not in kind:
-        number = 'a b/it\'s "c".keras'
+        # Any text where there is a choice of any, so that quotes are tried.
+        number = CHOICES.get(parameter.name, 'a b/it\'s "c".keras')
     words = [parameter.opts[0], number]
     return words * 2 if parameter.multiple else words
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import tokenize
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -92,7 +93,10 @@ def _check(key: str, index: dict[str, Any]) -> str:
 def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """Map an array of this shape into memory; refuse any other."""
     files.refuse_special(path)
-    pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (tokenize.TokenError, SyntaxError) as error:  # its head is read as Python
+        raise ValueError("damaged") from error
     if pixels.shape != shape or pixels.dtype != np.uint8:
         raise ValueError("another shape")
     return pixels

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import ops, random
+from ganglion import budget, ops, random
 from ganglion.layers.arguments import choice, positive
 from ganglion.layers.augment import ImageLayer, RandomImageLayer
 from ganglion.serialization import export
@@ -45,6 +45,7 @@ def resizing_matrix(
     array([[0.5, 0.5, 0. , 0. ],
            [0. , 0. , 0.5, 0.5]])
     """
+    budget.take(32 * size * target, f"images of {target:,} pixels")
     step = size / target
     centres = (np.arange(target) + 0.5) * step - 0.5
     if interpolation == "nearest":
@@ -235,6 +236,7 @@ class RandomCrop(RandomImageLayer):
         if rows <= self.height or columns <= self.width:
             part = x[:, top : top + self.height, left : left + self.width, :]
             return resized(part, self.height, self.width, "bilinear")
+        budget.take(16 * (self.height + self.width), "the pixels of a crop")
         down = ops.add(top, np.arange(self.height, dtype="int32"))
         across = ops.add(left, np.arange(self.width, dtype="int32"))
         return ops.take(ops.take(x, down, axis=1), across, axis=2)

@@ -57,11 +57,13 @@ class Runner:
         self._model = model
         self._steps: OrderedDict[Any, tuple[Step, base.Executable]] = OrderedDict()
         self._on_gpu = False
+        self._schedules: dict[int, Any] = {}
         self._paces: dict[Any, int] = {}  # steps at a time, of the last epoch
 
     def forget(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
         self._steps.clear()
+        self._schedules.clear()
         self._paces.clear()
 
     def step(
@@ -77,8 +79,9 @@ class Runner:
             config.backend_choice(),
             config.precise(),
             config.precision(),
-            schedule,
+            id(schedule),
         )
+        self._schedules[id(schedule)] = schedule  # so that its number stays its own
         if key not in self._steps:
             choice.expect()
             made = self.traced(kind, batch, signature)

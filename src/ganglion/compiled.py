@@ -91,7 +91,8 @@ class CompiledLoss:
         ]
         several = sum(one is not None for one in chosen) > 1
         self.parts, seen = [], dict[str, int]()
-        for loss, factor, output in zip(chosen, factors, outputs.names, strict=True):
+        names = outputs.loss_names
+        for loss, factor, output in zip(chosen, factors, names, strict=True):
             if loss is None:
                 self.parts.append(None)
                 continue
@@ -175,6 +176,8 @@ class CompiledMetrics:
             bool(plain or weighted)
             for plain, weighted in zip(self._plain, self._weighted, strict=True)
         ]
+        if not any(wanted):
+            return
         labels = outputs.align(y_true, "labels", wanted)
         weights = outputs.spread(sample_weight, wanted)
         rows = zip(labels, outputs.leaves, weights, strict=True)
@@ -189,6 +192,11 @@ class CompiledMetrics:
         wanted = [
             bool(plain or weighted) for plain, weighted in zip(*given, strict=True)
         ]
+        if not any(wanted):
+            self._plain, self._weighted = given
+            self._prefixes = [""] * len(given[0])
+            self.built = True
+            return
         labels = outputs.align(y_true, "labels", wanted)
         try:
             used = outputs.assign(self._loss, "loss")
@@ -255,6 +263,8 @@ def _check_names(module: str, given: Any, what: str, special: tuple[str, ...]) -
 
 def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Loss:
     """Return the loss object; "crossentropy" chooses by the shapes."""
+    if isinstance(identifier, (list, tuple)) and len(identifier) == 1:
+        identifier = identifier[0]
     loss = identifier
     if _is_named(identifier, _CROSSENTROPY):
         loss = getattr(losses, f"{_kind(y_true, y_pred)}_crossentropy")

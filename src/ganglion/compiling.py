@@ -195,6 +195,11 @@ class Compilable(Layer):
             total = one if total is None else total + one
         return total
 
+    @property
+    def overrides_loss(self) -> bool:
+        """Whether the model computes its loss itself, from labels of any shape."""
+        return type(self).compute_loss is not Compilable.compute_loss
+
     def _regularized(self) -> Sequence[Variable]:
         chosen = self._chosen_weights
         return self.trainable_weights if chosen is None else chosen

@@ -101,13 +101,13 @@ class Table:
         self.x = _arrays(x, "x")
         self.y = _arrays(y, "y")
         self.sample_weight = _arrays(sample_weight, "sample_weight")
+        parts = (self.x, "x"), (self.y, "y"), (self.sample_weight, "sample_weight")
         self.columns: list[tuple[str, np.ndarray]] = [
-            *named_leaves(self.x, "x"),
-            *(named_leaves(self.y, "y") if y is not None else []),
+            (where, leaf)
+            for part, name in parts
+            for where, leaf in named_leaves(part, name)
+            if leaf is not None  # labels that no loss needs, weights of no output
         ]
-        for name, leaf in named_leaves(self.sample_weight, "sample_weight"):
-            if leaf is not None:
-                self.columns.append((name, leaf))
         self.rows = _common_rows(self.columns)
         # What a generator of changed images wants, None where there is none.
         self.batch_size: int | None = None
@@ -185,6 +185,8 @@ def _arrays(structure: Any, name: str) -> Any:
 
 def _is_list_of_arrays(values: list[Any]) -> bool:
     """Tell several inputs from one input written as nested lists of numbers."""
+    if any(isinstance(one, (tuple, dict)) for one in values):
+        values = tree.flatten(values)
     return any(one is None or hasattr(one, "shape") for one in values) and not all(
         np.ndim(one) == 0 for one in values if one is not None
     )

@@ -95,6 +95,8 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
 def table(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Table:
     """Return arrays as a table, in the order of the model's inputs and outputs."""
     inputs = _in_order(x, _names(model, "input"))
+    if _is_functional(model) and isinstance(model.input, dict):
+        inputs = model._network.matched(x)
     targets = _in_order(y, _names(model, "output"))
     if _is_functional(model):
         _check_inputs(model.inputs, inputs)
@@ -151,7 +153,7 @@ def _is_list_of_arrays(given: Any) -> bool:
 
 def _check_targets(model: Any, given: Table) -> None:
     """Refuse class numbers that the model has no output for."""
-    if not _is_functional(model) or model.loss is None:
+    if not _is_functional(model) or model.loss is None or model.overrides_loss:
         return
     outputs = Outputs(model.output, model.output_names)
     chosen = outputs.assign(model.loss, "loss")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,7 +60,9 @@ class Network:
 
     def _standard(self, inputs: Any) -> list[Any]:
         """Match what was given with the inputs: by position, or by name."""
-        if isinstance(inputs, dict) and not isinstance(self.inputs, dict):
+        if isinstance(self.inputs, dict):
+            given = tree.flatten(self.matched(inputs))
+        elif isinstance(inputs, dict):
             given = self._by_name(inputs)
         else:
             given = tree.flatten(inputs)
@@ -69,6 +72,10 @@ class Network:
                 f"({', '.join(self.input_names)}), but {len(given)} were given."
             )
         return [_fit(v, t) for v, t in zip(given, self.flat_inputs, strict=True)]
+
+    def matched(self, given: Any) -> Any:
+        """Return data under the keys of the inputs, where these are a dictionary."""
+        return _matched(self.inputs, given) if isinstance(self.inputs, dict) else given
 
     def _by_name(self, inputs: dict[str, Any]) -> list[Any]:
         names = [
@@ -82,6 +89,51 @@ class Network:
                 f"{', '.join(sorted(map(str, inputs)))}."
             )
         return [inputs[name] for name in names]
+
+
+def _matched(wanted: dict[str, Any], given: Any) -> Any:
+    """Return what is given for inputs that are a dictionary, by the same keys.
+
+    As in Keras, keys that the model does not have are left out with a warning, and a
+    list takes the place of a dictionary only where the order of the keys is no guess.
+    """
+    keys = ", ".join(map(repr, wanted))
+    if not isinstance(given, dict):
+        if list(wanted) != sorted(wanted):
+            raise ValueError(
+                f"The inputs of the model are a dictionary with the keys {keys}: give "
+                f"a dictionary, not {_kind_of(given)}, whose order is not theirs."
+            )
+        if len(tree.flatten(given)) == len(tree.flatten(wanted)):
+            _warn_of_structure(keys, _kind_of(given))
+        return given
+    missing = [key for key in wanted if key not in given]
+    got = ", ".join(map(repr, given))
+    if missing:
+        raise ValueError(
+            f"No data for the input(s) {', '.join(map(repr, missing))}: the model "
+            f"takes a dictionary with the keys {keys}, but got {got}."
+        )
+    if len(given) > len(wanted):
+        _warn_of_structure(keys, f"a dictionary with the keys {got}")
+    return {
+        key: _matched(part, given[key]) if isinstance(part, dict) else given[key]
+        for key, part in wanted.items()
+    }
+
+
+def _kind_of(given: Any) -> str:
+    if isinstance(given, (list, tuple)):
+        return f"a {type(given).__name__} of {len(given)}"
+    return "an array"
+
+
+def _warn_of_structure(keys: str, got: str) -> None:
+    warnings.warn(
+        "The structure of `inputs` doesn't match the expected structure: a dictionary "
+        f"with the keys {keys} is expected, but got {got}.",
+        stacklevel=4,
+    )
 
 
 def _fit(value: Any, tensor: KerasTensor) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
+
 from ganglion.serialization import deserialize_keras_object, look_up
 
 
@@ -31,8 +33,9 @@ class Configured:
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal object."""
-        names = inspect.signature(type(self).__init__).parameters
-        return {name: getattr(self, name) for name in list(names)[1:]}
+        parameters = list(inspect.signature(type(self).__init__).parameters.values())
+        named = [one.name for one in parameters[1:] if one.kind not in _REST]
+        return {name: getattr(self, name) for name in named if hasattr(self, name)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -40,7 +43,32 @@ class Configured:
         return cls(**{k: deserialize_keras_object(v) for k, v in config.items()})
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and (self.get_config() == other.get_config())
+        if type(self) is not type(other):
+            return False
+        assert isinstance(other, Configured)
+        return bool(_key(self.get_config()) == _key(other.get_config()))
 
     def __hash__(self) -> int:
-        return id(self)
+        return hash((type(self), _key(self.get_config())))
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _key(value: Any) -> Any:
+    """Return something that is equal, and hashed alike, for equal configurations.
+
+    >>> _key({"b": [1, 2.0]}) == _key({"b": (1.0, 2)})
+    True
+    """
+    if isinstance(value, dict):
+        return frozenset((name, _key(one)) for name, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(one) for one in value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    try:
+        hash(value)
+    except TypeError:
+        return type(value), id(value)
+    return value

@@ -7,7 +7,7 @@ their order, or as a dictionary by their names.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ganglion import tree
@@ -29,7 +29,9 @@ class Outputs:
     def __init__(self, y_pred: Any, names: Sequence[str] | None = None) -> None:
         self.leaves: list[Any]
         self.names: list[Any]
-        is_flat = len(tree.flatten(y_pred)) == len(y_pred) if _nested(y_pred) else False
+        is_nested = _nested(y_pred)
+        is_flat = is_nested and not any(_nested(one) for one in _parts(y_pred))
+        self._structure = y_pred if is_nested and not is_flat else None
         if isinstance(y_pred, dict) and is_flat:
             self.names = _key_order(y_pred, names)
             self.leaves = [y_pred[name] for name in self.names]
@@ -37,12 +39,19 @@ class Outputs:
             self.leaves = tree.flatten(y_pred)
             known = names is not None and len(names) == len(self.leaves)
             self.names = list(names or []) if known else [None] * len(self.leaves)
+        # As in Keras, losses are called by the whole path, metrics by the output.
+        self.loss_names: list[Any] = self.names
+        if self._structure is not None:
+            self.loss_names = _paths(self._structure, iter(self.names))
 
     def __len__(self) -> int:
         return len(self.leaves)
 
     def assign(self, given: Any, what: str, share: bool = True) -> list[Any]:
         """Return what is given for each output, None where nothing is."""
+        alike = self._alike(given)
+        if alike is not None:
+            return alike
         if isinstance(given, dict) and "class_name" not in given:
             return self._by_name(given, what)
         if isinstance(given, (list, tuple)):
@@ -58,11 +67,20 @@ class Outputs:
         """Return the list of things given for each output, such as its metrics."""
         if len(self) == 1 or not given:
             return [listed(given) for _ in self.leaves]
+        alike = self._alike(given)
+        if alike is not None:
+            return [listed(one) for one in alike]
         is_one = isinstance(given, (list, tuple)) and len(given) == 1
         if is_one and not any(isinstance(one, Metric) for one in listed(given)):
             # Keras 2 measured every output by such a list; Keras 3 refuses it.
             return [listed(given) for _ in self.leaves]
         return [listed(one) for one in self.assign(given, what)]
+
+    def _alike(self, given: Any) -> list[Any] | None:
+        """Return what is given in the nested structure of the outputs, else None."""
+        if self._structure is None or not _nested(given):
+            return None
+        return _up_to(self._structure, given)
 
     def _by_name(self, given: dict[str, Any], what: str) -> list[Any]:
         if len(self) == 1 and len(given) == 1 and self.names == [None]:
@@ -106,6 +124,9 @@ class Outputs:
     def _aligned(self, given: Any, what: str, wanted: list[bool]) -> list[Any]:
         if given is None:
             return [None] * len(self)
+        alike = self._alike(given)
+        if alike is not None:
+            return alike
         if isinstance(given, dict) and None not in self.names:
             return self._by_name(given, what)
         flat = tree.flatten(given)
@@ -122,6 +143,9 @@ class Outputs:
     def spread(self, sample_weight: Any, wanted: list[bool]) -> list[Any]:
         """Return the sample weights of each output; one array serves them all."""
         sample_weight = whole(sample_weight)
+        alike = self._alike(sample_weight)
+        if alike is not None:
+            return alike
         if isinstance(sample_weight, dict):
             return self._by_name(sample_weight, "sample_weight")
         flat = tree.flatten(sample_weight)
@@ -132,6 +156,49 @@ class Outputs:
 
 def _nested(structure: Any) -> bool:
     return isinstance(structure, (list, tuple, dict))
+
+
+def _parts(structure: Any) -> list[Any]:
+    return list(structure.values() if isinstance(structure, dict) else structure)
+
+
+def _up_to(structure: Any, given: Any) -> list[Any] | None:
+    """Return the parts of what is given that stand where a structure has leaves.
+
+    >>> _up_to({"a": [1, 2], "b": 3}, {"a": ["x", ["y"]], "b": None})
+    ['x', ['y'], None]
+    """
+    if not _nested(structure):
+        return [given]
+    if not _nested(given) or isinstance(structure, dict) != isinstance(given, dict):
+        return None
+    keys = sorted(structure) if isinstance(structure, dict) else range(len(structure))
+    if len(structure) != len(given) or (
+        isinstance(given, dict) and set(structure) != set(given)
+    ):
+        return None
+    found: list[Any] = []
+    for key in keys:
+        part = _up_to(structure[key], given[key])
+        if part is None:
+            return None
+        found += part
+    return found
+
+
+def _paths(structure: Any, names: Iterator[Any], above: tuple[str, ...] = ()) -> Any:
+    """Return the keys and numbers down to each leaf; a leaf of a list has its name."""
+    found: list[Any] = []
+    is_dict = isinstance(structure, dict)
+    for key in sorted(structure) if is_dict else range(len(structure)):
+        part = structure[key]
+        if _nested(part):
+            found += _paths(part, names, (*above, str(key)))
+            continue
+        name = next(names)
+        last = str(key) if is_dict else name
+        found.append("/".join((*above, last)) if last else None)
+    return found
 
 
 def _key_order(y_pred: dict[str, Any], names: Sequence[str] | None) -> list[str]:

@@ -63,12 +63,14 @@ class Runner:
         self._cursors: list[Cursor] = []  # of evaluations and predictions, to use again
         self._steps: OrderedDict[Any, tuple[Step, base.Executable]] = OrderedDict()
         self._on_gpu = False
+        self._schedules: dict[int, Any] = {}
         self._paces: dict[Any, int] = {}  # steps at a time, of the last epoch
 
     def forget(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
         with self.turns.take():
             self._steps.clear()
+            self._schedules.clear()
             self._paces.clear()
 
     def step(
@@ -84,8 +86,9 @@ class Runner:
             config.backend_choice(),
             config.precise(),
             config.precision(),
-            schedule,
+            id(schedule),
         )
+        self._schedules[id(schedule)] = schedule  # so that its number stays its own
         if key not in self._steps:
             choice.expect()
             made = self.traced(kind, batch, signature)

@@ -46,6 +46,8 @@ def pack(structure: Any, leaves: list[Any]) -> Any:
         if isinstance(part, dict):
             made = {key: fill(part[key]) for key in sorted(part)}
             return {key: made[key] for key in part}
+        if isinstance(part, tuple) and hasattr(part, "_fields"):
+            return type(part)(*(fill(one) for one in part))
         if isinstance(part, (list, tuple)):
             return type(part)([fill(one) for one in part])
         return next(rest)

@@ -1,0 +1,62 @@
+"""Small objects that are equal by what they were made with."""
+
+import numpy as np
+import pytest
+
+import ganglion as keras
+
+PAIRS = [
+    lambda: keras.initializers.Constant(2.0),
+    lambda: keras.initializers.Constant([1.0, 2.0]),
+    lambda: keras.initializers.Constant(np.arange(3.0)),
+    lambda: keras.initializers.HeNormal(seed=3),
+    lambda: keras.regularizers.L1L2(0.1, 0.2),
+    lambda: keras.constraints.MaxNorm(2.0),
+    lambda: keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5),
+    lambda: keras.optimizers.schedules.PiecewiseConstantDecay([1, 2], [3.0, 2.0, 1.0]),
+    lambda: keras.config.DTypePolicy("float32"),
+]
+
+
+@pytest.mark.parametrize("make", PAIRS)
+def test_equal_objects_hash_alike(make):
+    one, other = make(), make()
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({one, other}) == 1
+    assert {one: "found"}[other] == "found"
+
+
+def test_different_objects_differ():
+    one, other = keras.regularizers.L2(0.1), keras.regularizers.L2(0.2)
+    assert one != other
+    assert one != keras.regularizers.L1(0.1)
+    assert one != "l2"
+    assert len({one, other, keras.regularizers.L2(0.1)}) == 2
+
+
+def test_a_constraint_of_ones_own_needs_no_config():
+    class Same(keras.constraints.Constraint):
+        def __call__(self, w):
+            return w
+
+    assert Same().get_config() == {}
+    assert Same() == Same()
+
+
+def test_a_new_schedule_is_taken_up_whatever_it_is_equal_to():
+    class Fixed(keras.optimizers.schedules.LearningRateSchedule):
+        def __init__(self, value):
+            self.kept = value  # under another name: it is no part of the config
+
+        def __call__(self, step):
+            return self.kept
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile(keras.optimizers.SGD(Fixed(0.0)), "mse")
+    x = np.ones((2, 1))
+    model.fit(x, 5 * x, verbose=0)
+    before = model.get_weights()[0]
+    model.optimizer.learning_rate = Fixed(0.1)
+    model.fit(x, 5 * x, verbose=0)
+    assert (model.get_weights()[0] != before).all()

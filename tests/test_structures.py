@@ -1,0 +1,266 @@
+"""Inputs, outputs and labels in dictionaries, lists and tuples, paired as in Keras."""
+
+import collections
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ganglion
+
+Pair = collections.namedtuple("Pair", ["p", "q"])
+
+
+def rows(value: float) -> np.ndarray:
+    return np.full((2, 1), value, "float32")
+
+
+# ---- inputs ------------------------------------------------------------------------
+
+
+def inputs_of(keras: Any, kind: str) -> Any:
+    made = {name: keras.Input((1,), name=name) for name in ("a", "b")}
+    if kind == "dict_ba":
+        return {"b": made["b"], "a": made["a"]}
+    if kind == "dict_a":
+        return {"a": made["a"]}
+    if kind == "other_keys":
+        return {"x": made["a"], "y": made["b"]}
+    if kind == "list_ba":
+        return [made["b"], made["a"]]
+    if kind == "pair":
+        return Pair(made["a"], made["b"])
+    return made if kind == "dict_ab" else made["a"]
+
+
+def reader(keras: Any, kind: str) -> Any:
+    """Return a model of its inputs in a row: the first, ten times the second."""
+    inputs = inputs_of(keras, kind)
+    flat = list(inputs.values()) if isinstance(inputs, dict) else inputs
+    if not isinstance(flat, (list, tuple)):
+        flat = [flat]
+    scaled = [keras.layers.Rescaling(10.0**n)(one) for n, one in enumerate(flat)]
+    output = scaled[0] if len(scaled) == 1 else keras.layers.add(scaled)
+    model = keras.Model(inputs, output)
+    model.compile("sgd", "mse")
+    return model
+
+
+DATA = {
+    "both": {"b": rows(1), "a": rows(2)},
+    "one": {"a": rows(2)},
+    "wrong": {"zzz": rows(3)},
+    "half wrong": {"a": rows(2), "z": rows(9)},
+    "extra": {"a": rows(2), "b": rows(1), "z": rows(9)},
+    "other keys": {"x": rows(1), "y": rows(2)},
+    "list": [rows(1), rows(2)],
+    "tuple": (rows(1), rows(2)),
+    "pair": Pair(rows(1), rows(2)),
+    "array": rows(5),
+    "three": [rows(1), rows(2), rows(3)],
+}
+KINDS = ["dict_ba", "dict_ab", "dict_a", "other_keys", "list_ba", "pair", "single"]
+
+
+def answer(model: Any, verb: str, data: Any) -> Any:
+    """Return the first number, or that there was an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            if verb == "call":
+                found = model(data)
+            elif verb == "evaluate":
+                found = model.evaluate(data, rows(0), verbose=0)
+            elif verb == "predict":
+                found = model.predict(data, verbose=0)
+            else:
+                found = model.predict_on_batch(data)
+        except ValueError:
+            return "ValueError"
+    return float(np.ravel(np.array(found))[0])
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize("kind", KINDS)
+def test_inputs_are_paired_as_in_keras(keras, kind):
+    ours, theirs = reader(ganglion, kind), reader(keras, kind)
+    for name, data in DATA.items():
+        wanted = answer(theirs, "call", data)
+        assert answer(ours, "call", data) == wanted, name
+        for verb in ("predict", "batch"):
+            assert answer(ours, verb, data) == wanted, (name, verb)
+        squared = wanted if wanted == "ValueError" else wanted**2
+        assert answer(ours, "evaluate", data) == squared, name
+
+
+def test_wrong_keys_are_named():
+    model = reader(ganglion, "dict_ba")
+    with pytest.raises(
+        ValueError, match=r"input\(s\) 'b'.*keys 'b', 'a'.*got 'a', 'z'"
+    ):
+        model.predict(DATA["half wrong"], verbose=0)
+    with pytest.raises(ValueError, match=r"keys 'b', 'a'.*not a list of 2"):
+        model.fit(DATA["list"], rows(0), verbose=0)
+
+
+def test_other_structures_are_taken_with_a_warning():
+    with pytest.warns(UserWarning, match="structure of `inputs` doesn't match"):
+        reader(ganglion, "dict_ab").predict(DATA["extra"], verbose=0)
+    with pytest.warns(UserWarning, match="structure of `inputs` doesn't match"):
+        reader(ganglion, "dict_ab")(DATA["list"])
+
+
+def test_columns_that_the_model_does_not_read_may_be_anything():
+    data = {"a": rows(1), "b": rows(2), "name": np.array(["x", "y"])}
+    with pytest.warns(UserWarning, match="structure of `inputs`"):
+        found = reader(ganglion, "dict_ab").predict(data, verbose=0)
+    assert found[0, 0] == 21.0
+
+
+# ---- outputs and labels --------------------------------------------------------------
+
+
+def filled(kind: str, a: Any, b: Any, c: Any) -> Any:
+    return {
+        "dict of lists": {"u": [a, b], "c": c},
+        "dict of dicts": {"u": {"p": a, "q": b}, "c": c},
+        "list of lists": [[a, b], c],
+        "list of dicts": [{"p": a, "q": b}, c],
+        "dict of tuples": {"u": (a, b), "c": c},
+        "list of tuples": [(a,), (b, c)],
+        "pairs": Pair(a, Pair(b, c)),
+        "dict of pairs": {"u": Pair(a, b), "c": c},
+        "tuple": (a, b, c),
+        "dict": {"c": c, "a": a, "b": b},
+    }[kind]
+
+
+NESTED = [
+    "dict of lists",
+    "dict of dicts",
+    "list of lists",
+    "list of dicts",
+    "dict of tuples",
+    "list of tuples",
+    "pairs",
+    "dict of pairs",
+    "tuple",
+    "dict",
+]
+
+
+def writer(keras: Any, kind: str, **options: Any) -> Any:
+    x = keras.Input((1,))
+    ends = [
+        keras.layers.Dense(
+            1, name=name, use_bias=False, kernel_initializer=constant(keras, value)
+        )(x)
+        for name, value in (("a", 1.0), ("b", 2.0), ("c", 3.0))
+    ]
+    model = keras.Model(x, filled(kind, *ends))
+    model.compile(keras.optimizers.SGD(0.0), **options)
+    return model
+
+
+def constant(keras: Any, value: float) -> Any:
+    return keras.initializers.Constant(value)
+
+
+def shown(structure: Any) -> Any:
+    if isinstance(structure, dict):
+        return {key: shown(one) for key, one in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        return (type(structure).__name__, *map(shown, structure))
+    return float(np.asarray(structure)[0, 0])
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_outputs_are_reported_as_in_keras(keras, kind):
+    reports = []
+    for library in (ganglion, keras):
+        model = writer(
+            library,
+            kind,
+            loss=filled(kind, "mse", "mae", "mse"),
+            metrics=filled(kind, ["mae"], ["mae"], ["mse"]),
+        )
+        labels = filled(kind, rows(1), rows(4), rows(9))
+        logs = model.evaluate(rows(3), labels, verbose=0, return_dict=True)
+        reports.append(
+            (
+                shown(model.predict(rows(3), verbose=0)),
+                {k: float(logs[k]) for k in logs},
+            )
+        )
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_outputs_go_through_every_method(kind):
+    model = writer(ganglion, kind, loss="mse")
+    labels = filled(kind, rows(1), rows(4), rows(9))
+    weights = filled(kind, np.ones(2), np.zeros(2), np.ones(2))
+    assert shown(model.predict(rows(3), verbose=0)) == shown(
+        filled(kind, rows(3), rows(6), rows(9))
+    )
+    assert shown(model.predict_on_batch(rows(3))) == shown(model(rows(3)))
+    assert model.evaluate(rows(3), labels, verbose=0)[0] == 8.0
+    assert model.train_on_batch(rows(3), labels)[0] == 8.0
+    assert model.test_on_batch(rows(3), labels, weights)[0] == 4.0
+    assert model.fit(rows(3), labels, verbose=0).history["loss"] == [8.0]
+    batches = ((rows(3), labels) for _ in range(2))
+    assert model.fit(batches, steps_per_epoch=2, verbose=0).history["loss"] == [8.0]
+
+
+def test_a_subclass_may_return_a_named_tuple():
+    class Two(ganglion.Model):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = (ganglion.layers.Dense(1) for _ in range(2))
+
+        def call(self, x):
+            return Pair(self.first(x), self.second(x))
+
+    found = Two().predict(np.ones((40, 2)), batch_size=16, verbose=0)
+    assert isinstance(found, Pair)
+    assert found.p.shape == found.q.shape == (40, 1)
+
+
+@pytest.mark.parametrize("kind", ["dict", "tuple", "pairs"])
+def test_labels_by_name_do_not_depend_on_the_order_of_keys(kind):
+    model = writer(ganglion, kind, loss={"a": "mse", "b": "mae", "c": "mse"})
+    for order in ("abc", "cab", "bca"):
+        values = {"a": rows(1), "b": rows(4), "c": rows(7)}
+        labels = {name: values[name] for name in order}
+        logs = model.evaluate(rows(3), labels, verbose=0, return_dict=True)
+        assert (logs["a_loss"], logs["loss"]) == (4, 10)
+
+
+def test_labels_of_outputs_without_a_loss_may_be_missing():
+    x = ganglion.Input((2,))
+    ends = [ganglion.layers.Dense(1)(x) for _ in range(2)]
+    model = ganglion.Model(x, ends)
+    model.compile("sgd", loss=["mse", None])
+    with pytest.warns(UserWarning, match="does not depend on"):
+        model.fit(np.ones((4, 2)), [np.ones((4, 1)), None], verbose=0)
+
+
+def test_a_loss_in_a_list_of_one():
+    model = writer(ganglion, "dict", loss={"a": "mse", "b": ["mae"], "c": "mse"})
+    labels = {"a": rows(1), "b": rows(4), "c": rows(9)}
+    assert model.evaluate(rows(3), labels, verbose=0)[0] == 6.0
+
+
+def test_compute_loss_may_split_an_output():
+    class Split(ganglion.Model):
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+            parts = [y_pred[:, :1], y_pred[:, 1:]]
+            return super().compute_loss(x, y, parts, sample_weight)
+
+    x = ganglion.Input((3,))
+    model = Split(x, ganglion.layers.Dense(2, kernel_initializer="zeros")(x))
+    model.compile("sgd", loss=["mse", "mse"])
+    labels = (np.ones((4, 1)), np.full((4, 1), 2.0))
+    assert model.train_on_batch(np.ones((4, 3)), labels, return_dict=True)["loss"] == 5

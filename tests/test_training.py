@@ -45,6 +45,15 @@ def test_fit_equals_training_by_hand():
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("regularizer", ["l1_l2", lambda weight: 0.5])
+def test_a_regularizer_may_return_a_python_number(regularizer):
+    layer = layers.Dense(1, kernel_initializer="zeros", kernel_regularizer=regularizer)
+    model = keras.Sequential([layers.Input((2,)), layer])
+    model.compile("sgd", "mse")
+    loss = model.train_on_batch(np.ones((3, 2)), np.ones((3, 1)))
+    assert loss == (1.0 if regularizer == "l1_l2" else 1.5)
+
+
 def test_shuffling_visits_every_row_in_the_documented_order():
     x, y = blobs(50)
     model = classifier()

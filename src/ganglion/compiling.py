@@ -191,7 +191,7 @@ class Compilable(Layer):
                 "`add_loss` in a layer."
             )
         for one in added:
-            one = ops.sum(one) if len(one.shape) else one
+            one = ops.sum(one)  # a regularizer may return a Python number
             total = one if total is None else total + one
         return total
 

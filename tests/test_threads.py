@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import cuda_host
@@ -178,3 +180,46 @@ def test_a_model_without_weights_yet_is_built_once() -> None:
     for answer in answers:
         np.testing.assert_array_equal(answer, answers[0])
     assert len(model.weights) == 4
+
+
+def test_what_is_saved_while_another_thread_trains_is_of_whole_steps(
+    tmp_path: Path,
+) -> None:
+    """All weights of this layer start alike and are trained alike."""
+    config.set_backend("cpu")
+    layers = [keras.Input((64,)), keras.layers.Dense(512, use_bias=False)]
+    model = keras.Sequential(layers)
+    model.set_weights([np.ones((64, 512), "float32")])
+    model.compile(keras.optimizers.SGD(1e-3), "mse")
+    x, y = np.ones((256, 64), "float32"), np.zeros((256, 512), "float32")
+    model.fit(x, y, 32, verbose=0)
+    ends = threading.Event()
+
+    def train() -> None:
+        while not ends.is_set():
+            model.fit(x, y, 32, verbose=0)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        for number in range(CALLS):
+            path = tmp_path / f"{number}.keras"
+            model.save(path)
+            saved = [keras.models.load_model(path), pickle.loads(pickle.dumps(model))]
+            kernels = [model.get_weights()[0], *(one.get_weights()[0] for one in saved)]
+            for kernel in kernels:
+                assert (kernel == kernel[0, 0]).all()
+    finally:
+        ends.set()
+        thread.join()
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_layer_that_is_called_by_many_threads_is_built_once() -> None:
+    x = rows(4, 1)
+    for _ in range(3):
+        layer = keras.layers.Dense(5)
+        answers = in_threads(lambda _, layer=layer: layer(x))
+        assert len(layer.weights) == 2
+        for answer in answers:
+            np.testing.assert_array_equal(answer, answers[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,20 @@ class Compilable(Layer):
 
     def _output_names(self) -> list[str] | None:
         return getattr(self, "output_names", None)
+
+    def between_steps(self) -> AbstractContextManager[None]:
+        """Hold off other threads that use this model, in the middle of no step."""
+        return self._runner.turns.take()
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return all weights as arrays, of whole steps if another thread trains."""
+        with self.between_steps():
+            return super().get_weights()
+
+    def set_weights(self, weights: list[Any]) -> None:
+        """Replace all weights."""
+        with self.between_steps():
+            super().set_weights(weights)
 
     def _forget_steps(self) -> None:
         self._runner.forget()

@@ -7,12 +7,13 @@ Weights are those made by `add_weight` or held in attributes, as sub-layers are 
 from __future__ import annotations
 
 import inspect
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from ganglion import initializers, keras2, ops, regularizers, symbolic, tree
+from ganglion import forks, initializers, keras2, ops, regularizers, symbolic, tree
 from ganglion.constraints import get as get_constraint
 from ganglion.ir import origin
 from ganglion.ir.graph import Value
@@ -55,6 +56,8 @@ from ganglion.variables import (
     suspended,
     unique_name,
 )
+
+_building = threading.RLock()
 
 
 class Layer(WeightHolder):
@@ -266,7 +269,9 @@ class Layer(WeightHolder):
         shapes = tree.map_leaves(shape_of, first)
         if isinstance(shapes, KerasTensor):
             shapes = shapes.shape
-        self._build_once(shapes)
+        with forks.held_off(), _building:  # threads may call a new layer at once
+            if not self.built:
+                self._build_once(shapes)
 
     def _build_once(self, shapes: Any) -> None:
         self._building = True

@@ -80,6 +80,11 @@ def save_model(
         raise ValueError("`zipped=False` is not supported: one file is written.")
     if model.built:
         _prepare_optimizer(model)
+    with model.between_steps():
+        _write_model(model, filepath, overwrite)
+
+
+def _write_model(model: Any, filepath: Any, overwrite: bool) -> None:
     if isinstance(filepath, io.IOBase):
         archive.write(model, filepath)  # type: ignore[arg-type]
         return
@@ -166,7 +171,8 @@ def save_weights(
             "`.weights.h5` (it was written in that format)",
             changes_defaults=False,
         )
-    _write_h5(path, lambda file: weights.write(model, file), overwrite)
+    with model.between_steps():
+        _write_h5(path, lambda file: weights.write(model, file), overwrite)
 
 
 def load_weights(
@@ -181,7 +187,7 @@ def load_weights(
         raise ValueError(f"`load_weights` does not know {', '.join(sorted(kwargs))}.")
     _require_built(model, "load")
     path = local_path(filepath)
-    with reading(filepath), _opened_weights(path) as file:
+    with reading(filepath), _opened_weights(path) as file, model.between_steps():
         h5.check_seal(file)
         if legacy.is_legacy(file):
             legacy.read_weights(model, file, by_name, skip_mismatch)
@@ -225,7 +231,8 @@ def save_checkpoint(path: Any, model: Any) -> None:
         weights.write(model, file)
         state.write(model, file)
 
-    _write_h5(local_path(path), write, True)
+    with model.between_steps():
+        _write_h5(local_path(path), write, True)
 
 
 def load_checkpoint(path: Any, model: Any) -> int:
@@ -235,7 +242,8 @@ def load_checkpoint(path: Any, model: Any) -> int:
     A `.keras` file that Ganglion wrote is a checkpoint, too.
     """
     _require_built(model, "load")
-    with reading(path), _opened_weights(local_path(path)) as file:
+    where = local_path(path)
+    with reading(path), _opened_weights(where) as file, model.between_steps():
         h5.check_seal(file)
         _prepare_optimizer(model)
         if weights.OWN_GROUP not in file:

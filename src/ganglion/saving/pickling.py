@@ -31,7 +31,8 @@ def reduced(model: Any) -> tuple[Any, tuple[Any, ...]] | None:
     try:
         with serialization.by_reference() as objects:
             buffer = io.BytesIO()
-            archive.write(model, buffer, dated=False)
+            with model.between_steps():
+                archive.write(model, buffer, dated=False)
         made = (buffer.getvalue(), objects, _attributes(model))
         if not is_graph:
             # Whether its class can be made again, only making it tells.

@@ -15,7 +15,7 @@ from ganglion.config import closest
 from ganglion.files import read_file
 
 # Others are not tried, whatever a file claims to be: some formats run programs.
-_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "WEBP", "GIF", "TIFF", "PPM", "TGA", "ICO")
+_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "TIFF", "PPM", "TGA", "ICO")
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _GREY_MODES = ("L", "I;16", "I")
 _METHODS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")

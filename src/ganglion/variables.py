@@ -55,11 +55,10 @@ class Variable(Operators):
             dtype = np.dtype(dtype or config.floatx())
             if shape is None:
                 raise ValueError(f"Variable {self.path!r} needs a shape.")
-            # Before it is made: a file may name any shape.
-            budget.take(
-                math.prod(shape) * dtype.itemsize,
-                f"{self.path!r} of the expected shape {tuple(shape)}",
-            )
+            if budget.current() is not None:
+                # Before it is made: a file may name any shape.
+                what = f"{self.path!r} of the expected shape {tuple(shape)}"
+                budget.take(math.prod(shape) * dtype.itemsize, what)
             if _active.blank:  # untouched zeros take no memory, whatever their size
                 self._array = np.zeros(tuple(shape), dtype)
                 return

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 VARIABLE = "GANGLION_FILE_LIMIT"
 FLOOR = 512 << 20  # bytes that any file may take, however small it is
-FACTOR = 16  # times its size; weights are in memory three times while they are read
+FACTOR = 32  # times its size; weights are there three times while they are read
 THINGS = 20_000  # objects and calls that any file may describe; a tenth of a minute
 BYTES_A_THING = 64  # of the file, for more; Keras writes hundreds
 DEPTH = 100

@@ -54,6 +54,9 @@ def write_file(
         content: Bytes, or a function that writes them into an open file.
         durable: Whether it must outlive a power cut. What can be made again at any
             time, and is checked when it is read, need not wait for the disk.
+
+    Returns:
+        The path, as it was given.
     """
     place = Path(os.path.realpath(path))
     refuse_special(place, "write")
@@ -72,7 +75,7 @@ def write_file(
         os.replace(part, place)
     if durable:
         _sync_folder(place.parent)
-    return place
+    return Path(path)
 
 
 @contextmanager

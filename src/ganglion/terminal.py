@@ -49,7 +49,7 @@ def json_shown(text: str) -> str:
     >>> print(json_shown('["\x9b2J"]'))
     ["\u009b2J"]
     """
-    return _ORDERS_IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ORDERS_IN_LINES.sub(lambda order: f"\\u{ord(order[0]):04x}", text)
 
 
 def cell(text: Any) -> Any:
@@ -59,8 +59,8 @@ def cell(text: Any) -> Any:
     return Text(lines(text))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _escaped(order: re.Match[str]) -> str:
+    number = ord(order[0])
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 

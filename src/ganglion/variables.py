@@ -66,11 +66,10 @@ class Variable(Operators):
                     f"Variable {self.path!r} needs a size for every axis, got the "
                     f"shape {shape}."
                 )
-            # Before it is made: a file may name any shape.
-            budget.take(
-                math.prod(shape) * dtype.itemsize,
-                f"{self.path!r} of the expected shape {tuple(shape)}",
-            )
+            if budget.current() is not None:
+                # Before it is made: a file may name any shape.
+                what = f"{self.path!r} of the expected shape {shape}"
+                budget.take(math.prod(shape) * dtype.itemsize, what)
             if _active.blank:  # untouched zeros take no memory, whatever their size
                 self._array = np.zeros(shape, dtype)
                 return

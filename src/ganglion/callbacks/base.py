@@ -183,11 +183,6 @@ class History(Callback):
             self.history.setdefault(name, []).append(value)
         self.model.history = self
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        if self.model is not None:  # a copy: its model has a history of its own
-            self.model.history = self
-
 
 class CallbackList(Callback):
     """All callbacks as one.

@@ -312,22 +312,23 @@ class BackupAndRestore(Callback):
         """Return the backups there are, the newest first."""
         try:
             index = json.loads(files.read_file(self._index))
-            return [_backup(one["file"]) for one in index["backups"]]
+            return [_backup(entry["file"]) for entry in index["backups"]]
         except FileNotFoundError:
             return self._backups_without_index()
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            found = self._backups_without_index()
-            then = "look for them by their names" if found else "start anew"
+            backups = self._backups_without_index()
+            then = "look for them by their names" if backups else "start anew"
             warnings.warn(
                 f"The list of backups {self._index} is damaged ({error}): I {then}.",
                 stacklevel=3,
             )
-            return found
+            return backups
 
     def _backups_without_index(self) -> list[dict[str, Any]]:
         names = [path.name for path in self.backup_dir.glob("*.checkpoint")]
         known = [_backup(name) for name in names if _NAME.fullmatch(name)]
-        return sorted(known, key=lambda one: (one["epoch"], one["batch"]), reverse=True)
+        known.sort(key=lambda backup: (backup["epoch"], backup["batch"]), reverse=True)
+        return known
 
     def _back_up(self, batch: int) -> None:
         from ganglion import saving

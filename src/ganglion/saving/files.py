@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, BinaryIO
 from ganglion import budget, files
 from ganglion.terminal import lines
 
+_MUCH = 64 << 20  # bytes
 _LONGEST = 2000  # characters of what an error says: a name in a file may have a million
 # What a file of another shape than expected makes the code that reads it raise.
 _SYMPTOMS = (
@@ -76,7 +79,8 @@ def reading(
     is_open = isinstance(filepath, io.IOBase)
     name = getattr(filepath, "name", "The file") if is_open else filepath
     try:
-        with budget.reading(_size(filepath) if size is None else size, floor):
+        size = _size(filepath) if size is None else size
+        with budget.reading(size, floor) as spent, _given_back(spent):
             yield
     except FileNotFoundError as error:
         raise FileNotFoundError(f"There is no file {name}.") from error
@@ -102,6 +106,22 @@ def reading(
             f"{name} cannot be loaded: what it describes is not valid "
             f"({type(error).__name__}: {text:.300})."
         ) from error
+
+
+@contextmanager
+def _given_back(spent: budget.Budget) -> Iterator[None]:
+    """Let go of what was made of a file that is refused, if that is much.
+
+    A half-made model and its layers hold each other, and the error's frames hold it:
+    several refused files would add up, until Python happens to look for garbage.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if spent.limit - spent.bytes_left > _MUCH:
+            traceback.clear_frames(error.__traceback__)
+            gc.collect()
+        raise
 
 
 def _size(source: Any) -> int:

@@ -20,6 +20,7 @@ _FREE_BYTES = 1 << 26
 _MOST_EXPANSION = 1000
 _DEFLATE = 1
 _FILTERS = {_DEFLATE: "gzip", 2: "shuffle", 3: "fletcher32"}
+_CHECKSUM = 4  # bytes that fletcher32 adds
 _SEAL = "ganglion_crc32"
 
 
@@ -91,13 +92,13 @@ def _check_dataset(found: Any, where: str) -> None:
         _check_chunks(found, where)
 
 
-def _check_chunks(found: Any, where: str) -> None:
+def _check_chunks(dataset: Any, where: str) -> None:
     """Refuse chunks that unpack to more than they are: HDF5 itself would not notice."""
-    size = math.prod(found.chunks) * found.dtype.itemsize
+    size = math.prod(dataset.chunks) * dataset.dtype.itemsize
     budget.take(size, f"a part of the array {where!r}")
-    settings = found.id.get_create_plist()
+    settings = dataset.id.get_create_plist()
     filters = [settings.get_filter(i)[0] for i in range(settings.get_nfilters())]
-    unknown = [one for one in filters if one not in _FILTERS]
+    unknown = set(filters) - _FILTERS.keys()
     if unknown or filters.count(_DEFLATE) > 1:
         raise ValueError(
             f"{where!r} is compressed in a way that is not supported: only "
@@ -105,12 +106,13 @@ def _check_chunks(found: Any, where: str) -> None:
         )
     if _DEFLATE not in filters:
         return
-    for number in range(found.id.get_num_chunks()):
+    size += _CHECKSUM  # there may be one inside
+    for number in range(dataset.id.get_num_chunks()):
         budget.count("parts of arrays")
-        info = found.id.get_chunk_info(number)
+        info = dataset.id.get_chunk_info(number)
         budget.take(info.size, f"a part of the array {where!r}")
-        if info.filter_mask == 0:
-            _, raw = found.id.read_direct_chunk(info.chunk_offset)
+        if not info.filter_mask >> filters.index(_DEFLATE) & 1:  # it was left out
+            _, raw = dataset.id.read_direct_chunk(info.chunk_offset)
             _check_deflated(raw, size, where)
 
 
@@ -178,7 +180,7 @@ def attribute(owner: Any, name: str, default: Any = _REQUIRED) -> Any:
     _check_attribute(owner, name)
     value = owner.attrs[name]
     if isinstance(value, np.ndarray) and value.ndim:
-        return [_text(one) for one in value.reshape(-1)]
+        return [_text(item) for item in value.reshape(-1)]
     return _text(value) if isinstance(value, (bytes, str)) else value
 
 
@@ -206,9 +208,9 @@ def names(group: Any, name: str) -> list[str]:
     """Return a list of texts that Keras may have split over several attributes."""
     if name in group.attrs:
         return list(attribute(group, name))
-    found: list[str] = []
+    texts: list[str] = []
     chunk = 0
     while f"{name}{chunk}" in group.attrs:
-        found.extend(attribute(group, f"{name}{chunk}"))
+        texts.extend(attribute(group, f"{name}{chunk}"))
         chunk += 1
-    return found
+    return texts

@@ -33,17 +33,17 @@ def reduced(model: Any) -> tuple[Any, tuple[Any, ...]] | None:
             buffer = io.BytesIO()
             with model.between_steps():
                 archive.write(model, buffer, dated=False)
-        made = (buffer.getvalue(), objects, _attributes(model))
+        arguments = (buffer.getvalue(), objects, _attributes(model))
         if not is_graph:
             # Whether its class can be made again, only making it tells.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                restored(*made[:2], {})
+                restored(*arguments[:2], {})
     except (ValueError, TypeError, NotImplementedError):
         if is_graph:
             raise
         return None
-    return restored, made
+    return restored, arguments
 
 
 def _compiles_itself(model: Any) -> bool:

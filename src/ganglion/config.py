@@ -29,6 +29,7 @@ ENVIRONMENT = {
     "GANGLION_BACKEND": "who computes: auto, cpu, numpy or cuda",
     "GANGLION_CPU": "a lesser processor to compile for, by LLVM's name",
     "GANGLION_DEBUG": "whether the command line shows stack traces",
+    "GANGLION_FILE_LIMIT": "how many bytes reading a file may take",
     "GANGLION_HOME": "the folder of all that is kept",
     "GANGLION_PIN": "whether threads stay on a core each",
     "GANGLION_PRECISE": "whether every sum is taken plainly",

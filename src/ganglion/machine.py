@@ -35,11 +35,11 @@ def facts() -> dict[str, str]:
 
 def kept() -> dict[str, str]:
     """Return what is kept on disk: where, and how large each part of it is."""
-    found = {"kept in": str(config.home())}
+    parts = {"kept in": str(config.home())}
     for folder in sorted(_folders(config.home())):
         sizes = [size for size in map(_size, folder.rglob("*")) if size is not None]
-        found[f"  {folder.name}"] = f"{sum(sizes) / 1e6:,.1f} MB in {len(sizes)} files"
-    return found
+        parts[f"  {folder.name}"] = f"{sum(sizes) / 1e6:,.1f} MB in {len(sizes)} files"
+    return parts
 
 
 def _size(path: Path) -> int | None:
@@ -51,7 +51,7 @@ def _size(path: Path) -> int | None:
 
 def _folders(home: Path) -> list[Path]:
     try:
-        return [one for one in home.iterdir() if one.is_dir()]
+        return [path for path in home.iterdir() if path.is_dir()]
     except OSError:  # nothing was kept yet
         return []
 

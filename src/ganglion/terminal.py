@@ -93,8 +93,8 @@ def show(table: Any, on: Any = None) -> None:
 
 def fit(table: Any, width: int) -> bool:
     """Give a table columns that fit into a width; return whether there are any."""
-    most = [max(map(_width, _texts(one))) for one in table.columns]
-    least = [max(map(_longest_word, _texts(one))) for one in table.columns]
+    most = [max(map(_width, _texts(column))) for column in table.columns]
+    least = [max(map(_longest_word, _texts(column))) for column in table.columns]
     least[:1] = most[:1]
     room = width - _frame(table)
     if sum(least) > room:
@@ -148,8 +148,9 @@ def _lines(table: Any) -> Iterator[str]:
     """Yield a table as lines: the name of a row, then what the other columns say."""
     if table.title:
         yield str(table.title)
-    heads = [str(one.header) for one in table.columns]
-    for name, *cells in zip(*(one.cells for one in table.columns), strict=True):
+    heads = [str(column.header) for column in table.columns]
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    for name, *cells in rows:
         yield str(name)
         for head, cell in zip(heads[1:], cells, strict=True):
             if str(cell):

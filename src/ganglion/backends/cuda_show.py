@@ -76,8 +76,8 @@ def _work(work: Work, indent: str, role: str = "") -> Iterator[str]:
     deeper = f"{indent}  "
     for loop in work.guests:
         yield from _kernel(loop, deeper, "epilogue: ")
-    for one in work.tallies:
-        yield from _work(one, deeper, "column sum: ")
+    for tally in work.tallies:
+        yield from _work(tally, deeper, "column sum: ")
     if work.dropped:
         names = ", ".join(sorted(name for _, name in work.dropped))
         yield f"{deeper}not stored: {names}"

@@ -214,7 +214,7 @@ def busy(machine: dict[str, Any], threads: int) -> str:
     ('', 'Other work was running')
     """
     load = str(machine.get(LOAD) or "")
-    if _number(load) <= BUSY * threads:
+    if not _number(load) > BUSY * threads:
         return ""
     return (
         f"Other work was running when the race began (load {load}): engines whose "

@@ -81,8 +81,8 @@ class Racing:
             return replace(race, machine={}, skipped=())
         # One that is out at a point of a sweep alone is asked again there.
         raced = {run.engine for run in race.finished if run.done}
-        out = tuple(one for one in race.skipped if one.engine not in raced)
-        return replace(race, skipped=out)
+        left_out = [skip for skip in race.skipped if skip.engine not in raced]
+        return replace(race, skipped=tuple(left_out))
 
     def run(self) -> Race:
         """Race; Ctrl-C keeps what is measured and is handed on."""
@@ -136,8 +136,8 @@ class Racing:
             else:
                 skipped[name] = Skipped(name, why)
             reasons[name] = why or ""
-        for one in skipped.values():
-            self._watch.says(one.engine, f"left out: {one.reason}")
+        for skip in skipped.values():
+            self._watch.says(skip.engine, f"left out: {skip.reason}")
         self.race = replace(self.race, skipped=tuple(skipped.values()))
         if not self._present:
             told = "; ".join(why for why in reasons.values() if why)

@@ -7,18 +7,20 @@ import ctypes
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from ganglion import config
-from ganglion.backends import cpu_cache, cpu_machine
+from ganglion.backends import cpu_cache, cpu_cores, cpu_machine
 from ganglion.backends.cpu_arena import aligned
 from ganglion.backends.cpu_executor import BARRIER_AT, POOL_BYTES, executor
 
 SPINS = 40_000  # about a millisecond: waking a core that sleeps may take 100 µs
 SPINS_CROWDED = 50  # more threads than cores: who waits keeps others from working
+ASK_AGAIN = 10.0  # seconds, for cores that another process holds
 
 
 class Executor:
@@ -57,11 +59,7 @@ def _native() -> Executor:
     return Executor()
 
 
-def usable_cores() -> list[int]:
-    """Return the numbers of the cores this thread may run on, [] where unknown."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    return sorted(os.sched_getaffinity(0))
+usable_cores = cpu_cores.usable
 
 
 def crowded(threads: int) -> bool:
@@ -88,7 +86,13 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.spins = SPINS_CROWDED if crowded(threads) else SPINS
-        self.cores = usable_cores() if pins(threads) else []
+        self.wants_cores = pins(threads)
+        wanted = threads if self.wants_cores else 0
+        # Two processes on the same cores would wait for each other while others are
+        # free: who comes second takes other ones, or is left to the system.
+        self.claim = cpu_cores.Claim(wanted, usable_cores())
+        self.cores = self.claim.cores
+        self.asked = time.monotonic()
         self._memory = aligned(POOL_BYTES)
         self._address = int(self._memory.ctypes.data)
         self.barrier = self._address + BARRIER_AT
@@ -133,6 +137,7 @@ class Pool:
         native().lead(self._address, None)
         for one in self._helpers:
             one.join()
+        self.claim.release()
 
 
 _lock = threading.Lock()
@@ -158,9 +163,13 @@ def shared(threads: int) -> Iterator[Pool | None]:
 
 def _outdated(pool: Pool, threads: int) -> bool:
     spins = SPINS_CROWDED if crowded(threads) else SPINS
-    return (pool.threads, pool.spins) != (threads, spins) or (
-        bool(pool.cores) != pins(threads)
-    )
+    wants_cores = pins(threads)
+    if (pool.threads, pool.spins) != (threads, spins):
+        return True
+    if pool.wants_cores != wants_cores:
+        return True
+    is_without = wants_cores and not pool.cores
+    return is_without and time.monotonic() - pool.asked > ASK_AGAIN
 
 
 @atexit.register
@@ -175,6 +184,8 @@ def _close_pool() -> None:
 def _forget_pool() -> None:
     """Start anew in a forked process: threads do not come along."""
     global _pool, _lock
+    if _pool is not None:
+        _pool.claim.release()  # the parent still holds them
     _pool, _lock = None, threading.Lock()
 
 

@@ -1,0 +1,125 @@
+"""Two processes on one machine hold their threads on different cores, or on none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from ganglion.backends import cpu_cores, cpu_threads
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
+    reason="needs two cores that can be chosen",
+)
+
+# A process that holds its cores until its input ends.
+CHILD = """
+import json, os, sys
+from ganglion.backends import cpu_cores, cpu_threads
+cpu_cores.NAME = sys.argv[1]
+os.getloadavg = lambda: (0.0, 0.0, 0.0)
+with cpu_threads.shared(int(sys.argv[2])) as pool:
+    print(json.dumps(sorted(pool.cores)), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def name():
+    return f"\0ganglion-test-{uuid.uuid4()}-{{}}"
+
+
+def started(name: str, threads: int = 2) -> subprocess.Popen[str]:
+    # No zero may stand in an argument: the child puts it before.
+    code = CHILD.replace("sys.argv[1]", "'\\0' + sys.argv[1]")
+    return subprocess.Popen(
+        [sys.executable, "-c", code, name[1:], str(threads)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def cores_of(process: subprocess.Popen[str]) -> set[int]:
+    assert process.stdout is not None
+    return set(json.loads(process.stdout.readline()))
+
+
+def test_processes_started_at_once_are_on_different_cores(name):
+    processes = [started(name) for _ in range(3)]
+    held = [cores_of(process) for process in processes]
+    try:
+        cores = [core for found in held for core in found]
+        assert len(cores) == len(set(cores))
+        assert sum(bool(found) for found in held) == min(
+            3, len(os.sched_getaffinity(0)) // 2
+        )
+    finally:
+        for process in processes:
+            process.communicate("")
+    assert [process.returncode for process in processes] == [0, 0, 0]
+
+
+def test_cores_are_free_again_when_a_process_is_killed(name):
+    first = started(name)
+    before = cores_of(first)
+    assert len(before) == 2
+    first.kill()
+    first.communicate()
+    second = started(name)
+    assert cores_of(second) == before
+    second.communicate("")
+
+
+def test_who_may_not_use_a_core_does_not_claim_it(name):
+    core = max(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{core}}})\n"
+    code += CHILD.replace("sys.argv[1]", "'\\0' + sys.argv[1]")
+    child = subprocess.run(
+        [sys.executable, "-c", code, name[1:], "2"],
+        input="",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(child.stdout) == []  # two threads on one core: left to the system
+
+
+def test_a_claim_is_whole_or_none(monkeypatch, name):
+    monkeypatch.setattr(cpu_cores, "NAME", name)
+    first = cpu_cores.Claim(2, [4, 5, 6])
+    assert first.cores == [4, 5]
+    assert cpu_cores.Claim(2, [4, 5, 6]).cores == []  # one would be too few
+    other = cpu_cores.Claim(1, [4, 5, 6])
+    assert other.cores == [6]
+    first.release()
+    again = cpu_cores.Claim(2, [4, 5, 6])
+    assert again.cores == [4, 5]
+    other.release()
+    again.release()
+
+
+def test_a_pool_asks_again_but_not_all_the_time(monkeypatch, name):
+    monkeypatch.setattr(cpu_cores, "NAME", name)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    everything = cpu_threads.usable_cores()
+    others = cpu_cores.Claim(len(everything), everything)
+    with cpu_threads.shared(2) as pool:
+        assert pool.cores == []
+    others.release()
+    with cpu_threads.shared(2) as same:
+        assert same is pool
+    pool.asked -= cpu_threads.ASK_AGAIN + 1
+    with cpu_threads.shared(2) as again:
+        assert len(again.cores) == 2
+
+
+def test_without_such_names_threads_are_held_as_before(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cpu_cores.Claim(2, [0, 1]).cores == [0, 1]
+    assert cpu_cores.Claim(2, [0, 1]).cores == [0, 1]

@@ -85,6 +85,9 @@ class Variable(Operators):
         array = np.asarray(initializer)
         if dtype is None:
             dtype = config.floatx() if array.dtype.kind == "f" else array.dtype
+            is_python = not isinstance(initializer, (np.ndarray, np.generic))
+            if is_python and array.dtype == np.int64:
+                dtype = "int32"  # whole numbers of Python, as `read` has them
         self._array = np.array(array, dtype=dtype)
 
     @property

@@ -150,7 +150,8 @@ class Softmax(Layer):
         if mask is None:
             return ops.softmax(inputs, axis=self.axis)
         _check_mask(ops.shape(mask), ops.shape(inputs))
-        kept = ops.cast(mask, bool)
+        is_bool = ops.dtype(mask) == "bool"
+        kept = mask if is_bool else ops.greater(mask, 0.5)  # as in Keras
         return ops.where(
             kept, ops.softmax(ops.where(kept, inputs, -1e9), axis=self.axis), 0.0
         )

@@ -182,7 +182,8 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: Any = None) -> An
         raise ValueError(
             f"ops.normalize: `order` must be a whole number >= 1, got {order!r}."
         )
-    length = norm(x, ord=order, axis=axis, keepdims=True)
+    # Over several axes the order 2 means the length, not the largest singular value.
+    length = norm(x, ord=None if order == 2 else order, axis=axis, keepdims=True)
     return divide(x, maximum(length, epsilon or config.epsilon()))
 
 

@@ -73,6 +73,8 @@ for name in ("argmax", "argmin"):
 call("logsumexp", M, keepdims=True, by=None)
 call("norm", X, axis=(1, 2), keepdims=True, by=None)
 call("norm", M, keepdims=True, by=None)
+call("normalize", X, axis=(0, 2), by=None)
+call("normalize", X, axis=None, by=None)
 call("repeat", np.array([1, 2], "int32"), [1, 2], axis=0)
 call("repeat", M, [2, 0, 1], axis=1)
 call("repeat", M, [2], axis=0)

@@ -69,6 +69,31 @@ def test_nothing_and_whole_numbers_on_a_gpu(tmp_path, monkeypatch) -> None:
     cuda_checks.check(program, data, {}, tolerance=2e-5)
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "int64"])
+def test_whole_numbers_are_exact_and_trap_nowhere(kind: str) -> None:
+    """Machines stop at a remainder by 0, and of the smallest number by -1."""
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    a = np.array([7, low, low, 0, high, high, high - 1, 3, 7], kind)
+    b = np.array([0, -1, 1, 0, 3, 1, 2, 0, 2]).astype(kind)
+    inputs = [Input("a", a.shape, kind), Input("b", b.shape, kind)]
+    names = ("mod", "floor_divide", "power")
+    with Scope():
+        outputs: dict[str, Value] = {
+            name: getattr(ops, name)(*inputs) for name in names
+        }
+        outputs["cube"] = ops.power(inputs[0], 7)
+    program = cpu_checks.pure(Graph.of("g", inputs, outputs))
+    cpu_checks.check(program, {"a": a, "b": b}, {}, rtol=0, atol=0)
+    with np.errstate(all="ignore"):
+        for name in ("mod", "floor_divide"):
+            right = getattr(np, name)(a, b)
+            np.testing.assert_array_equal(getattr(ops, name)(a, b), right)
+        exponents = np.abs(b.astype("int64")) % 64
+        right = np.power(a, exponents.astype(kind))
+        np.testing.assert_array_equal(ops.power(a, exponents.astype(kind)), right)
+        np.testing.assert_array_equal(ops.power(a, 7), np.power(a, np.array(7, kind)))
+
+
 # ---- models --------------------------------------------------------------------------
 
 

@@ -185,6 +185,8 @@ SLICES = [
     ("K(N, N, 3)[:, -3:]", (None, None, 3)),
     ("K(N, 7, 3)[:, 1:50]", (None, 6, 3)),
     ("L.Lambda(lambda x: x[:, :10])(I((N, 3)))", (None, None, 3)),
+    ("L.Lambda(lambda x: o.squeeze(x[:, :, :1]))(I((N, 3)))", (None, None)),
+    ("L.Lambda(lambda x: o.squeeze(x[:, :1]))(I((N, 3)))", (None, 3)),
     ("L.Add()([I((N, 3)), I((5, 3))])", (None, None, 3)),
     ("o.add(K(N, N, 3), K(N, 5, 3))", (None, 5, 3)),
 ]

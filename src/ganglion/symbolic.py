@@ -209,7 +209,7 @@ def infer(
     _, second = _trace(function, args, kwargs, _STAND_INS[1])
     traces = [first, second]
     if _slices.bounded:
-        traces += _trace_small(function, args, kwargs)
+        traces += _trace_small(function, args, kwargs, first)
     _slices.bounded = before or _slices.bounded
     outputs = [
         KerasTensor(_common_sizes(values), values[0].dtype)
@@ -225,14 +225,19 @@ def _common_sizes(values: Sequence[Value]) -> list[int | None]:
 
 
 def _trace_small(
-    function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    function: Callable[..., Any], args: Any, kwargs: dict[str, Any], like: list[Value]
 ) -> list[list[Value]]:
-    """Trace on axes that are shorter than the bounds of slices, where that works."""
+    """Trace on axes that are shorter than the bounds of slices, where that works.
+
+    An axis of size one may be squeezed away: what has other axes says nothing.
+    """
     for size in _SMALL_STAND_INS:
         try:
-            return [_trace(function, args, kwargs, size)[1]]
+            values = _trace(function, args, kwargs, size)[1]
         except (ValueError, IndexError, ZeroDivisionError):
             continue
+        if [one.ndim for one in values] == [one.ndim for one in like]:
+            return [values]
     return []
 
 
@@ -253,7 +258,7 @@ def _infer_fitting(
             structure, values = _trace(function, args, kwargs, size)
         except ShapeError:
             continue
-        small = _trace_small(function, args, kwargs) if stretches else []
+        small = _trace_small(function, args, kwargs, values) if stretches else []
         outputs = []
         for number, value in enumerate(values):
             shape = _common_sizes([value, *(one[number] for one in small)])

@@ -20,10 +20,22 @@ import numpy as np
 
 from ganglion import budget, config, lending
 from ganglion.ir.graph import Constant, Input, ShapeError, Value
-from ganglion.ir.operators import Operators
+from ganglion.ir.operators import Operators, call_function
 from ganglion.ir.origin import layer_path
 from ganglion.ir.pointwise import cast
 from ganglion.ir.simplify import evaluate
+
+# NumPy's name of an operator, which `array + variable` calls, and ours.
+_OPERATORS = {
+    **{name: name for name in ("add", "subtract", "multiply", "divide", "power")},
+    **{name: name for name in ("floor_divide", "matmul", "negative", "absolute")},
+    **{name: name for name in ("equal", "not_equal", "less", "less_equal")},
+    **{name: name for name in ("greater", "greater_equal")},
+    "remainder": "mod",
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "invert": "logical_not",
+}
 
 
 class Variable(Operators):
@@ -78,6 +90,9 @@ class Variable(Operators):
         array = np.asarray(initializer)
         if dtype is None:
             dtype = config.floatx() if array.dtype.kind == "f" else array.dtype
+            is_python = not isinstance(initializer, (np.ndarray, np.generic))
+            if is_python and array.dtype == np.int64:
+                dtype = "int32"  # whole numbers of Python, as `read` has them
         self._array = np.array(array, dtype=dtype)
 
     @property
@@ -126,6 +141,21 @@ class Variable(Operators):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.array(self.array, dtype=dtype)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        """Let NumPy's functions read a variable; operators are those of `ops`."""
+        name = _OPERATORS.get(ufunc.__name__)
+        if name and method == "__call__" and not kwargs.keys() - {"out"}:
+            return call_function(name, *inputs)
+        if current_scope():
+            raise TypeError(
+                f"NumPy's `{ufunc.__name__}` cannot read the variable {self.path!r} "
+                "while the model is compiled: use `ganglion.ops`."
+            )
+        arrays = [one.array if isinstance(one, Variable) else one for one in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
 
     def assign(self, value: Any) -> Any:
         """Replace the value; inside of a scope, at the end of the step."""

@@ -54,7 +54,9 @@ class LambdaCallback(Callback):
             **kwargs,
         }
         for name, function in given.items():
-            if name not in _HOOKS:
+            # Other names are attributes, as in Keras; but a hook that is misspelled
+            # would never be called.
+            if name not in _HOOKS and name.startswith("on_"):
                 raise TypeError(
                     f"LambdaCallback knows no hook {name!r}. {closest(name, _HOOKS)}"
                 )

@@ -47,7 +47,7 @@ class Operators:
     """Mixin: arithmetic, comparison, matrix product and indexing."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # so that `ndarray + x` asks x, not NumPy
+    __array_ufunc__: Any = None  # so that `ndarray + x` asks x, not NumPy
 
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")

@@ -21,6 +21,8 @@ def _not_negative(value: Any, name: str) -> float:
 class ReLU(Layer):
     """max(x, 0), with an optional slope, limit and threshold."""
 
+    built_at_once = True
+
     def __init__(
         self,
         max_value: float | None = None,
@@ -51,6 +53,8 @@ class LeakyReLU(Layer):
     >>> LeakyReLU(0.5)(np.array([-2.0, 2.0], "float32"))
     array([-1.,  2.], dtype=float32)
     """
+
+    built_at_once = True
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         if "alpha" in kwargs:
@@ -118,6 +122,8 @@ class PReLU(Layer):
 class ELU(Layer):
     """x where it is positive, else alpha (exp(x) - 1)."""
 
+    built_at_once = True
+
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = alpha
@@ -132,6 +138,8 @@ class ELU(Layer):
 class Softmax(Layer):
     """exp(x) over its sum along an axis."""
 
+    built_at_once = True
+
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
@@ -142,7 +150,8 @@ class Softmax(Layer):
         if mask is None:
             return ops.softmax(inputs, axis=self.axis)
         _check_mask(ops.shape(mask), ops.shape(inputs))
-        kept = ops.cast(mask, bool)
+        is_bool = ops.dtype(mask) == "bool"
+        kept = mask if is_bool else ops.greater(mask, 0.5)  # as in Keras
         return ops.where(
             kept, ops.softmax(ops.where(kept, inputs, -1e9), axis=self.axis), 0.0
         )
@@ -161,6 +170,8 @@ def _check_mask(mask: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
 @export("keras.layers")
 class ThresholdedReLU(Layer):
     """x where it is above theta, else 0 (Keras 2; today `ReLU(threshold=theta)`)."""
+
+    built_at_once = True
 
     def __init__(self, theta: float = 1.0, **kwargs: Any) -> None:
         keras2.note("`ThresholdedReLU`", "`ReLU(threshold=)`")

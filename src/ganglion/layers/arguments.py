@@ -36,6 +36,14 @@ def keep(layer: Layer, **arguments: Any) -> None:
         setattr(layer, name, getter(value) if getter else value)
 
 
+def activated(layer: Any, outputs: Any) -> Any:
+    """Return a layer's outputs behind its activation, which may have been taken away.
+
+    `layer.activation = None` is how scripts look at what a layer gives before it.
+    """
+    return outputs if layer.activation is None else layer.activation(outputs)
+
+
 def weight(
     layer: Layer, name: str, shape: Iterable[int], settings: str | None = None
 ) -> Variable:

@@ -77,6 +77,7 @@ class Layer(WeightHolder):
     _init_values: dict[str, Any]
     _building = False
     active_unless_told = False  # in training mode when called by itself on arrays
+    built_at_once = False  # needs no shape: built as soon as it is made, as in Keras
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -108,7 +109,7 @@ class Layer(WeightHolder):
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.dtype = dtype_name(dtype)
         self.autocast = autocast
-        self.built = False
+        self.built = self.built_at_once and type(self).build is Layer.build
         self.input_spec: InputSpec | list[InputSpec] | None = None
         self.supports_masking = False
         self.input_hint = input_hint_from(kwargs)
@@ -263,7 +264,8 @@ class Layer(WeightHolder):
         # Before building: a wrong shape must not leave wrong weights behind.
         if self.input_spec is not None and args:
             check_inputs(self.input_spec, args[0], self.name, self.created)
-        if self.built:
+        # One that is built at once still remembers the shape of its first input.
+        if self.built and (self._build_shape is not None or not self.built_at_once):
             return
         first = args[0] if args else next(iter(kwargs.values()), None)
         shapes = tree.map_leaves(shape_of, first)

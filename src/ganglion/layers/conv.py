@@ -6,6 +6,7 @@ from typing import Any
 
 from ganglion import ops
 from ganglion.layers.arguments import (
+    activated,
     channels_last,
     keep,
     known_size,
@@ -77,7 +78,7 @@ class WindowLayer(Layer):
     def _finish(self, outputs: Any) -> Any:
         if self.bias is not None:
             outputs = outputs + self.bias
-        return self.activation(outputs)
+        return activated(self, outputs)
 
 
 class _Conv(WindowLayer):

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from ganglion import keras2, ops
-from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
+from ganglion.layers.arguments import (
+    activated,
+    keep,
+    known_size,
+    positive,
+    refuse,
+    weight,
+)
 from ganglion.layers.base import Layer
 from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export, serialize_keras_object
@@ -78,7 +85,7 @@ class Dense(Layer):
         outputs = ops.matmul(inputs, self.kernel)
         if self.bias is not None:
             outputs = outputs + self.bias
-        return self.activation(outputs)
+        return activated(self, outputs)
 
 
 @export("keras.layers")
@@ -153,6 +160,8 @@ class Activation(Layer):
     array([0., 2.], dtype=float32)
     """
 
+    built_at_once = True
+
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation: Any
@@ -161,12 +170,14 @@ class Activation(Layer):
 
     def call(self, inputs: Any) -> Any:
         """Activate."""
-        return self.activation(inputs)
+        return activated(self, inputs)
 
 
 @export("keras.layers")
 class Identity(Layer):
     """Returns its inputs."""
+
+    built_at_once = True
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

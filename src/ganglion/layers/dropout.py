@@ -15,6 +15,8 @@ from ganglion.serialization import export
 class _Noise(Layer):
     """A layer with a random generator, used in training if there is any noise."""
 
+    built_at_once = True
+
     seed: Any
 
     def _set_noise(self, amount: float, seed: Any) -> None:
@@ -211,6 +213,8 @@ class AlphaDropout(_Noise):
 @export("keras.layers")
 class ActivityRegularization(Layer):
     """Returns its inputs and adds a loss that keeps them small."""
+
+    built_at_once = True
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)

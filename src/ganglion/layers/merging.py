@@ -24,15 +24,15 @@ class _Merge(Layer):
 
     def build(self, input_shape: Any) -> None:
         """Check that the inputs can be merged."""
-        is_list = isinstance(input_shape, list) and all(
-            isinstance(one, tuple) for one in input_shape
+        is_list = isinstance(input_shape, (list, tuple)) and all(
+            isinstance(one, (list, tuple)) for one in input_shape
         )
         if not is_list or not input_shape:
             raise ValueError(
                 f'Layer "{self.name}" merges a list of inputs: call it as '
                 f"{type(self).__name__}()([a, b]), got an input of shape {input_shape}."
             )
-        self._check(input_shape)
+        self._check([tuple(one) for one in input_shape])
 
     def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
         known = [[1 if n is None else n for n in one[1:]] for one in shapes]

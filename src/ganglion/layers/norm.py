@@ -37,6 +37,14 @@ def _sizes(layer: Layer, axis: int | list[int], shape: Any) -> dict[int, int]:
     return {one: shape[one] for one in _axes(axis, len(shape))}
 
 
+def _spec(axis: int | list[int], shape: Any) -> InputSpec:
+    """Return what fits: axes counted from the end are there for any number of axes."""
+    axes = [axis] if isinstance(axis, int) else axis
+    sizes = {one: shape[one] for one in axes}
+    are_mixed = any(one < 0 for one in axes) and any(one >= 0 for one in axes)
+    return InputSpec(ndim=len(shape) if are_mixed else None, axes=sizes)
+
+
 def _along(sizes: list[int], axes: list[int], ndim: int) -> list[int]:
     """Return the shape that lets a weight over some axes meet the inputs."""
     shape = [1] * ndim
@@ -113,7 +121,7 @@ class LayerNormalization(_Scaled):
         """Make gamma and beta, one for each element normalised over."""
         sizes = _sizes(self, self.axis, input_shape)
         self._make_weights(tuple(sizes.values()))
-        self.input_spec = InputSpec(ndim=len(input_shape), axes=sizes)
+        self.input_spec = _spec(self.axis, input_shape)
 
     def call(self, inputs: Any) -> Any:
         """Normalise."""
@@ -185,6 +193,8 @@ class GroupNormalization(_Scaled):
 class UnitNormalization(Layer):
     """Scales each sample to length one along an axis."""
 
+    built_at_once = True
+
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = _axis_of(axis)
@@ -208,7 +218,7 @@ class RMSNormalization(Layer):
         """Make the scale."""
         sizes = _sizes(self, self.axis, input_shape)
         self.scale = self.add_weight(tuple(sizes.values()), "ones", name="scale")
-        self.input_spec = InputSpec(ndim=len(input_shape), axes=sizes)
+        self.input_spec = _spec(self.axis, input_shape)
 
     def call(self, inputs: Any) -> Any:
         """Normalise."""

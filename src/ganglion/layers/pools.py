@@ -12,6 +12,7 @@ from ganglion.serialization import export
 
 
 class _Pooling(Layer):
+    built_at_once = True
     rank = 0
 
     def __init__(
@@ -157,6 +158,7 @@ class AveragePooling3D(_AveragePooling):
 
 
 class _GlobalPooling(Layer):
+    built_at_once = True
     rank = 0
 
     def __init__(

@@ -90,15 +90,27 @@ class Normalization(Layer):
 
     @property
     def mean(self) -> Any:
-        """The mean that is subtracted."""
-        return self.adapt_mean.value if self.input_mean is None else self.input_mean
+        """The mean that is subtracted; once built, with the axes of the inputs."""
+        return self._spread(self._statistics()[0])
 
     @property
     def variance(self) -> Any:
         """The variance that is divided by the root of."""
-        if self.input_variance is None:
-            return self.adapt_variance.value
-        return self.input_variance
+        return self._spread(self._statistics()[1])
+
+    def _statistics(self) -> tuple[Any, Any]:
+        if self.input_mean is not None:
+            return self.input_mean, self.input_variance
+        return self.adapt_mean.value, self.adapt_variance.value
+
+    def _spread(self, statistic: Any) -> Any:
+        """Stretch a statistic over the axes that it is kept for."""
+        shape = self._build_shape
+        if shape is None:
+            return statistic
+        kept = self._kept(len(shape))
+        sizes = [n if axis in kept else 1 for axis, n in enumerate(shape)]
+        return ops.broadcast_to(self._placed(statistic, len(shape)), sizes)
 
     def adapt(self, data: Any) -> None:
         """Find mean and variance of an array, or of arrays from an iterable."""
@@ -138,14 +150,14 @@ class Normalization(Layer):
     def call(self, inputs: Any) -> Any:
         """Normalise, or undo it."""
         x = ops.cast(inputs, self.dtype)
-        mean, variance = self._placed(self.mean, x), self._placed(self.variance, x)
+        mean, variance = (self._placed(one, x.ndim) for one in self._statistics())
         deviation = ops.maximum(ops.sqrt(variance), config.epsilon())
         return x * deviation + mean if self.invert else (x - mean) / deviation
 
-    def _placed(self, statistic: Any, x: Any) -> Any:
-        """Give a statistic the axes of the inputs."""
-        kept = self._kept(x.ndim)
-        shape = [1] * x.ndim
+    def _placed(self, statistic: Any, ndim: int) -> Any:
+        """Give a statistic as many axes as the inputs have."""
+        kept = self._kept(ndim)
+        shape = [1] * ndim
         given = reversed(statistic.shape)
         for axis, size in zip(reversed(kept), given, strict=False):
             shape[axis] = size

@@ -44,6 +44,8 @@ class Reshape(Layer):
     (5, 2, 3)
     """
 
+    built_at_once = True
+
     def __init__(self, target_shape: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         is_one = isinstance(target_shape, (int, np.integer))

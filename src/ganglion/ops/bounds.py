@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganglion.ir import origin
-from ganglion.ir.graph import Constant, Input, Value, toposort
+from ganglion.ir.graph import Constant, Input, Node, Value
 from ganglion.ir.simplify import evaluate
 from ganglion.variables import current_scope
 
@@ -81,6 +81,18 @@ def _known(value: Value) -> np.ndarray | None:
     """Return the numbers of a value that depends on no input of a trace."""
     if isinstance(value, Constant):
         return value.array
-    if any(isinstance(one, Input) for one in toposort([value])):
-        return None
-    return evaluate([value])[0]
+    return None if _reads_input(value) else evaluate([value])[0]
+
+
+def _reads_input(value: Value) -> bool:
+    """Return whether a value depends on an input; found without a walk over all."""
+    seen: set[Value] = set()
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Input):
+            return True
+        if isinstance(one, Node) and one not in seen:
+            seen.add(one)
+            waiting.extend(one.inputs)
+    return False

@@ -117,7 +117,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     return gathered(value, _from_front(indices, value.shape[axis]), axis)
 
 
-def _within(index: Value, size: int) -> Value:
+def _within(index: Value, size: Any) -> Value:
     return p.logical_and(index >= 0, index < size)
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ganglion.ir import pointwise as p
+from ganglion.ir import shaping as s
 from ganglion.ir.graph import Op, Value
 from ganglion.ir.shaping import is_float
+from ganglion.ir.simplify import splat
 from ganglion.ops.dispatch import (
     astype,
     broadcast_all,
@@ -136,8 +138,20 @@ isfinite = _float_function("isfinite", p.is_finite, "Neither infinite nor NaN.")
 
 @op
 def mod(x1: Any, x2: Any) -> Any:
-    """Remainder with the sign of the divisor."""
-    return p.remainder(*(numeric(one) for one in promoted(x1, x2)))
+    """Remainder with the sign of the divisor; of a whole number by 0 it is 0."""
+    a, b = (numeric(one) for one in promoted(x1, x2))
+    return p.remainder(a, b if is_float(b.dtype) else _safe_divisor(b))
+
+
+def _safe_divisor(b: Value) -> Value:
+    """Put 1 in place of 0 and -1: their remainders are 0, and processors trap."""
+    number = splat(b)
+    if number is not None and number not in (0, -1):
+        return b
+    risky = p.equal(b, s.fill(0, b))
+    if b.dtype.kind == "i":
+        risky = p.logical_or(risky, p.equal(b, s.fill(-1, b)))
+    return p.where(risky, s.fill(1, b), b)
 
 
 @op
@@ -152,9 +166,25 @@ true_divide = divide
 
 @op
 def floor_divide(x1: Any, x2: Any) -> Any:
-    """Divide and round down, keeping the type."""
+    """Divide and round down, keeping the type; 0 where a whole number meets 0."""
     a, b = promoted(x1, x2)
-    return astype(p.floor(p.divide(floating(a), floating(b))), a.dtype)
+    if is_float(a.dtype):
+        return p.floor(p.divide(a, b))
+    a, b = numeric(a), numeric(b)
+    zero = p.equal(b, s.fill(0, b))
+    divisor = p.where(zero, s.fill(1, b), b)
+    # Doubles do not hold every 64-bit number: what they miss is a small multiple of b.
+    exact = p.subtract(a, mod(a, b))
+    about = _quotient(exact, divisor)
+    rest = p.subtract(exact, p.multiply(about, divisor))
+    whole = p.add(about, _quotient(rest, divisor))
+    return p.where(zero, s.fill(0, whole), whole)
+
+
+def _quotient(a: Value, b: Value) -> Value:
+    """Divide whole numbers in doubles and round to the nearest."""
+    wide = p.divide(astype(a, "float64"), astype(b, "float64"))
+    return astype(p.round(wide), a.dtype)
 
 
 @op
@@ -166,9 +196,37 @@ def power(x1: Any, x2: Any) -> Any:
         return p.multiply(square_, a) if x2 == 3 else square_
     if is_float(a.dtype):
         return p.power(a, b)
-    # Doubles hold every 32-bit whole number, and the powers that fit into one.
+    if is_weak(x2) and x2 >= 0:
+        return _product_of_powers(a, int(x2))
     wide = p.power(astype(a, "float64"), astype(b, "float64"))
-    return astype(p.round(wide), a.dtype)
+    rounded = astype(p.round(wide), a.dtype)
+    # Doubles do not hold every 64-bit number: small exponents are taken bit by bit.
+    is_small = p.logical_and(b >= 0, b < 2**_EXPONENT_BITS)
+    return p.where(is_small, _product_by_bits(a, b), rounded)
+
+
+_EXPONENT_BITS = 6  # of what a 64-bit number can be raised to before it is too large
+
+
+def _product_by_bits(a: Value, b: Value) -> Value:
+    power_, rest = s.fill(1, a), b
+    for _ in range(_EXPONENT_BITS):
+        half = floor_divide(rest, 2)
+        is_odd = p.logical_not(p.equal(p.add(half, half), rest))
+        power_ = p.where(is_odd, p.multiply(power_, a), power_)
+        a, rest = p.multiply(a, a), half
+    return power_
+
+
+def _product_of_powers(a: Value, exponent: int) -> Value:
+    """Raise whole numbers to a power by squaring, exactly."""
+    power_ = s.fill(1, a)
+    while exponent:
+        if exponent & 1:
+            power_ = p.multiply(power_, a)
+        exponent >>= 1
+        a = p.multiply(a, a) if exponent else a
+    return power_
 
 
 @op

@@ -213,7 +213,8 @@ class Nadam(Moments):
         if self.built:
             return
         super().build(variables)
-        self._u_product = self.add_variable((), "ones", dtype=variables[0].dtype)
+        kind = variables[0].dtype if variables else None
+        self._u_product = self.add_variable((), "ones", dtype=kind)
 
     def _update_variables(
         self, grads: list[Any], variables: list[Variable], rate: Any

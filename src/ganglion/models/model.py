@@ -146,6 +146,8 @@ class Model(Trainer):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Compute the outputs; subclasses write their own."""
+        if mask is not None:
+            raise ValueError("`mask` is not supported: masks are not passed on here.")
         if self._network is None:
             raise NotImplementedError(
                 f"{type(self).__name__} does not define `call`, and was not given "

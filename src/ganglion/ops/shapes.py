@@ -132,7 +132,10 @@ def stack(x: Any, axis: int = 0) -> Any:
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
     """Cut an array into its rows along an axis."""
     value = read(x)
-    parts = split(value, value.shape[one_axis(axis, value.ndim)], axis=axis)
+    size = value.shape[one_axis(axis, value.ndim)]
+    if num is not None and num != size:
+        raise ShapeError(f"unstack: num={num}, but the axis has the size {size}")
+    parts = split(value, size, axis=axis)
     return [squeeze(part, axis=axis) for part in parts]
 
 

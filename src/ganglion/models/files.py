@@ -31,7 +31,11 @@ def clone_model(
                 f"clone_model: `{name}` is not supported. Change what "
                 "`model.get_config()` gives, and make the model by `from_config`."
             )
-    clone: Model = type(model).from_config(plain_config(model.get_config()))
+    given = model.get_config()
+    ends = {
+        key: given[key] for key in ("input_layers", "output_layers") if key in given
+    }
+    clone: Model = type(model).from_config(plain_config(given) | ends)
     config = model.get_compile_config()
     if config is not None:
         clone.compile_from_config(config)

@@ -264,3 +264,26 @@ def test_compute_loss_may_split_an_output():
     model.compile("sgd", loss=["mse", "mse"])
     labels = (np.ones((4, 1)), np.full((4, 1), 2.0))
     assert model.train_on_batch(np.ones((4, 3)), labels, return_dict=True)["loss"] == 5
+
+
+def test_an_output_in_a_list_of_one_comes_alone():
+    x = ganglion.Input((2,))
+    y = ganglion.layers.Dense(1)(x)
+    for ends in ([y], (y,)):
+        model = ganglion.Model([x], ends)
+        model.compile("sgd", ["mse"])
+        assert model.predict(np.ones((3, 2)), verbose=0).shape == (3, 1)
+        assert model.predict_on_batch(np.ones((3, 2))).shape == (3, 1)
+        assert model(np.ones((3, 2), "float32")).shape == (3, 1)
+        assert (model.input_shape, model.output_shape) == ((None, 2), (None, 1))
+        model.fit(np.ones((3, 2)), [np.ones((3, 1))], verbose=0)
+
+
+@pytest.mark.parametrize("kind", ["tuple", "dict of tuples", "dict", "list of lists"])
+def test_outputs_keep_their_structure_through_a_configuration(kind):
+    model = writer(ganglion, kind, loss="mse")
+    wanted = shown(model(rows(3)))
+    again = ganglion.Model.from_config(model.get_config())
+    clone = ganglion.models.clone_model(model)
+    for one in (again, clone):
+        assert shown(one(rows(3))) == wanted

@@ -147,7 +147,9 @@ class GraphReader:
             return self._tensor((name, number, index))
         found = [self._ends(one) for one in structure]
         # Keras 2 wrote a single tensor as a list of one.
-        return found[0] if self._is_old and len(found) == 1 else found
+        if self._is_old and len(found) == 1:
+            return found[0]
+        return tuple(found) if isinstance(structure, tuple) else found
 
 
 def _is_old_place(node: list[Any]) -> bool:

@@ -54,6 +54,11 @@ def preprocess_input(x: Any, data_format: str | None = None) -> Any:
     >>> preprocess_input(np.array([127.0, 255.0]))
     array([0., 1.])
     """
+    if data_format not in (None, "channels_last"):
+        raise ValueError(
+            f"data_format={data_format!r} is not supported: put the channels on the "
+            "last axis, for example with np.moveaxis(images, 1, -1)."
+        )
     if isinstance(x, np.ndarray) and x.dtype.kind != "f":
         x = x.astype("float32")
     return (x - MEAN) / DEVIATION

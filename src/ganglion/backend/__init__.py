@@ -6,6 +6,8 @@ and graphs is gone and says so.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -384,7 +386,15 @@ def identity(x: Any, name: str | None = None) -> Any:
 
 
 def print_tensor(x: Any, message: str = "") -> Any:
-    """Return x: a compiled step prints nothing. Call the model on arrays to look."""
+    """Print an array and return it; a compiled step prints nothing, and says so."""
+    if isinstance(x, (np.ndarray, Variable)):
+        print(message, np.asarray(x), file=sys.stderr)
+    else:
+        warnings.warn(
+            "`print_tensor` prints nothing inside of a model, whose steps are "
+            "compiled: call the layers on arrays to look inside.",
+            stacklevel=2,
+        )
     return x
 
 

@@ -211,7 +211,8 @@ class Lambda(Layer):
         refuse(self, "masks are not supported yet; leave it out.", mask=mask)
         self.function = function
         self._promised_shape = output_shape
-        self.mask = mask
+        refuse(self, "masks are not supported yet; leave it out.", mask=mask)
+        self.mask = None
         self.arguments = dict(arguments or {})
 
     def call(self, inputs: Any, training: Any = None) -> Any:

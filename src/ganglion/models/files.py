@@ -16,11 +16,14 @@ def clone_model(
     recursive: bool = False,
     **kwargs: Any,
 ) -> Model:
-    """Return a model of the same shape with new weights."""
+    """Return a model of the same shape with new weights, compiled if the model is."""
+    if kwargs:
+        raise TypeError(f"clone_model does not know {', '.join(sorted(kwargs))}.")
     unsupported = {
         "input_tensors": input_tensors,
         "clone_function": clone_function,
         "call_function": call_function,
+        "recursive": recursive or None,  # it is about the functions
     }
     for name, value in unsupported.items():
         if value is not None:
@@ -28,7 +31,15 @@ def clone_model(
                 f"clone_model: `{name}` is not supported. Change what "
                 "`model.get_config()` gives, and make the model by `from_config`."
             )
-    return type(model).from_config(plain_config(model.get_config()))
+    given = model.get_config()
+    ends = {
+        key: given[key] for key in ("input_layers", "output_layers") if key in given
+    }
+    clone: Model = type(model).from_config(plain_config(given) | ends)
+    config = model.get_compile_config()
+    if config is not None:
+        clone.compile_from_config(config)
+    return clone
 
 
 def save_model(

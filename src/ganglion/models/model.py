@@ -118,12 +118,12 @@ class Model(Trainer):
     @property
     def input_shape(self) -> Any:
         """The shape(s) of the input."""
-        return shapes_of(self._functional("input shape").inputs)
+        return shapes_of(_alone(self._functional("input shape").inputs))
 
     @property
     def output_shape(self) -> Any:
         """The shape(s) of the output."""
-        return shapes_of(self._functional("output shape").outputs)
+        return shapes_of(_alone(self._functional("output shape").outputs))
 
     @property
     def input_names(self) -> list[str]:
@@ -147,6 +147,8 @@ class Model(Trainer):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Compute the outputs; subclasses write their own."""
+        if mask is not None:
+            raise ValueError("`mask` is not supported: masks are not passed on here.")
         if self._network is None:
             raise NotImplementedError(
                 f"{type(self).__name__} does not define `call`, and was not given "
@@ -157,7 +159,7 @@ class Model(Trainer):
         if scope is not None:
             for one in losses:
                 scope.add_loss(self, read(one))
-        return outputs
+        return _alone(outputs)
 
     def add_loss(self, loss: Any) -> None:
         """Add a loss: a Keras tensor of this model, or a value inside of `call`."""
@@ -312,6 +314,12 @@ class Model(Trainer):
 @export("keras.src.engine.functional", "Model")  # where Keras 2 had it
 class Functional(Model):
     """A model made of Keras tensors."""
+
+
+def _alone(structure: Any) -> Any:
+    """Return the one thing in a list or tuple of one, as Keras does."""
+    is_list = isinstance(structure, (list, tuple)) and len(structure) == 1
+    return structure[0] if is_list else structure
 
 
 def _ends(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

@@ -36,6 +36,8 @@ def one_hot(
     x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
 ) -> Any:
     """Turn class numbers into rows with a single one; out of range gives zeros."""
+    if sparse:
+        raise ValueError("one_hot: `sparse=True` is not supported: arrays are dense.")
     index = read(x)
     if index.dtype.itemsize < 4:  # uint8 labels may not be able to count the classes
         index = astype(index, "int32")

@@ -161,6 +161,10 @@ def moments(
     x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
 ) -> Any:
     """Return mean and variance (divided by n) over axes."""
+    if synchronized:
+        raise ValueError(
+            "moments: `synchronized=True` is not supported: one device trains here."
+        )
     value = floating(x)
     centre = mean(value, axis=axes, keepdims=True)
     # The variance is smallest at the mean: its slope with respect to it is zero.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 from ganglion import ops, tree
+from ganglion.ir.graph import Value
 from ganglion.layers import InputLayer, Layer
 from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
+from ganglion.variables import MOST_CALLS, current_scope, too_many_calls
 
 
 class Network:
@@ -32,6 +35,8 @@ class Network:
         self.layers: list[Layer] = [
             one for one in self.operations if not isinstance(one, Function)
         ]
+        # The outputs for inputs of some shapes.
+        self._inferred: dict[Any, list[KerasTensor]] = {}
 
     @property
     def input_names(self) -> list[str]:
@@ -57,6 +62,59 @@ class Network:
             known.update(zip(tree.flatten(call.outputs), results, strict=True))
         outputs = tree.map_leaves(lambda tensor: known[tensor], self.outputs)
         return outputs, [known[tensor] for tensor in extra]
+
+    def infer(self, inputs: Any) -> Any:
+        """Return the Keras tensors that a call on some gives, None if unknown.
+
+        Nested models are not unfolded: each answers for itself, and once.
+        """
+        given = tree.flatten(inputs)
+        types = [one.dtype for one in self.flat_inputs]
+        if isinstance(inputs, dict) or [one.dtype for one in given] != types:
+            return None
+        shapes = tuple(one.shape for one in given)
+        if shapes not in self._inferred:
+            if shapes == tuple(one.shape for one in self.flat_inputs):
+                self._inferred[shapes] = self.flat_outputs
+            elif any(_network_of(one) is not None for one in self.operations):
+                self._inferred[shapes] = self._infer_by_calls(inputs)
+            else:
+                return None
+        known = self._inferred[shapes]
+        new = [KerasTensor(one.shape, one.dtype) for one in known]
+        return tree.pack(self.outputs, new)
+
+    def _infer_by_calls(self, inputs: Any) -> list[KerasTensor]:
+        known = dict(zip(self.flat_inputs, self._standard(inputs), strict=True))
+        for call in self.calls:
+            outputs = call.infer(known)
+            known.update(zip(tree.flatten(call.outputs), outputs, strict=True))
+        return [known[tensor] for tensor in self.flat_outputs]
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether all classes are Ganglion's own: equal calls give equal results."""
+        return all(_is_plain(one) for one in self.operations)
+
+    @cached_property
+    def unfolded_calls(self) -> int:
+        """The calls of layers that a call leads to, at least: equal ones count once."""
+        total = 0
+        seen: set[Any] = set()
+        for call in self.calls:
+            inner = _network_of(call.operation)
+            key = (id(call.operation), *map(id, call.inputs))
+            if inner is None:
+                total += 1
+            elif key not in seen or not inner.is_plain:
+                total += 1 + inner.unfolded_calls
+            seen.add(key)
+        return total
+
+    def refuse_too_many_calls(self, name: str) -> None:
+        """Say at once that a model within models is too large to be unfolded."""
+        if self.unfolded_calls > MOST_CALLS:
+            raise too_many_calls(name)
 
     def _standard(self, inputs: Any) -> list[Any]:
         """Match what was given with the inputs: by position, or by name."""
@@ -134,6 +192,57 @@ def _warn_of_structure(keys: str, got: str) -> None:
         f"with the keys {keys} is expected, but got {got}.",
         stacklevel=4,
     )
+
+
+def _network_of(operation: Any) -> Network | None:
+    return getattr(operation, "_network", None)
+
+
+def _is_plain(operation: Any) -> bool:
+    """Return whether an operation is code of Ganglion, with all that it holds."""
+    if isinstance(operation, Function):
+        return True
+    if not type(operation).__module__.startswith("ganglion."):
+        return False
+    inner = _network_of(operation)
+    return all(map(_is_plain, _held(operation))) if inner is None else inner.is_plain
+
+
+def _held(layer: Layer) -> Iterator[Layer]:
+    for value in vars(layer).values():
+        several = value if isinstance(value, (list, tuple)) else [value]
+        yield from (one for one in several if isinstance(one, Layer))
+
+
+def shared(
+    network: Network, call: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Return what a call gives, or what an equal one gave before.
+
+    A call that assigns or draws something, or adds a loss, is never left out; neither
+    is one after that.
+    """
+    scope = current_scope()
+    assert scope is not None
+    plain = network.is_plain and all(
+        isinstance(leaf, (Value, bool, type(None)))
+        for leaf in tree.flatten((args, kwargs))
+    )
+    if not plain:
+        return call(args, kwargs)
+    names = tree.map_leaves(_identity, (args, kwargs))
+    key = (id(network), scope.training, scope.told, repr(names))
+    before = scope.changes
+    known_before, outputs, *_ = scope.shared_calls.get(key, (None, None))
+    if known_before != before:
+        outputs = call(args, kwargs)
+        if scope.changes == before:  # the arguments are kept: so are their identities
+            scope.shared_calls[key] = before, outputs, args, kwargs
+    return tree.map_leaves(lambda leaf: leaf, outputs)
+
+
+def _identity(leaf: Any) -> Any:
+    return id(leaf) if isinstance(leaf, Value) else leaf
 
 
 def _fit(value: Any, tensor: KerasTensor) -> Any:

@@ -150,13 +150,23 @@ class Call:
         """Call again with the values that ``known`` gives for the tensors."""
         # Models inside of models repeat calls: a small file may ask for millions.
         budget.count("calls of layers")
+        args, kwargs = self._arguments(known)
+        return tree.flatten(self.operation(*args, **kwargs))
 
+    def infer(self, known: dict[KerasTensor, KerasTensor]) -> list[KerasTensor]:
+        """Return what the call would give for other Keras tensors, unrecorded."""
+        args, kwargs = self._arguments(known)
+        if isinstance(self.operation, Function):
+            return tree.flatten(infer(self.operation.function, args, kwargs))
+        return tree.flatten(self.operation.compute_output_spec(*args, **kwargs))
+
+    def _arguments(self, known: dict[KerasTensor, Any]) -> tuple[Any, Any]:
         def look_up(leaf: Any) -> Any:
             return known[leaf] if is_symbolic(leaf) else leaf
 
-        args = tree.map_leaves(look_up, self.args)
-        kwargs = tree.map_leaves(look_up, self.kwargs)
-        return tree.flatten(self.operation(*args, **kwargs))
+        return tree.map_leaves(look_up, self.args), tree.map_leaves(
+            look_up, self.kwargs
+        )
 
 
 class Function:

@@ -36,6 +36,7 @@ _OPERATORS = {
     "bitwise_or": "logical_or",
     "invert": "logical_not",
 }
+MOST_CALLS = 100_000  # of layers in one step: compiling more would take hours
 
 
 class Variable(Operators):
@@ -223,6 +224,16 @@ def _check_words(aggregation: Any, synchronization: Any) -> None:
             )
 
 
+def too_many_calls(name: str) -> ValueError:
+    """Return the error of a step that would take too long to compile."""
+    return ValueError(
+        f'A step calls layers more than {MOST_CALLS:,} times, the last of them "{name}"'
+        ": models within models are unfolded call by call, so two calls of each double "
+        "with every level. Nest less deep, or call a shared model once and use what "
+        "it returned twice."
+    )
+
+
 class Scope:
     """What one trace reads and writes; used as ``with Scope(training=True):``.
 
@@ -239,7 +250,9 @@ class Scope:
         self.limits: list[Any] = []  # see `ops.bounds`
         self.loss_owners: list[Any] = []  # the layer that added each
         self.trainable: frozenset[Variable] | None = None
+        self.shared_calls: dict[Any, Any] = {}  # see `functional.shared`
         self._names: set[str] = set()
+        self._calls = self._assignments = 0
 
     def read(self, variable: Variable) -> Value:
         """Return the variable's value at this point of the step."""
@@ -275,6 +288,7 @@ class Scope:
             )
         self.read(variable)
         self.writes[variable] = value
+        self._assignments += 1
         return variable
 
     def add_loss(self, layer: Any, loss: Value) -> None:
@@ -286,6 +300,17 @@ class Scope:
         """Return what one layer added."""
         pairs = zip(self.loss_owners, self.losses, strict=True)
         return [loss for owner, loss in pairs if owner is layer]
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """How often something else was done than to compute: a call without is pure."""
+        return self._assignments, len(self.losses)
+
+    def count_call(self, name: str) -> None:
+        """Refuse more calls of layers than a step can have."""
+        self._calls += 1
+        if self._calls > MOST_CALLS:
+            raise too_many_calls(name)
 
     def commit(self) -> None:
         """Compute what was written and store it (concrete scopes)."""

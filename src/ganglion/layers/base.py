@@ -201,9 +201,13 @@ class Layer(WeightHolder):
         call = Call(self, args, kwargs)
         with suspended():
             self._build_for(args, kwargs)
-            outputs = call.bind(symbolic.infer(self._call_traced_with, args, kwargs))
+            outputs = call.bind(self._infer(args, kwargs))
         self._calls.append(call)
         return outputs
+
+    def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the Keras tensors that a call on some would give."""
+        return symbolic.infer(self._call_traced_with, args, kwargs)
 
     def _call_traced_with(self, *args: Any, **kwargs: Any) -> Any:
         return self._call_traced(args, kwargs)
@@ -223,6 +227,7 @@ class Layer(WeightHolder):
     def _call_traced(self, args: Any, kwargs: dict[str, Any]) -> Any:
         scope = current_scope()
         assert scope is not None
+        scope.count_call(self.name)
         args, kwargs = tree.map_leaves(_lift, args), tree.map_leaves(_lift, kwargs)
         if self.autocast:
             args = tree.map_leaves(self._cast_float, args)
@@ -326,7 +331,7 @@ class Layer(WeightHolder):
         """Return the outputs as Keras tensors without recording a call."""
         with suspended():
             self._build_for(args, kwargs)
-            return symbolic.infer(self._call_traced_with, args, kwargs)
+            return self._infer(args, kwargs)
 
     # ---- where it was called -----------------------------------------------------
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from ganglion import keras2, symbolic, tree
-from ganglion.functional import Network
+from ganglion.functional import Network, shared
 from ganglion.layers import Layer
 from ganglion.layers.building import by_calling, shapes_of, unwrapped
 from ganglion.serialization import export
@@ -160,6 +160,25 @@ class Model(Trainer):
             for one in losses:
                 scope.add_loss(self, read(one))
         return _alone(outputs)
+
+    def _replays(self) -> bool:
+        """Return whether a call does nothing else than to repeat the graph's calls."""
+        return self._network is not None and type(self).call is Model.call
+
+    def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        if self._replays() and len(args) == 1 and not symbolic.any_symbolic(kwargs):
+            assert self._network is not None
+            outputs = self._network.infer(args[0])
+            if outputs is not None:
+                return outputs
+        return super()._infer(args, kwargs)
+
+    def _call_traced(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        if not self._replays():
+            return super()._call_traced(args, kwargs)
+        assert self._network is not None
+        self._network.refuse_too_many_calls(self.name)
+        return shared(self._network, super()._call_traced, args, kwargs)
 
     def add_loss(self, loss: Any) -> None:
         """Add a loss: a Keras tensor of this model, or a value inside of `call`."""

@@ -124,6 +124,9 @@ class Sequential(Model):
             return inputs
         return super().call(inputs, training=training, mask=mask)
 
+    def _replays(self) -> bool:
+        return self._network is not None and type(self).call is Sequential.call
+
     def predict_proba(
         self, x: Any, batch_size: int | None = None, verbose: Any = 0
     ) -> Any:

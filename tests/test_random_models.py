@@ -233,9 +233,11 @@ def compare(ours: Run, theirs: Run) -> list[str]:
             continue
         finite = other[np.isfinite(other)]
         scale = float(np.abs(finite).max(initial=0.0))
-        # TensorFlow keeps constants (slopes, rates) in float32: 1e-7 of what there is.
-        atol = 1e-6 * scale + 1e-8
-        close = np.isclose(mine, other, rtol=1e-6, atol=atol, equal_nan=True)
+        # TensorFlow keeps constants (of gelu, leaky_relu) in float32, to 1e-7 of them;
+        # further steps multiply such differences.
+        first = ours.steps == 1 or name.startswith("output") or name.endswith("step 0")
+        near = 1e-6 if first and "after" not in name else 1e-4
+        close = np.isclose(mine, other, near, near * scale + 1e-8, equal_nan=True)
         close |= skipped.get(name, False)
         if not close.all():
             at = tuple(np.argwhere(~close)[0])

@@ -59,10 +59,16 @@ class Budget:
         self.things_left = max(THINGS, size // BYTES_A_THING, self.limit // 100_000)
         self.depth = 0
 
-    def take(self, count: int, what: str) -> None:
-        """Draw bytes of memory, before they are used."""
+    def take(self, count: int, what: str, beside: int = 0) -> None:
+        """Draw bytes of memory, before they are used.
+
+        Args:
+            count: The bytes.
+            what: What they are for.
+            beside: Bytes that are needed as well, but only for a moment.
+        """
         self.bytes_left -= int(count)
-        if self.bytes_left < 0:
+        if self.bytes_left < beside:
             raise BudgetError(
                 f"it asks for {int(count):,} bytes for {what}, and for more than "
                 f"{self.limit:,} in all{self._has()}: refused. {_WAY_OUT}"
@@ -135,10 +141,10 @@ def reading(size: int, floor: int = FLOOR, factor: int = FACTOR) -> Iterator[Bud
         _active.budget = before
 
 
-def take(count: int, what: str) -> None:
-    """Draw bytes of memory, if a file is being read."""
+def take(count: int, what: str, beside: int = 0) -> None:
+    """Draw bytes of memory, if a file is being read; see `Budget.take`."""
     if _active.budget is not None:
-        _active.budget.take(count, what)
+        _active.budget.take(count, what, beside)
 
 
 def count(what: str) -> None:

@@ -82,7 +82,9 @@ class Variable(Operators):
             if budget.current() is not None:
                 # Before it is made: a file may name any shape.
                 what = f"{self.path!r} of the expected shape {shape}"
-                budget.take(math.prod(shape) * dtype.itemsize, what)
+                nbytes = math.prod(shape) * dtype.itemsize
+                # Drawing random numbers takes as much again, twice.
+                budget.take(nbytes, what, beside=0 if _active.blank else 2 * nbytes)
             if _active.blank:  # untouched zeros take no memory, whatever their size
                 self._array = np.zeros(shape, dtype)
                 return

@@ -95,7 +95,11 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     files.refuse_special(path)
     try:
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (tokenize.TokenError, SyntaxError) as error:  # its head is read as Python
+    except (
+        tokenize.TokenError,
+        SyntaxError,
+        EOFError,
+    ) as error:  # its head is read as Python
         raise ValueError("damaged") from error
     if pixels.shape != shape or pixels.dtype != np.uint8:
         raise ValueError("another shape")

@@ -53,7 +53,7 @@ __all__ = [
     "serialize_keras_object",
 ]
 
-_FREE_FOR_JSON = 640 << 20  # there are no weights to go by
+_FREE_FOR_JSON = 900 << 20  # there are no weights to go by
 _OLD_ENDINGS = (".h5", ".hdf5")
 
 

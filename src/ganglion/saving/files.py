@@ -15,7 +15,9 @@ from ganglion import budget, files
 from ganglion.terminal import lines
 
 _MUCH = 64 << 20  # bytes
-_LONGEST = 2000  # characters of what an error says: a name in a file may have a million
+_LONGEST = (
+    20_000  # characters of what an error says: a name in a file may have a million
+)
 # What a file of another shape than expected makes the code that reads it raise.
 _SYMPTOMS = (
     ArithmeticError,

@@ -25,7 +25,7 @@ SAVE_SECONDS = 5.0  # how much of a training a power cut may cost
 SLOWER = 0.3  # what the learning rate falls to
 # In a score that is otherwise the error: where all are told apart, the loss decides.
 LOSS_SHARE = 0.1
-LEAST_CHANGE = 1e-3  # of the score
+LEAST_CHANGE = 3e-3  # of the score
 # Steps of training, however many epochs they are.
 WARM_UP_STEPS, SLOWER_STEPS, STOP_STEPS, AVERAGED_STEPS = 200, 100, 250, 50
 

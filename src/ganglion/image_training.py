@@ -29,7 +29,7 @@ from ganglion.images.finding import TEST, WHOLE
 from ganglion.images.loading import fingerprint, held_out
 
 EPOCHS = 100  # at most: early stopping ends it
-STEPS = 1500  # at most, where that many are more epochs
+STEPS = 2000  # at most, where that many are more epochs
 VALIDATION = 0.15
 Skipped = tuple[Path, str]  # a file that cannot be read, and why
 
@@ -56,7 +56,7 @@ def most_epochs(images: int, batch_size: int) -> int:
     """Return how many epochs a training has at most: with few images, more.
 
     >>> most_epochs(600, 32), most_epochs(100, 16)
-    (100, 215)
+    (106, 286)
     """
     return max(EPOCHS, math.ceil(STEPS / steps_of(images, batch_size)))
 

@@ -287,3 +287,26 @@ def test_outputs_keep_their_structure_through_a_configuration(kind):
     clone = ganglion.models.clone_model(model)
     for one in (again, clone):
         assert shown(one(rows(3))) == wanted
+
+
+def test_a_sequential_built_by_data_takes_other_sizes():
+    model = ganglion.Sequential(
+        [ganglion.layers.Conv2D(2, 3), ganglion.layers.GlobalMaxPooling2D()]
+    )
+    for size in (8, 10):
+        found = model.predict(np.ones((1, size, size, 3)), verbose=0)
+        assert found.shape == (1, 2)
+    with pytest.raises(ValueError, match="does not fit"):
+        model.predict(np.ones((1, 8, 8, 4)), verbose=0)
+    fixed = ganglion.Sequential([ganglion.Input((8, 8, 3)), *model.layers])
+    with pytest.raises(ValueError, match="expects shape"):
+        fixed.predict(np.ones((1, 10, 10, 3)), verbose=0)
+
+
+def test_the_batch_size_of_an_input_binds_no_data():
+    x = ganglion.Input((2,), batch_size=3)
+    model = ganglion.Model(x, ganglion.layers.Dense(1)(x))
+    model.compile("sgd", "mse")
+    assert model(np.ones((2, 2), "float32")).shape == (2, 1)
+    assert model.predict(np.ones((7, 2)), verbose=0).shape == (7, 1)
+    model.fit(np.ones((5, 2)), np.ones((5, 1)), verbose=0)

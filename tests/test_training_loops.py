@@ -291,3 +291,60 @@ def test_no_epoch_is_no_mistake():
     assert model_of(ganglion).fit(x, x, epochs=0, verbose=0).epoch == []
     done = model_of(ganglion).fit(x, x, epochs=2, initial_epoch=2, verbose=0)
     assert done.epoch == []
+
+
+class Hooks:
+    """Notes the hooks of batches, with their numbers and losses."""
+
+    def __init__(self, keras: Any) -> None:
+        self.seen: list[Any] = []
+        seen = self.seen
+
+        class Noting(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch, logs=None):
+                seen.append(f"train {batch} begins")
+
+            def on_train_batch_end(self, batch, logs=None):
+                seen.append(f"train {batch} ends with {logs['loss']:.4f}")
+
+            def on_test_batch_begin(self, batch, logs=None):
+                seen.append(f"test {batch} begins")
+
+            def on_test_batch_end(self, batch, logs=None):
+                seen.append(f"test {batch} ends with {logs['loss']:.4f}")
+
+            def on_predict_batch_end(self, batch, logs=None):
+                seen.append(f"predict {batch} ends")
+
+            def on_epoch_end(self, epoch, logs=None):
+                seen.append("epoch ends")
+
+        self.callback = Noting()
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize("rows", [6, 7])
+def test_steps_per_execution_calls_hooks_as_keras_does(keras, rows):
+    found = []
+    for library in (ganglion, keras):
+        hooks = Hooks(library)
+        dense = library.layers.Dense(1, kernel_initializer="ones")
+        model = library.Sequential([library.Input((1,)), dense])
+        model.compile("sgd", "mse", steps_per_execution=3)
+        x = np.ones((rows, 1), "float32")
+        options = {"batch_size": 1, "verbose": 0, "callbacks": [hooks.callback]}
+        model.fit(x, 3 * x, epochs=2, validation_data=(x, x), **options)
+        model.evaluate(x, x, **options)
+        model.predict(x, **options)
+        found.append(hooks.seen)
+    assert found[0] == found[1]
+
+
+def test_steps_per_execution_groups_the_hooks_of_a_stream():
+    hooks, model = Hooks(ganglion), model_of(ganglion)
+    model.compile("sgd", "mse", steps_per_execution=2)
+    model.fit(generator(None), steps_per_epoch=4, verbose=0, callbacks=[hooks.callback])
+    numbers = [one.split()[1] for one in hooks.seen if one.startswith("train")]
+    assert numbers == ["0", "1", "2", "3"]
+    with pytest.raises(ValueError, match="`steps_per_execution` must be a whole"):
+        model.compile("sgd", "mse", steps_per_execution=0)

@@ -11,6 +11,7 @@ import numpy as np
 from ganglion import keras2, metrics, ops, optimizers
 from ganglion.callbacks import History
 from ganglion.compiled import CompiledLoss, CompiledMetrics
+from ganglion.counts import count
 from ganglion.ir import origin
 from ganglion.layers import Layer
 from ganglion.runner import Runner
@@ -42,6 +43,8 @@ class Compilable(Layer):
         self.compiled = False
         # Callbacks set these to end `fit`, `evaluate` and `predict` early.
         self.stop_training = self.stop_evaluating = self.stop_predicting = False
+        self.steps_per_execution, self.jit_compile = 1, "auto"
+        self.run_eagerly = False
         self.history: History | None = None
         self.initial_epoch = 0
         self.loss: Any = None
@@ -70,9 +73,10 @@ class Compilable(Layer):
     ) -> None:
         """Choose how the model learns: the optimizer, the loss and the metrics.
 
-        `steps_per_execution` and `jit_compile` are accepted for Keras' sake: Ganglion
-        always compiles, and always runs many steps at a time.
+        `steps_per_execution` says after how many steps callbacks are called; Ganglion
+        runs many steps at a time anyway, and always compiles (`jit_compile`).
         """
+        steps_per_execution = count(steps_per_execution, "steps_per_execution") or 1
         if run_eagerly:
             raise ValueError(
                 "`run_eagerly=True` is not supported: a model is always compiled. To "
@@ -87,6 +91,7 @@ class Compilable(Layer):
             )
             loss_weights, metrics = None, loss_weights
         self.optimizer = optimizers.get(optimizer)
+        self.steps_per_execution, self.jit_compile = steps_per_execution, jit_compile
         self.loss = loss
         self._compile_loss = CompiledLoss(loss, loss_weights, self._output_names())
         self._compile_metrics = CompiledMetrics(

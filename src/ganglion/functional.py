@@ -21,8 +21,9 @@ class Network:
     not appear at all.
     """
 
-    def __init__(self, inputs: Any, outputs: Any) -> None:
+    def __init__(self, inputs: Any, outputs: Any, any_size: bool = False) -> None:
         self.inputs, self.outputs = inputs, outputs
+        self.any_size = any_size  # the sizes of the inputs are only those seen first
         self.flat_inputs: list[KerasTensor] = tree.flatten(inputs)
         self.flat_outputs: list[KerasTensor] = tree.flatten(outputs)
         _check_tensors("inputs", self.flat_inputs)
@@ -129,7 +130,8 @@ class Network:
                 f"The model has {len(self.flat_inputs)} inputs "
                 f"({', '.join(self.input_names)}), but {len(given)} were given."
             )
-        return [_fit(v, t) for v, t in zip(given, self.flat_inputs, strict=True)]
+        pairs = zip(given, self.flat_inputs, strict=True)
+        return [_fit(value, tensor, self.any_size) for value, tensor in pairs]
 
     def matched(self, given: Any) -> Any:
         """Return data under the keys of the inputs, where these are a dictionary."""
@@ -245,8 +247,11 @@ def _identity(leaf: Any) -> Any:
     return id(leaf) if isinstance(leaf, Value) else leaf
 
 
-def _fit(value: Any, tensor: KerasTensor) -> Any:
-    """Add or remove a last axis of one, as Keras does, and check the shape."""
+def _fit(value: Any, tensor: KerasTensor, any_size: bool) -> Any:
+    """Add or remove a last axis of one, as Keras does, and check the shape.
+
+    Another number of rows than `Input(batch_size=...)` says is no mistake in Keras.
+    """
     shape = tuple(value.shape)
     if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
         value = ops.expand_dims(value, -1)
@@ -254,8 +259,8 @@ def _fit(value: Any, tensor: KerasTensor) -> Any:
         value = ops.squeeze(value, -1)
     got = tuple(value.shape)
     fits = len(got) == tensor.ndim and all(
-        want is None or want == have
-        for want, have in zip(tensor.shape, got, strict=True)
+        any_size or want is None or want == have
+        for want, have in zip(tensor.shape[1:], got[1:], strict=True)
     )
     if not fits:
         raise ValueError(

@@ -204,6 +204,7 @@ class CallbackList(Callback):
         **params: Any,
     ) -> None:
         super().__init__()
+        self._waiting: tuple[str, int, Logs] | None = None  # a hook not yet called
         self.callbacks: list[Any] = []
         self._ended: states.EpochEnd | None = None
         for callback in tree.flatten(callbacks) if callbacks else []:
@@ -280,6 +281,35 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.set_model(model)
 
+    def _together(self) -> int:
+        """Return after how many steps the hooks of single batches are called."""
+        return int(getattr(self.model, "steps_per_execution", 1))
+
+    def call_batch_hook(self, name: str, index: int, logs: Logs) -> None:
+        """Call the hook of every callback; of several steps, once for all.
+
+        As in Keras, the number is that of the last step of a whole group. A hook that
+        is content to be called after many steps is called as they come.
+        """
+        together = self._together()
+        first = index - index % together
+        is_begin = name.endswith("_begin")
+        is_due = index == (first if is_begin else first + together - 1)
+        self._waiting = None if is_due or is_begin else (name, index, logs)
+        for callback in self.callbacks:
+            if is_due or not _wants_each(callback, name):
+                getattr(callback, name)(index, logs)
+
+    def call_waiting_hook(self) -> None:
+        """Call the hook of a last group that was not whole."""
+        if self._waiting is None:
+            return
+        (name, index, logs), self._waiting = self._waiting, None
+        together = self._together()
+        for callback in self.callbacks:
+            if _wants_each(callback, name):
+                getattr(callback, name)(index - index % together + together - 1, logs)
+
     def set_params(self, params: dict[str, Any] | None) -> None:
         """Give every callback the parameters."""
         self.params = params
@@ -342,10 +372,15 @@ def _make_dispatch(name: str) -> Callable[..., None]:
         # One dictionary for all: what a callback adds (the learning rate), the next
         # ones and the history see.
         shared = plain_logs(logs)
+        if "batch" in name:
+            self.call_batch_hook(name, index, shared)
+            return
+        self.call_waiting_hook()
         for callback in self.callbacks:
             getattr(callback, name)(index, shared)
 
     def without_number(self: CallbackList, logs: Logs | None = None) -> None:
+        self.call_waiting_hook()
         shared = plain_logs(logs)
         for callback in self.callbacks:
             getattr(callback, name)(shared)

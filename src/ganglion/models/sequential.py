@@ -93,12 +93,12 @@ class Sequential(Model):
         if self._input_layer is not None and self._stack:
             self._connect(self._input_layer.output)
 
-    def _connect(self, tensor: KerasTensor) -> None:
+    def _connect(self, tensor: KerasTensor, any_size: bool = False) -> None:
         start = tensor
         with origin.inside(self.name, self.created):
             for layer in self._stack:
                 tensor = layer(tensor)
-        self._network = Network(start, tensor)
+        self._network = Network(start, tensor, any_size)
         self.built = True
 
     @by_calling
@@ -110,11 +110,16 @@ class Sequential(Model):
             raise ValueError("A Sequential without an Input needs an `input_shape`.")
         shape = tuple(input_shape)
         self._input_layer = InputLayer(batch_shape=shape)
-        self._connect(self._input_layer.output)
+        self._connect(self._input_layer.output, any_size=self._building)
 
     def _build_once(self, shapes: Any) -> None:
-        if self._stack:
-            self.build(shapes)
+        # From data: other data may have other sizes, if the layers take them.
+        self._building = True
+        try:
+            if self._stack:
+                self.build(shapes)
+        finally:
+            self._building = False
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Run the layers one after the other."""

@@ -8,6 +8,7 @@ from ganglion.ir.program import Program
 from ganglion.plan.bands import arrange, passing
 from ganglion.plan.check import verify
 from ganglion.plan.collapse import collapse
+from ganglion.plan.empty import without_empty
 from ganglion.plan.fuse import fuse
 from ganglion.plan.kernel import Buffer, Kernel, Load, Loop, View, walk
 from ganglion.plan.lower import Lowering, identity
@@ -29,7 +30,8 @@ def build(program: Program, for_gpu: bool = False) -> Plan:
     of the data, as with `config.set_precise`; what pools give back is stored, and
     variances are taken in float64 rather than slice by slice.
     """
-    graph = turn_narrow(one_pass(program.graph, in_float64=for_gpu))
+    graph = without_empty(program.graph)
+    graph = turn_narrow(one_pass(graph, in_float64=for_gpu))
     shortcuts = not for_gpu and not config.precise()
     if not for_gpu:
         graph = mask_pooled(graph)
@@ -96,7 +98,8 @@ def _write_state(low: Lowering, program: Program) -> None:
             copies.append(Loop("copy", state.shape, load, View.whole(state)))
         else:
             low.emit(writer)
-    low.kernels.extend(copies)
+    for copy in copies:
+        low.emit(copy)
 
 
 def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:

@@ -74,9 +74,10 @@ class Layout:
         self._bound: dict[str, int] = {}
         counts = [len(call.buffers) for call in calls]
         self._first_slot = [sum(counts[:n]) for n in range(len(calls))]
+        self._bands = plan.band_of()
         self._slices = [
             band.slices if band else _pieces(call)
-            for band, call in zip(plan.band_of(), calls, strict=True)
+            for band, call in zip(self._bands, calls, strict=True)
         ]
         self._ranges = self._shared_out()
         for column, one in enumerate(slots):
@@ -143,20 +144,25 @@ class Layout:
 
     def _moves_of(self, number: int, thread: int) -> int:
         """Return which pointers of a call move so that a thread has one slice only."""
-        slices = self._slices[number]
+        band, slices = self._bands[number], self._slices[number]
         # Far apart: processors look ahead, and would take lines from one another.
         part, _ = share(slices, 1, thread, self._threads)
-        found = [
-            (slot, self._plan.offsets[one] + part * one.nbytes // slices, one.nbytes)
-            for slot, one in enumerate(self._calls[number].buffers)
-            if one in self._plan.passing
-        ]
-        if not found or self._threads > slices:
+        found = []
+        for slot, one in enumerate(self._calls[number].buffers):
+            if band and one in self._plan.passing:
+                each = band.each(one.nbytes)
+                found.append((slot, self._plan.offsets[one] + part * each, each))
+        if not found or self._threads > slices or self._uses_rest(number):
             return 0
         moves = np.array([len(found), *(word for one in found for word in one)])
-        moves[3::3] //= slices
         self._moves.append((moves[2::3], moves[2::3].copy()))
         return int(moves.ctypes.data)
+
+    def _uses_rest(self, number: int) -> bool:
+        """Return whether a thread would have no more room than a smaller last slice."""
+        band, slices = self._bands[number], self._slices[number]
+        last, _ = share(slices, 1, self._threads - 1, self._threads)
+        return band is not None and band.units > 0 and last == slices - 1
 
     def _shares(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
         """Yield kernels and what a thread runs of them, from where to where.
@@ -166,10 +172,12 @@ class Layout:
         slices = self._slices[run.start]
         if run.start in self._ranges:
             for number in run:
-                call = self._calls[number]
-                grain = call.grain if len(run) == 1 else 1  # bands are cut evenly
-                blocks = -(-call.parallel // grain)
-                yield number, call.parallel, -(-blocks // slices) * grain
+                call, band = self._calls[number], self._bands[number]
+                blocks = -(-call.parallel // call.grain)
+                each = -(-blocks // slices) * call.grain
+                if band is not None:
+                    each = band.each(call.parallel)
+                yield number, call.parallel, each
         elif len(run) == 1:
             low, high = self._share(run.start, thread)
             if low < high:
@@ -177,8 +185,10 @@ class Layout:
         else:
             for one in range(*share(slices, 1, thread, self._threads)):
                 for number in run:
-                    each = self._calls[number].parallel // slices
-                    yield number, one * each, (one + 1) * each
+                    band, whole = self._bands[number], self._calls[number].parallel
+                    assert band is not None
+                    each = band.each(whole)
+                    yield number, one * each, min((one + 1) * each, whole)
 
     def _share(self, number: int, thread: int) -> tuple[int, int]:
         """Return what a thread runs of a kernel."""

@@ -8,6 +8,7 @@ each one's gradients are the other two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,16 +200,17 @@ def _mix(a: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
     """Multiply channels of `a` by one tap (C_in / groups, C_out), group by group."""
     if groups == 1:
         return a @ w
-    per_group = a.reshape(*a.shape[:-1], groups, -1)
-    taps_of = w.reshape(w.shape[0], groups, -1)
+    per_group = a.reshape(*a.shape[:-1], groups, a.shape[-1] // groups)
+    taps_of = w.reshape(w.shape[0], groups, w.shape[1] // groups)
     out = np.einsum("...gi,igo->...go", per_group, taps_of)
-    return out.reshape(*a.shape[:-1], -1)
+    return out.reshape(*a.shape[:-1], w.shape[1])
 
 
 def _turned(w: np.ndarray, groups: int) -> np.ndarray:
     """Exchange the roles of input and output channels of one tap."""
-    per_group = w.reshape(w.shape[0], groups, -1)
-    return per_group.transpose(2, 1, 0).reshape(per_group.shape[2], -1)
+    per_group = w.reshape(w.shape[0], groups, w.shape[1] // groups)
+    turned = per_group.transpose(2, 1, 0)
+    return turned.reshape(turned.shape[0], groups * w.shape[0])
 
 
 def _conv_meaning(
@@ -256,10 +258,11 @@ def _conv_kernel_meaning(
 ) -> np.ndarray:
     padded = pad_spatial(x, pairs)
     cin, cout = x.shape[-1] // groups, dy.shape[-1]
-    rows_out = in_rows(dy).reshape(-1, groups, cout // groups)
+    rows = math.prod(dy.shape[:-1])
+    rows_out = in_rows(dy).reshape(rows, groups, cout // groups)
     out = np.zeros((*kernel, cin, cout), x.dtype)
     for tap, window in taps(kernel, dy.shape[1:-1], strides, dilation):
-        rows_in = padded[window].reshape(-1, groups, cin)
+        rows_in = padded[window].reshape(rows, groups, cin)
         if groups == 1:
             out[tap] = rows_in[:, 0].T @ rows_out[:, 0]
         else:

@@ -29,6 +29,7 @@ from ganglion.plan.kernel import (
     View,
     walk,
 )
+from ganglion.plan.lower import SLICES
 from ganglion.plan.parts import parts_of
 from ganglion.plan.plan import Band
 from ganglion.plan.winograd import LANES, WinogradConv
@@ -48,11 +49,13 @@ Aliases = dict[Buffer, Buffer]
 class Cut:
     """A kernel as equal units, and the buffers of which each has a part of its own.
 
-    Unit u of n touches nothing of such a buffer but its u-th of n parts.
+    Unit u of n touches nothing of such a buffer but its u-th of n parts. The pieces of
+    the kernel itself may be larger: of some units each, the last of the rest.
     """
 
     units: int
     own: frozenset[Buffer]
+    grain: int = 1
 
 
 def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
@@ -69,12 +72,19 @@ def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
         return _cut_lists(kernel, aliases)
     if isinstance(kernel, NonzeroBits):
         return _cut(kernel.parallel, kernel.views(), aliases)
-    if isinstance(kernel, WinogradConv) and kernel.tiling.aligned:
-        whole = View.whole(kernel.target)
-        views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
-        made = _cut(kernel.source[0], views, aliases)
-        return Cut(kernel.parallel, made.own | {kernel.scratch})
+    if isinstance(kernel, WinogradConv):
+        return _cut_tiles(kernel, aliases)
     return None
+
+
+def _cut_tiles(kernel: WinogradConv, aliases: Aliases) -> Cut | None:
+    whole = View.whole(kernel.target)
+    views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
+    made = _cut(kernel.source[0], views, aliases)
+    own, images = made.own | {kernel.scratch}, kernel.tiling.images_of_piece
+    if kernel.tiling.aligned:
+        return Cut(kernel.parallel, own)
+    return Cut(made.units, own, images) if images else None
 
 
 def _cut_lists(kernel: Nonzeros, aliases: Aliases) -> Cut | None:
@@ -235,10 +245,11 @@ def arrange(
     made: list[Kernel] = []
     bands: list[Band] = []
     while left:
-        first, members, slices = _longest(left)
+        first, members, units = _longest(left)
         made += [left[i].kernel for i in first]
         if len(members) > 1:
-            bands.append(Band(len(made), len(made) + len(members), slices))
+            step = _step(units, [left[i] for i in members])
+            bands.append(_band(len(made), len(members), units, step))
         made += [left[i].kernel for i in members]
         taken = {*first, *members}
         near = enumerate(left[:FARTHEST])  # no farther is ever looked
@@ -247,13 +258,13 @@ def arrange(
 
 
 def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
-    """Return the band that the first kernel begins, and what must run before it."""
+    """Return what must run before a band, the band from the first on, and its units."""
     head = left[0]
     members = [0]
     before: list[int] = []
     skipped: list[int] = []
     units = head.cut.units if head.cut else 0
-    if not _suits(units, units, [], [head]) or head.is_tiny:
+    if not units or not _suits(units, units, [], [head]) or head.is_tiny:
         return [], members, 1
     for number in range(1, min(len(left), FARTHEST)):
         skipped.append(number)
@@ -273,7 +284,28 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
                 before += [i for i in needed if i not in inside]
                 skipped = [i for i in skipped if i not in needed]
                 break
-    return sorted(before), members, parts_of(units)
+    return sorted(before), members, units
+
+
+def _band(first: int, count: int, units: int, step: int) -> Band:
+    slices = -(-units // step)
+    if units == slices * step:
+        return Band(first, first + count, slices)
+    return Band(first, first + count, slices, units, step)
+
+
+def _step(units: int, members: Iterable[_Member]) -> int:
+    """Return how many units a slice has: equally many in each, if those are many."""
+    grains = [
+        cut.grain // math.gcd(cut.grain, cut.units // units)
+        for cut in (one.cut for one in members)
+        if cut is not None
+    ]
+    grain, equal = math.lcm(*grains), parts_of(units)
+    if grain == 1 and (equal >= MANY or units <= SLICES):
+        return units // equal
+    wanted = -(-units // SLICES)
+    return -(-wanted // grain) * grain
 
 
 def _units(one: _Member) -> int:
@@ -324,10 +356,10 @@ def _suits(
 
     A few slices do where a slice of everything is small; large ones are cut finely.
     """
-    slices = parts_of(units)
+    slices = -(-units // _step(units, (*members, *joining)))
     if slices >= MANY:
         return True
-    coarser = slices < parts_of(before)  # then the members' slices grow, too
+    coarser = slices < -(-before // _step(before, members))  # then all slices grow
     grown = (*members, *joining) if coarser else joining
     own = {one for member in grown if member.cut for one in member.cut.own}
     return slices >= FEWEST and all(one.nbytes <= ROOM * slices for one in own)
@@ -369,6 +401,13 @@ def passing(
     return frozenset(every - scratch)
 
 
+def _fits(cut: Cut, band: Band) -> bool:
+    """Return whether a band's slices consist of whole pieces of a kernel."""
+    if not band.units:
+        return cut.units % band.slices == 0 and cut.grain == 1
+    return cut.units % band.units == 0 and band.each(cut.units) % cut.grain == 0
+
+
 def quarrel(
     kernels: Sequence[Kernel], bands: Sequence[Band], aliases: Aliases
 ) -> tuple[int, int] | None:
@@ -376,7 +415,7 @@ def quarrel(
     for band in bands:
         members = [_member(one, aliases) for one in kernels[band.first : band.last]]
         for i, one in enumerate(members):
-            if one.cut is None or one.cut.units % band.slices:
+            if one.cut is None or not _fits(one.cut, band):
                 return band.first + i, band.first + i
             for j in range(i):
                 if not goes_with(one, members[j]):

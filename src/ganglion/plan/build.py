@@ -100,7 +100,8 @@ def _write_state(low: Lowering, program: Program) -> None:
             copies.append(Loop("copy", state.shape, load, View.whole(state)))
         else:
             low.emit(writer)
-    low.kernels.extend(copies)
+    for copy in copies:
+        low.emit(copy)
 
 
 def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:

@@ -116,8 +116,9 @@ class Lowering:
         return Buffer(f"{name}{self._count}", shape, np.dtype(dtype), "arena")
 
     def emit(self, kernel: Kernel) -> None:
-        """Append a kernel to the plan."""
-        self.kernels.append(kernel)
+        """Append a kernel to the plan, unless it has nothing to store."""
+        if not (isinstance(kernel, Loop) and 0 in kernel.outer):
+            self.kernels.append(kernel)
 
     def store(self, value: Value) -> Buffer:
         """Return the buffer that holds a value, row by row, computing it if needed."""

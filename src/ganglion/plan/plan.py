@@ -23,6 +23,21 @@ class Band:
     first: int
     last: int
     slices: int
+    # Where slices are not equal: the units of the whole, and those of each slice but
+    # the last, which has the rest.
+    units: int = 0
+    step: int = 0
+
+    def each(self, whole: int) -> int:
+        """Return how much of a kernel, or of a buffer, is in a slice but the last.
+
+        >>> Band(0, 2, 32).each(256), Band(0, 2, 26, units=127, step=5).each(254)
+        (8, 10)
+        """
+        if not self.units:
+            return whole // self.slices
+        # Rounded: a kernel of whole grains may have a smaller last one, too.
+        return (whole * self.step + self.units // 2) // self.units
 
 
 @dataclass(frozen=True)

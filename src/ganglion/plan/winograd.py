@@ -115,6 +115,12 @@ class Tiling:
         whole = self.piece % math.prod(self.across) == 0
         return whole and self.tiles % self.piece == 0
 
+    @property
+    def images_of_piece(self) -> int:
+        """The images of each piece but the last, 0 where it ends within one."""
+        images, rest = divmod(self.piece, math.prod(self.across))
+        return 0 if rest else images
+
     def __str__(self) -> str:
         size = f"{self.step}×{self.step}"
         return f"{self.tiles} tiles of {size} in blocks of {self.block}"
@@ -331,7 +337,10 @@ def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
     images, tiles = tiling.outputs[0], tiling.tiles
     pieces = min(at_once, -(-tiles // FEWEST_TILES))
     whole = parts_of(images, pieces)
-    piece = tiles // whole if 2 * whole >= pieces else -(-tiles // pieces)
+    piece = tiles // whole
+    if 2 * whole < pieces:  # too few equal ones: whole images, and the last has less
+        each = tiles // images if images >= pieces else 1
+        piece = -(-tiles // (each * pieces)) * each
     blocks = -(-piece // max(FEWEST_TILES, most))
     return replace(tiling, piece=piece, block=-(-piece // blocks))
 

@@ -47,7 +47,24 @@ def keras() -> Any:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let golden texts be written anew."""
+    """Let golden texts be written anew, and more random models be drawn."""
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden anew"
     )
+    parser.addoption(
+        "--random-models",
+        type=int,
+        default=200,
+        help="how many are compared with Keras",
+    )
+    parser.addoption(
+        "--random-model", type=int, help="compare this one alone with Keras"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Draw as many random models as are asked for."""
+    if "random_model" in metafunc.fixturenames:
+        only = metafunc.config.getoption("--random-model")
+        count = metafunc.config.getoption("--random-models")
+        metafunc.parametrize("random_model", range(count) if only is None else [only])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import cpu_checks
 import numpy as np
 import pytest
-from special_points import our_slopes
+from special_points import POINTS, our_slopes
 
 import ganglion
 from ganglion import activations, config, layers, models, ops, optimizers
+from ganglion.backends import cpu_run, reference
+from ganglion.ir.gradient import gradients
+from ganglion.ir.graph import Graph, Input
 
 # Smooth everywhere: at 0 the slope is what central differences say.
 SMOOTH = [
@@ -80,3 +84,33 @@ def test_a_neuron_of_zeros_takes_its_first_step(backend, activation, from_logits
     right = {"BinaryCrossentropy": -0.5}.get(loss, -0.125 + 0.25 * np.log(0.5))
     for weight in model.get_weights():
         np.testing.assert_allclose(weight, np.full(weight.shape, right), rtol=1e-6)
+
+
+# Every function of one argument of elements, compiled at the same points.
+OF_ELEMENTS = sorted(
+    {
+        *SMOOTH, "abs", "arccosh", "ceil", "cos", "exp2", "floor", "hard_shrink",
+        "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu", "log", "log2", "log10",
+        "reciprocal", "relu", "relu6", "round", "rsqrt", "selu", "sign", "soft_shrink",
+        "sparse_plus", "sparse_sigmoid", "sqrt", "square", "trunc",
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_machine_code_has_the_values_and_slopes_of_the_reference(dtype):
+    points = POINTS.astype(dtype)
+    outputs = {}
+    x = Input("x", points.shape, dtype)
+    for name in OF_ELEMENTS:
+        outputs[name] = getattr(ops, name)(x)
+        slope = gradients(ops.sum(outputs[name]), [x])
+        if x in slope:
+            outputs[f"slope of {name}"] = slope[x]
+    program = cpu_checks.pure(Graph.of("special", [x], outputs))
+    with np.errstate(all="ignore"):
+        right = reference.compile(program).run({"x": points}, {}, 1)
+        found = cpu_run.compile(program).run({"x": points}, {}, 1)
+    near = {"float32": 2e-5, "float64": 1e-9}[dtype]
+    for name, values in right.items():
+        np.testing.assert_allclose(found[name], values, near, near, err_msg=name)

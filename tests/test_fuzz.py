@@ -24,7 +24,7 @@ import ganglion
 pytest.importorskip("h5py")
 pytest.importorskip("PIL")
 
-FILES = int(os.environ.get("GANGLION_FUZZ", "") or 300)
+FILES = int(os.environ.get("GANGLION_FUZZ", "") or 500)
 FIRST = int(os.environ.get("GANGLION_FUZZ_SEED", "") or 0)
 PATIENCE = 90  # seconds without a word: it hangs. It counts the 30 s of its processor
 START = 120  # seconds to make the files to damage

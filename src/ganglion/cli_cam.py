@@ -150,7 +150,7 @@ def _of_files(net: Any, given: list[Path] | None, limit: int | None) -> Any:
     is_large = len(files) * math.prod(form.shape) > LARGE
     held = images.read_files(files, form, keep=is_large)
     for number, why in held.problems.items():
-        say(f"Skipped {files[number]}: {why}")
+        say(f"Skipped {terminal.shown(files[number])}: {why}")
     if not len(held.kept):
         raise ValueError("None of the files is an image that can be read.")
     return Pictures(held.pixels, [files[number].stem for number in held.kept])

@@ -51,7 +51,7 @@ def predict(
     with decoding() as watch:
         decoded = asked.read(files, keep=False, watch=watch)
     for number, why in decoded.problems.items():
-        say(f"{files[number]}: {why}")
+        say(f"{terminal.shown(files[number])}: {why}")
     kept = [files[number] for number in decoded.kept]
     if kept:
         _print(format, kept, asked.classes, asked.probabilities(decoded.pixels))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganglion.images import Form, ImageFolder, ImagesError, load
+from ganglion.terminal import shown
 
 if TYPE_CHECKING:
     from ganglion.recipes import LayerSpec, Recipe
@@ -220,8 +221,8 @@ def told_of(folder: Path, skipped: Sequence[tuple[Path, str]]) -> str:
     if not skipped:
         return ""
     count = len(skipped)
-    names = [(one.relative_to(folder.expanduser()), why) for one, why in skipped]
-    each = [f"{one.as_posix()} ({why})" for one, why in names[:NAMED]]
+    names = [(path.relative_to(folder.expanduser()), why) for path, why in skipped]
+    each = [f"{shown(path.as_posix())} ({why})" for path, why in names[:NAMED]]
     more = f"; and {count - NAMED} more" if count > NAMED else ""
     files = "1 file is" if count == 1 else f"{count} files are"
     return f"{files} left out, unreadable: {'; '.join(each)}{more}."

@@ -180,8 +180,8 @@ def attribute(owner: Any, name: str, default: Any = _REQUIRED) -> Any:
     _check_attribute(owner, name)
     value = owner.attrs[name]
     if isinstance(value, np.ndarray) and value.ndim:
-        return [_text(item) for item in value.reshape(-1)]
-    return _text(value) if isinstance(value, (bytes, str)) else value
+        return [text(item) for item in value.reshape(-1)]
+    return text(value) if isinstance(value, (bytes, str)) else value
 
 
 def _check_attribute(owner: Any, name: str) -> None:
@@ -200,7 +200,8 @@ def _check_attribute(owner: Any, name: str) -> None:
     budget.take(count * size, f"its attribute {name!r}")
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """Return a text that may be stored as bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

@@ -26,6 +26,8 @@ from ganglion.layers.building import (
     unwrapped,
 )
 from ganglion.layers.construction import (
+    arguments_of,
+    as_plain_data,
     bound_arguments,
     checked_name,
     checked_trainable,
@@ -377,7 +379,11 @@ class Layer(WeightHolder):
         return self.dtype
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal layer, read off `__init__`."""
+        """Return the arguments that make an equal layer, read off `__init__`.
+
+        It is plain data, as in Keras. A `get_config` of one's own gets those of the
+        class above, without its own: it adds them itself.
+        """
         made: dict[str, Any] = {"name": self.name, "trainable": self.trainable}
         made["dtype"] = {
             "module": "keras",
@@ -385,9 +391,9 @@ class Layer(WeightHolder):
             "config": {"name": self.dtype},
             "registered_name": None,
         }
-        for name, value in self._init_values.items():
+        for name, value in arguments_of(self).items():
             if name not in made:
-                made[name] = kept_value(self, name, value)
+                made[name] = as_plain_data(kept_value(self, name, value))
         if made.get("activity_regularizer", 0) is None:
             del made["activity_regularizer"]
         return made

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, keras2
+from ganglion.serialization import (
+    deserialize_keras_object,
+    serialize_keras_object,
+)
 
 # Arguments that Keras 2 accepted on every layer, to say the shape of the input.
 _INPUT_HINTS = ("input_shape", "batch_input_shape", "input_dim", "batch_size")
@@ -85,6 +89,42 @@ def bound_arguments(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, A
             values.pop(name, None)
     hints = {*_INPUT_HINTS} - {*signature.parameters}  # `input_dim` of an Embedding
     return {k: v for k, v in values.items() if k not in hints | {"weights"}}
+
+
+def arguments_of(layer: Any) -> dict[str, Any]:
+    """Return the arguments that `get_config` of the base class is to give.
+
+    A class that writes its own `get_config` adds what its own `__init__` takes.
+    """
+    kinds = type(layer).__mro__
+    writer = next(one for one in kinds if "get_config" in vars(one))
+    if writer.__module__.startswith("ganglion."):
+        values: dict[str, Any] = layer._init_values
+        return values
+    ours = next(one for one in kinds if one.__module__.startswith("ganglion."))
+    parameters = inspect.signature(ours.__init__).parameters  # type: ignore[misc]
+    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: getattr(layer, name)
+        for name, one in list(parameters.items())[1:]
+        if one.kind not in rest and name != "autocast" and hasattr(layer, name)
+    }
+
+
+def as_plain_data(value: Any) -> Any:
+    """Return objects and functions as their files have them; what has no name stays."""
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        kind = tuple if isinstance(value, tuple) else list
+        return kind(as_plain_data(one) for one in value)
+    if isinstance(value, dict):
+        return {key: as_plain_data(one) for key, one in value.items()}
+    try:
+        plain = serialize_keras_object(value)
+        if isinstance(plain, dict) and plain.get("class_name") == "function":
+            deserialize_keras_object(plain)  # unknown, unless it is registered
+    except (TypeError, ValueError):  # saving says so, where it is saved
+        return value
+    return plain
 
 
 def refuse_unknown(cls: type, given: dict[str, Any]) -> None:

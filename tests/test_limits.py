@@ -13,7 +13,8 @@ from ganglion.backends.base import Program
 from ganglion.data import Table
 from ganglion.dumping import text_of
 from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Graph, Input
+from ganglion.ir.graph import Graph, Input, toposort
+from ganglion.ir.shaping import broadcast
 from ganglion.plan.build import build
 from ganglion.plan.memory import packed
 from ganglion.plan.schedule import unguarded
@@ -136,6 +137,15 @@ def test_equal_layers_share_their_machine_code():
     more_functions, more_calls = cpu_emit.emit(build(many))
     assert len(more_calls) > 3 * len(calls)
     assert len(more_functions) < 2 * len(functions)
+
+
+def test_gradients_of_many_scales_and_shifts_share_their_sums():
+    x = y = Input("x", (8, 4), "float32")
+    weights = [Input(f"w{i}", (4,), "float32") for i in range(2000)]
+    for scale, shift in zip(weights[::2], weights[1::2], strict=True):
+        y = y * broadcast(scale, shape=x.shape) + broadcast(shift, shape=x.shape)
+    slopes = gradients(ops.sum(y), weights)
+    assert len(toposort(slopes.values())) < 20 * len(weights)
 
 
 @long_test

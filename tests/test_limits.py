@@ -139,6 +139,17 @@ def test_equal_layers_share_their_machine_code():
     assert len(more_functions) < 2 * len(functions)
 
 
+def test_layers_that_are_added_one_by_one_are_called_once():
+    model = models.Sequential([layers.Input((4,))])
+    for _ in range(30):
+        model.add(layers.Dense(4))
+    assert all(len(layer._calls) == 1 for layer in model.layers)
+    model.pop()
+    model.add(layers.Dense(2))
+    assert model.output_shape == (None, 2)
+    assert len(model.weights) == 60
+
+
 def test_gradients_of_many_scales_and_shifts_share_their_sums():
     x = y = Input("x", (8, 4), "float32")
     weights = [Input(f"w{i}", (4,), "float32") for i in range(2000)]

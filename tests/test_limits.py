@@ -13,7 +13,8 @@ from ganglion.backends.base import Program
 from ganglion.data import Table
 from ganglion.dumping import text_of
 from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Graph, Input
+from ganglion.ir.graph import Graph, Input, toposort
+from ganglion.ir.shaping import broadcast
 from ganglion.plan.build import build
 from ganglion.plan.memory import packed
 from ganglion.plan.schedule import unguarded
@@ -136,6 +137,26 @@ def test_equal_layers_share_their_machine_code():
     more_functions, more_calls = cpu_emit.emit(build(many))
     assert len(more_calls) > 3 * len(calls)
     assert len(more_functions) < 2 * len(functions)
+
+
+def test_layers_that_are_added_one_by_one_are_called_once():
+    model = models.Sequential([layers.Input((4,))])
+    for _ in range(30):
+        model.add(layers.Dense(4))
+    assert all(len(layer._calls) == 1 for layer in model.layers)
+    model.pop()
+    model.add(layers.Dense(2))
+    assert model.output_shape == (None, 2)
+    assert len(model.weights) == 60
+
+
+def test_gradients_of_many_scales_and_shifts_share_their_sums():
+    x = y = Input("x", (8, 4), "float32")
+    weights = [Input(f"w{i}", (4,), "float32") for i in range(2000)]
+    for scale, shift in zip(weights[::2], weights[1::2], strict=True):
+        y = y * broadcast(scale, shape=x.shape) + broadcast(shift, shape=x.shape)
+    slopes = gradients(ops.sum(y), weights)
+    assert len(toposort(slopes.values())) < 20 * len(weights)
 
 
 @long_test

@@ -179,7 +179,8 @@ def _descend(
     # Scaling keeps small gradients of narrow floats; the optimizer undoes it.
     found = gradients(model.optimizer.scale_loss(loss), [scope.reads[v] for v in read])
     reached = [one for one in read if scope.reads[one] in found]
-    lost = [one.path for one in trainable if one not in reached]
+    known = set(reached)
+    lost = [one.path for one in trainable if one not in known]
     if not trainable:
         warnings.warn("The model has no trainable weights.", stacklevel=2)
     elif not reached:

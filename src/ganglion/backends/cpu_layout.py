@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -72,8 +73,8 @@ class Layout:
         self._pointers = np.zeros((threads, width), np.int64)
         self._slots: dict[str, list[int]] = {}
         self._bound: dict[str, int] = {}
-        counts = [len(call.buffers) for call in calls]
-        self._first_slot = [sum(counts[:n]) for n in range(len(calls))]
+        counts = (len(call.buffers) for call in calls)
+        self._first_slot = list(accumulate(counts, initial=0))
         self._bands = plan.band_of()
         self._slices = [
             band.slices if band else _pieces(call)

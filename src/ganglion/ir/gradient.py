@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ganglion.ir import origin
+from ganglion.ir.deep import Deep, finished
 from ganglion.ir.graph import Node, ShapeError, Value, toposort
 from ganglion.ir.pointwise import add, multiply, negative
 from ganglion.ir.shaping import broadcast, fill, is_float, reshape, sum_
@@ -30,35 +31,54 @@ def gradients(loss: Value, wrt: Iterable[Value]) -> dict[Value, Value]:
     order = toposort([loss])
     active = _reaching(order, targets)
     found: dict[Value, Value] = {loss: fill(1, loss)} if loss in active else {}
+    sums = _Sums()
     for value in reversed(order):
         if value not in found or not isinstance(value, Node):
             continue
         with origin.like(value.origin):
-            _push_back(value, found, active)
+            _push_back(value, found, active, sums)
     return {value: found[value] for value in targets if value in found}
 
 
-def _moved_inside(total: Value) -> Value:
-    """Sum first and multiply afterwards, where a factor is the same for all summands.
+class _Sums:
+    """Sums first and multiplies afterwards, where a factor is that of all summands.
 
     The gradient of a batch norm's mean is such a sum: moved inside, it becomes the one
-    that its offset needs anyway.
+    that its offset needs anyway. Each is made once: a chain of layers has the sums of
+    all those behind it in common.
     """
-    if not isinstance(total, Node):
+
+    def __init__(self) -> None:
+        self._moved: dict[tuple[Value, tuple[int, ...]], Value] = {}
+
+    def moved_inside(self, total: Value) -> Value:
+        """Return an equal value whose sums have less to add up."""
+        return finished(self._moving(total))
+
+    def _moving(self, total: Value) -> Deep[Value]:
+        if not isinstance(total, Node):
+            return total
+        if total.op is reshape:
+            inner = yield self._moving(total.inputs[0])
+            return reshape(inner, shape=total.shape)
+        if total.op is not sum_:
+            return total
+        key = (total.inputs[0], total.attrs["axes"])
+        if key not in self._moved:
+            self._moved[key] = yield self._moving_sum(total)
+        return self._moved[key]
+
+    def _moving_sum(self, total: Node) -> Deep[Value]:
+        x, axes = total.inputs[0], total.attrs["axes"]
+        if isinstance(x, Node) and x.op is negative:
+            return negative((yield self._moving(sum_(x.inputs[0], axes=axes))))
+        if isinstance(x, Node) and x.op is multiply:
+            for factor, rest in (x.inputs, reversed(x.inputs)):
+                small = _constant_along(factor, axes)
+                if small is not None:
+                    inner = yield self._moving(sum_(rest, axes=axes))
+                    return multiply(inner, small)
         return total
-    if total.op is reshape:
-        return reshape(_moved_inside(total.inputs[0]), shape=total.shape)
-    x, axes = total.inputs[0], total.attrs.get("axes", ())
-    if total.op is not sum_ or not isinstance(x, Node):
-        return total
-    if x.op is negative:
-        return negative(_moved_inside(sum_(x.inputs[0], axes=axes)))
-    if x.op is multiply:
-        for factor, rest in (x.inputs, reversed(x.inputs)):
-            small = _constant_along(factor, axes)
-            if small is not None:
-                return multiply(_moved_inside(sum_(rest, axes=axes)), small)
-    return total
 
 
 def _constant_along(value: Value, axes: tuple[int, ...]) -> Value | None:
@@ -86,11 +106,13 @@ def _reaching(order: list[Value], targets: set[Value]) -> set[Value]:
     return active
 
 
-def _push_back(node: Node, found: dict[Value, Value], active: set[Value]) -> None:
+def _push_back(
+    node: Node, found: dict[Value, Value], active: set[Value], sums: _Sums
+) -> None:
     if node.op.gradient is None:
         return
     parts = node.op.gradient(node, found[node])
     for one, part in zip(node.inputs, parts, strict=True):
         if part is not None and one in active:
-            part = _moved_inside(part)
+            part = sums.moved_inside(part)
             found[one] = add(found[one], part) if one in found else part

@@ -70,7 +70,7 @@ class Sequential(Model):
                     self._set_input(InputLayer(batch_shape=hint))
             self._stack.append(layer)
         if rebuild:
-            self._rebuild()
+            self._rebuild(added=layer)
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Remove the last layer and return it."""
@@ -86,17 +86,29 @@ class Sequential(Model):
             raise ValueError("An Input must be the first thing in a Sequential.")
         self._input_layer = layer
 
-    def _rebuild(self) -> None:
-        self._network = None
+    def _rebuild(self, added: Layer | None = None) -> None:
+        before, self._network = self._network, None
         self.built = False
         self._forget_steps()
-        if self._input_layer is not None and self._stack:
-            self._connect(self._input_layer.output)
+        if self._input_layer is None or not self._stack:
+            return
+        calls = [] if before is None else [call.operation for call in before.calls]
+        if before is not None and [*calls, added] == self._stack:
+            # What was connected stays: of many layers, each is called once.
+            self._connect(before.inputs, before.outputs, self._stack[-1:])
+        else:
+            start = self._input_layer.output
+            self._connect(start, start, self._stack)
 
-    def _connect(self, tensor: KerasTensor, any_size: bool = False) -> None:
-        start = tensor
+    def _connect(
+        self,
+        start: KerasTensor,
+        tensor: KerasTensor,
+        layers: list[Layer],
+        any_size: bool = False,
+    ) -> None:
         with origin.inside(self.name, self.created):
-            for layer in self._stack:
+            for layer in layers:
                 tensor = layer(tensor)
         self._network = Network(start, tensor, any_size)
         self.built = True
@@ -110,7 +122,8 @@ class Sequential(Model):
             raise ValueError("A Sequential without an Input needs an `input_shape`.")
         shape = tuple(input_shape)
         self._input_layer = InputLayer(batch_shape=shape)
-        self._connect(self._input_layer.output, any_size=self._building)
+        start = self._input_layer.output
+        self._connect(start, start, self._stack, any_size=self._building)
 
     def _build_once(self, shapes: Any) -> None:
         # From data: other data may have other sizes, if the layers take them.

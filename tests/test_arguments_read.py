@@ -135,7 +135,7 @@ def test_the_check_sees_an_argument_that_is_ignored():
     [
         (lambda: keras.ops.one_hot(np.array([1]), 3, sparse=True), "`sparse=True`"),
         (lambda: keras.ops.moments(np.ones(3), 0, synchronized=True), "synchronized"),
-        (lambda: keras.ops.unstack(np.ones((2, 3)), num=3), "num=3"),
+        (lambda: keras.ops.unstack(np.ones((2, 3)), num=3), "unstack.*3"),
         (lambda: keras.layers.Lambda(abs, mask=lambda x: x), "mask"),
         (
             lambda: keras.models.clone_model(keras.Sequential(), recursive=True),

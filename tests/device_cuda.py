@@ -149,6 +149,9 @@ class Compiler:
     def __init__(self, capability):
         self.capability = capability
 
+    def compiler(self):
+        return cuda_driver.compiler(self.capability)
+
     def compile(self, source):
         return cuda_driver.compile_source(source, f"sm_{self.capability}")
 

@@ -58,7 +58,6 @@ UNREAD = {
     },
     "utils/image_folders.py ImageDataset.cache": {"args": HINT, "kwargs": HINT},
     "utils/image_folders.py ImageDataset.prefetch": {"args": HINT, "kwargs": HINT},
-    "utils/session.py clear_session": {"free_memory": "told in its docstring"},
     "variables.py Variable.__init__": {
         "autocast": "variables are cast where they are used, by what they meet",
         "aggregation": ONE_DEVICE,

@@ -201,7 +201,7 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
     return bytes(made.code)
 
 
-def _compiler(capability: int) -> str:
+def compiler(capability: int) -> str:
     """Return NVRTC's version, that of what calls it, and the options."""
     from cuda.bindings import nvrtc
 
@@ -278,7 +278,7 @@ class CudaDriver:
         """Return all that machine code depends on besides its source."""
         with self._importing:
             if self._compiler is None:
-                self._compiler = _compiler(self.capability)
+                self._compiler = compiler(self.capability)
             return self._compiler
 
     def compile(self, source: str) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from training_models import alike
 
 import ganglion as keras
 from ganglion import config, forks
@@ -97,14 +98,8 @@ def test_a_fork_while_another_thread_compiles_does_not_hang_the_child() -> None:
 
 
 def test_a_fork_finds_no_step_half_done() -> None:
-    """Weights of one step are all written: layers fed with the same stay the same."""
     config.set_backend("cpu")
-    keras.utils.set_random_seed(1)
-    layers = [keras.Input((64,)), keras.layers.Dense(512, use_bias=False)]
-    model = keras.Sequential(layers)
-    model.get_layer(index=0).kernel.assign(np.ones((64, 512)))
-    model.compile(keras.optimizers.SGD(1e-3), "mse")
-    x, y = np.ones((256, 64), "float32"), np.zeros((256, 512), "float32")
+    model, x, y = alike()
     model.fit(x, y, 32, verbose=0)
     ends = threading.Event()
 

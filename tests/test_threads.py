@@ -13,6 +13,7 @@ import cuda_host
 import numpy as np
 import pytest
 from cuda_checks import emulated
+from training_models import alike
 
 import ganglion as keras
 from ganglion import config
@@ -185,13 +186,8 @@ def test_a_model_without_weights_yet_is_built_once() -> None:
 def test_what_is_saved_while_another_thread_trains_is_of_whole_steps(
     tmp_path: Path,
 ) -> None:
-    """All weights of this layer start alike and are trained alike."""
     config.set_backend("cpu")
-    layers = [keras.Input((64,)), keras.layers.Dense(512, use_bias=False)]
-    model = keras.Sequential(layers)
-    model.set_weights([np.ones((64, 512), "float32")])
-    model.compile(keras.optimizers.SGD(1e-3), "mse")
-    x, y = np.ones((256, 64), "float32"), np.zeros((256, 512), "float32")
+    model, x, y = alike()
     model.fit(x, y, 32, verbose=0)
     ends = threading.Event()
 

@@ -28,3 +28,13 @@ def classifier(features=4, classes=3, **compile_arguments):
     }
     model.compile(**(given | compile_arguments))
     return model
+
+
+def alike():
+    """Return a model whose weights are all equal after whole steps, x and y."""
+    model = keras.Sequential(
+        [keras.Input((64,)), keras.layers.Dense(512, use_bias=False)]
+    )
+    model.set_weights([np.ones((64, 512), "float32")])
+    model.compile(keras.optimizers.SGD(1e-3), "mse")
+    return model, np.ones((256, 64), "float32"), np.zeros((256, 512), "float32")

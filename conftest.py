@@ -27,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def clean_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give each test its own global choices, names and seeds: the order is free."""
     monkeypatch.setattr(choices, "_choices", dict(choices._choices))
+    monkeypatch.delenv("COLUMNS", raising=False)  # tables are as wide as in a pipe
     keras2.set_active(None)
     variables.reset_names()
     utils.set_random_seed(0)

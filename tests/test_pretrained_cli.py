@@ -52,7 +52,7 @@ def test_a_folder_is_learned_and_the_model_answers(folder, tmp_path):
     kinds = {one.name for one in kept.folder().iterdir()}
     # Maps and features to train, validate and test on; the last two after tuning, too.
     assert len(kinds) == 3 * 2 + 2
-    assert all(name.endswith(".npz") for name in kinds)
+    assert all(name.endswith(".outputs") for name in kinds)
 
 
 def test_stopping_while_features_are_computed_saves_nothing(

@@ -271,16 +271,19 @@ class Layer(WeightHolder):
         # Before building: a wrong shape must not leave wrong weights behind.
         if self.input_spec is not None and args:
             check_inputs(self.input_spec, args[0], self.name, self.created)
-        # One that is built at once still remembers the shape of its first input.
-        if self.built and (self._build_shape is not None or not self.built_at_once):
+        if self._is_built_for_calls():
             return
         first = args[0] if args else next(iter(kwargs.values()), None)
         shapes = tree.map_leaves(shape_of, first)
         if isinstance(shapes, KerasTensor):
             shapes = shapes.shape
         with forks.held_off(), _building:  # threads may call a new layer at once
-            if not self.built:
+            if not self._is_built_for_calls():
                 self._build_once(shapes)
+
+    def _is_built_for_calls(self) -> bool:
+        # One that is built at once still remembers the shape of its first input.
+        return self.built and (self._build_shape is not None or not self.built_at_once)
 
     def _build_once(self, shapes: Any) -> None:
         self._building = True

@@ -50,10 +50,19 @@ class GanglionTrainer:
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took."""
+        task = self._task
+        batches = -(-len(task.x) // task.batch_size)
+        passes, rest = divmod(steps, batches)
+        losses: list[float] = []
         started = time.perf_counter()
-        history = self._fit(steps_per_epoch=steps, shuffle=False)
+        # An epoch ends with its data: so many whole ones, and a part of one.
+        if passes:
+            losses += self._fit(epochs=passes, shuffle=False)["loss"]
+        if rest:
+            losses += self._fit(steps_per_epoch=rest, shuffle=False)["loss"]
         seconds = time.perf_counter() - started
-        self._loss = history["loss"][-1]
+        counts = [batches] * passes + [rest] * bool(rest)
+        self._loss = float(np.average(losses, weights=counts))
         return seconds
 
     def loss(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import ganglion as keras
 from ganglion import callbacks, layers, saving
+from ganglion.saving import h5, plain
 
 pytest.importorskip("h5py")
 
@@ -295,3 +297,13 @@ def test_a_state_that_does_not_fit_is_refused_by_name(tmp_path):
     model = saving.load_model(tmp_path / "m.keras")
     with pytest.raises(ValueError, match="EarlyStopping of val_loss does not fit"):
         train(model, [callbacks.EarlyStopping()], 1)
+
+
+@pytest.mark.parametrize("depth", [1500, 100_000])
+def test_states_that_are_nested_too_deeply_are_refused(depth):
+    text = "[" * depth + "]" * depth
+    with h5.opened(io.BytesIO(), "w") as file:
+        h5.put(file, "json", np.frombuffer(text.encode(), "uint8"))
+        file.create_group("arrays")
+        with pytest.raises(ValueError, match="nested too deeply"):
+            plain.get(file)

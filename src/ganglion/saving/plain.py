@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import budget
 from ganglion.saving import h5
 
 _TEXT, _ARRAYS = "json", "arrays"
@@ -33,10 +34,13 @@ def get(group: Any) -> Any:
     if text.dtype != np.uint8 or text.ndim != 1:
         raise ValueError(f"{group.name!r} holds no text.")
     try:
-        data = json.loads(text.tobytes().decode())
-    except (ValueError, RecursionError) as error:
+        data = budget.parsed_json(text.tobytes().decode())
+    except ValueError as error:
         raise ValueError(f"{group.name!r} holds no valid JSON ({error}).") from error
-    return _decoded(data, group[_ARRAYS])
+    try:
+        return _decoded(data, group[_ARRAYS])
+    except RecursionError:
+        raise ValueError(f"{group.name!r} is nested too deeply.") from None
 
 
 def _encoded(data: Any, arrays: list[np.ndarray], owner: str) -> Any:

@@ -278,12 +278,13 @@ class Compilable(Layer):
         compiled = self._compile_metrics
         theirs = {id(metric) for metric in compiled.metrics} if compiled else set()
         results: dict[str, Any] = {}
-        for metric in self.metrics:
+        reported = self.metrics
+        for metric in reported:
             if id(metric) not in theirs:
                 value = metric.result()
                 named = value if isinstance(value, dict) else {metric.name: value}
                 results.update(named)
-        if compiled is not None and theirs & {id(metric) for metric in self.metrics}:
+        if compiled is not None and theirs & set(map(id, reported)):
             results.update(compiled.result())  # with the names of the outputs
         return results
 

@@ -51,6 +51,8 @@ class Arenas:
 
     def _settle(self) -> None:
         """Count off what is gone; let go of an arena that nobody needs any more."""
+        if not self._gone:
+            return
         while self._gone:
             self._needed[self._gone.popleft()] -= 1
         self._needed += Counter()  # drops what is no longer needed at all

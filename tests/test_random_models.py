@@ -27,10 +27,13 @@ COMPILED_EVERY = 10  # the others run on the reference backend, without compile 
 def in_float64(keras):
     """Compute in doubles, so that rounding explains next to nothing."""
     kept = keras.config.floatx()
-    keras.config.set_floatx("float64")
     config.set_floatx("float64")
+    # Keras' policy does not follow the float type once another test has asked for it.
+    for choose in (keras.config.set_floatx, keras.config.set_dtype_policy):
+        choose("float64")
     yield
-    keras.config.set_floatx(kept)
+    for choose in (keras.config.set_floatx, keras.config.set_dtype_policy):
+        choose(kept)
 
 
 # Numbers that float32 holds exactly: TensorFlow rounds them to it, also for doubles.

@@ -100,4 +100,7 @@ def draw(make: Any) -> Head:
         units = 1
     reduction = make.choose("sum_over_batch_size", "sum_over_batch_size", "sum")
     given = tuple({**options, "reduction": reduction}.items())
-    return Head(units, make.rng.choice(activations), loss, given, labels, metric)
+    activation = make.rng.choice(activations)
+    if metric == "categorical_crossentropy" and activation != "softmax":
+        metric = "mse"  # that one divides by the sum of a row, which may be rounding
+    return Head(units, activation, loss, given, labels, metric)

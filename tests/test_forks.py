@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_models import alike
+from training_models import alike, trained_beside
 
 import ganglion as keras
 from ganglion import config, forks
@@ -101,24 +101,14 @@ def test_a_fork_finds_no_step_half_done() -> None:
     config.set_backend("cpu")
     model, x, y = alike()
     model.fit(x, y, 32, verbose=0)
-    ends = threading.Event()
-
-    def train() -> None:
-        while not ends.is_set():
-            model.fit(x, y, 32, verbose=0)
 
     def work() -> bool:
         kernel = model.get_weights()[0]
         model.fit(x, y, 32, verbose=0)  # the thread that trained is not here
         return bool((kernel == kernel[0, 0]).all())
 
-    thread = threading.Thread(target=train)
-    thread.start()
-    try:
+    with trained_beside(model, x, y):
         assert [in_child(work) for _ in range(FORKS)] == ["right"] * FORKS
-    finally:
-        ends.set()
-        thread.join()
 
 
 def test_a_fork_waits_for_work_and_work_for_a_fork() -> None:

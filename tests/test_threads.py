@@ -13,7 +13,7 @@ import cuda_host
 import numpy as np
 import pytest
 from cuda_checks import emulated
-from training_models import alike
+from training_models import alike, trained_beside
 
 import ganglion as keras
 from ganglion import config
@@ -189,15 +189,7 @@ def test_what_is_saved_while_another_thread_trains_is_of_whole_steps(
     config.set_backend("cpu")
     model, x, y = alike()
     model.fit(x, y, 32, verbose=0)
-    ends = threading.Event()
-
-    def train() -> None:
-        while not ends.is_set():
-            model.fit(x, y, 32, verbose=0)
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    try:
+    with trained_beside(model, x, y):
         for number in range(CALLS):
             path = tmp_path / f"{number}.keras"
             model.save(path)
@@ -205,9 +197,6 @@ def test_what_is_saved_while_another_thread_trains_is_of_whole_steps(
             kernels = [model.get_weights()[0], *(one.get_weights()[0] for one in saved)]
             for kernel in kernels:
                 assert (kernel == kernel[0, 0]).all()
-    finally:
-        ends.set()
-        thread.join()
 
 
 @pytest.mark.usefixtures("backend")

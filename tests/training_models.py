@@ -1,5 +1,8 @@
 """A small data set and a small classifier, for tests of training."""
 
+import threading
+from contextlib import contextmanager
+
 import numpy as np
 
 import ganglion as keras
@@ -38,3 +41,21 @@ def alike():
     model.set_weights([np.ones((64, 512), "float32")])
     model.compile(keras.optimizers.SGD(1e-3), "mse")
     return model, np.ones((256, 64), "float32"), np.zeros((256, 512), "float32")
+
+
+@contextmanager
+def trained_beside(model, x, y):
+    """Let another thread train a model for the time of a block."""
+    ends = threading.Event()
+
+    def train():
+        while not ends.is_set():
+            model.fit(x, y, 32, verbose=0)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()

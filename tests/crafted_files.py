@@ -258,40 +258,30 @@ def one_array_under_many_names(folder: Path) -> Callable[[], Any]:
     return lambda: made.load_weights(path)
 
 
+def kernel_in_one_chunk(
+    folder: Path, chunks: tuple[int, int], megabytes: int
+) -> Callable[[], Any]:
+    """Return a reader of a model whose kernel is a chunk that unpacks to so much."""
+
+    def weights(file: Any) -> None:
+        name = "layers/dense/vars/0"
+        del file[name]
+        settings = {"maxshape": (None, None), "compression": "gzip"}
+        kernel = file.create_dataset(name, (4, 3), "f4", chunks=chunks, **settings)
+        kernel.id.write_direct_chunk((0, 0), zeros(megabytes))
+
+    return archive(folder, weights=weights, compressed=True)
+
+
 @case
 def a_chunk_that_unpacks_to_more(folder: Path) -> Callable[[], Any]:
     """HDF5 unpacks a chunk whole, however much it says it is."""
-
-    def weights(file: Any) -> None:
-        del file["layers/dense/vars/0"]
-        made = file.create_dataset(
-            "layers/dense/vars/0",
-            (4, 3),
-            "f4",
-            maxshape=(None, None),
-            chunks=(512, 512),
-            compression="gzip",
-        )
-        made.id.write_direct_chunk((0, 0), zeros(1500))
-
-    return archive(folder, weights=weights, compressed=True)
+    return kernel_in_one_chunk(folder, (512, 512), 1500)
 
 
 @case
 def a_chunk_that_is_huge(folder: Path) -> Callable[[], Any]:
-    def weights(file: Any) -> None:
-        del file["layers/dense/vars/0"]
-        made = file.create_dataset(
-            "layers/dense/vars/0",
-            (4, 3),
-            "f4",
-            maxshape=(None, None),
-            chunks=(1 << 14, 1 << 15),
-            compression="gzip",
-        )
-        made.id.write_direct_chunk((0, 0), zeros(2048))
-
-    return archive(folder, weights=weights, compressed=True)
+    return kernel_in_one_chunk(folder, (1 << 14, 1 << 15), 2048)
 
 
 @case

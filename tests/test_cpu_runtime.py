@@ -487,3 +487,13 @@ def test_chunks_never_get_much_longer_than_planned():
         pace.__exit__()
         last = steps * seconds_a_step
     assert last > 0.5 * CHUNK_SECONDS
+
+
+def test_the_key_of_compiled_code_covers_every_file_of_the_compiler():
+    used = {
+        Path(module.__file__).resolve()
+        for name, module in list(sys.modules.items())
+        if name.startswith(("ganglion.backends", "ganglion.plan", "ganglion.ir"))
+    }
+    assert len(used) > 50  # all that compiling has imported by now
+    assert used <= {path.resolve() for path in cpu_cache.sources()}

@@ -46,12 +46,20 @@ def generator() -> str:
 
     The source itself is the version: an edited emitter never meets old machine code.
     """
-    here = Path(__file__).parent
-    files = [*here.glob("cpu_*.py"), *(here.parent / "plan").glob("*.py")]
     mixed = hashlib.sha256(config.VERSION.encode())
-    for one in sorted(files):
-        mixed.update(one.read_bytes())
+    for path in sources():
+        mixed.update(path.read_bytes())
     return mixed.hexdigest()
+
+
+def sources() -> list[Path]:
+    """Return every file of the compiler, whatever its name and however deep."""
+    here = Path(__file__).parent
+    rooms = (here, here.parent / "plan", here.parent / "ir")
+    kinds = (".py", ".ll", ".cuh", ".cu")
+    return sorted(
+        path for room in rooms for path in room.rglob("*") if path.suffix in kinds
+    )
 
 
 def path_of(*ingredients: str) -> Path:

@@ -8,13 +8,13 @@ import pytest
 
 from ganglion import config as choices
 from ganglion import keras2, utils, variables
-from ganglion.backends import cpu_cores
+from ganglion.compiler.cpu import cores
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
 collect_ignore_glob = ["tests/scripts/*"]
 
 # Tests that run at the same time are no processes that have to share the machine.
-cpu_cores.NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
+cores.NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

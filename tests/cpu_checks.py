@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from ganglion import layers, models
-from ganglion.backends import cpu_run, reference
-from ganglion.backends.base import Program
+from ganglion.compiler import reference
+from ganglion.compiler.cpu import backend
+from ganglion.compiler.ir.graph import Graph, Value
+from ganglion.compiler.plan import barriers
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.compiler.registry import Program
 from ganglion.data import Table
-from ganglion.ir.graph import Graph, Value
-from ganglion.plan import schedule
-from ganglion.plan.build import build
-from ganglion.plan.interpret import PlanInterpreter
 from ganglion.runner import batch_of
 
 Arrays = dict[str, np.ndarray]
@@ -26,7 +27,7 @@ Ran = tuple[Arrays, Arrays]
 def everything_shared() -> Iterator[None]:
     """Cut the smallest kernels over the threads too: only so do they meet."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "TINY", 0.0)
+        patch.setattr(barriers, "TINY", 0.0)
         yield
 
 
@@ -38,7 +39,7 @@ def pure(graph: Graph) -> Program:
 
 def op_program(op, arrays: list[np.ndarray], attrs: dict) -> tuple[Program, Arrays]:
     """Return one op as a program, and what it runs on."""
-    from ganglion.ir.graph import Input
+    from ganglion.compiler.ir.graph import Input
 
     inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
     made: Value = op(*inputs, **attrs)
@@ -72,10 +73,10 @@ def step_of_model(model, x, y, batch, rows):
     return step.program, {name: arrays[name] for name in step.program.data}, state
 
 
-def compiled(program: Program, threads: int) -> cpu_run.CompiledProgram:
+def compiled(program: Program, threads: int) -> backend.CompiledProgram:
     """Return a program that runs on as many threads as said, in a poisoned arena."""
     with everything_shared():
-        made = cpu_run.compile(program)
+        made = backend.compile(program)
     made.forced_threads, made.poisons = threads, True
     return made
 

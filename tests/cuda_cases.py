@@ -10,9 +10,9 @@ from layer_cases import CASES
 from test_simplify import Maker
 
 from ganglion import layers, models
-from ganglion.ir import arrays, pointwise, shaping, structured
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Graph, Input
+from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Graph, Input
 
 
 def product(size, dtype):

@@ -11,9 +11,10 @@ from cpu_checks import ran
 from cuda_host import HostDriver
 
 from ganglion import config
-from ganglion.backends import cuda_run, reference
-from ganglion.backends.base import Program
-from ganglion.backends.cuda_memory import Memory
+from ganglion.compiler import reference
+from ganglion.compiler.cuda import backend
+from ganglion.compiler.cuda.memory import Memory
+from ganglion.compiler.registry import Program
 
 # What products lose by rounding their operands, and sums by their order.
 LOSES = {"tf32": 2e-3, "bf16": 2e-2, "float32": 2e-5}
@@ -38,10 +39,10 @@ def precision(name: str) -> Iterator[None]:
 
 def compiled(
     program: Program, memory: Memory | None = None, precise: str = "tf32"
-) -> cuda_run.CompiledProgram:
+) -> backend.CompiledProgram:
     """Return a program that starts in a poisoned arena."""
     with precision(precise):
-        made = cuda_run.CompiledProgram(cuda_run.plan_of(program), memory or emulated())
+        made = backend.CompiledProgram(backend.plan_of(program), memory or emulated())
     made.poisons = True
     return made
 

@@ -11,7 +11,7 @@ import numpy as np
 from cpu_checks import step_of_model
 
 from ganglion import layers, models, optimizers
-from ganglion.backends.base import Program
+from ganglion.compiler.registry import Program
 
 CLASSES, WORDS = 10, 2000
 Step = tuple[Program, dict[str, np.ndarray], dict[str, np.ndarray]]

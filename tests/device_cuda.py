@@ -26,16 +26,12 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")]
 
 from ganglion import config, optimizers, utils  # noqa: E402
-from ganglion.backends import (  # noqa: E402
-    cuda_driver,
-    cuda_emit,
-    cuda_run,
-    cuda_simplify,
-    cuda_work,
-    reference,
-)
-from ganglion.ir.primitives import OPS  # noqa: E402
-from ganglion.plan.kernel import Contract, Loop  # noqa: E402
+from ganglion.compiler import reference  # noqa: E402
+from ganglion.compiler.cuda import backend, emit, epilogue  # noqa: E402
+from ganglion.compiler.cuda import driver as cuda_driver  # noqa: E402
+from ganglion.compiler.cuda.passes import simplify  # noqa: E402
+from ganglion.compiler.ir.primitives import OPS  # noqa: E402
+from ganglion.compiler.plan.kernels import Contract, Loop  # noqa: E402
 
 AWKWARD = (1, 2, 3, 7, 13, 17, 31, 33, 64, 130)
 RECIPES = ("mnist-perceptron", "mnist-mlp", "mnist-cnn", "cifar10-cam")
@@ -159,19 +155,19 @@ class Compiler:
 def compile_share(job):
     kind, precision, capability, share, shares = job
     warnings.simplefilter("ignore")
-    target = cuda_emit.Target(capability, precision)
+    target = emit.Target(capability, precision)
     for number, (_, dtype, program, *_) in enumerate(all_cases(kind)):
         if number % shares == share and not (
             dtype == "float64" and precision != "tf32"
         ):
-            emission = cuda_emit.emit(cuda_run.plan_of(program), target)
+            emission = emit.emit(backend.plan_of(program), target)
             compile_functions(emission, Compiler(capability))
     return share
 
 
 def compile_functions(emission, compiler):
-    for bundle in cuda_run.bundles_of(emission.functions, os.cpu_count()):
-        cuda_run.code_of([emission.functions[name] for name in bundle], compiler)
+    for bundle in backend.bundles_of(emission.functions, os.cpu_count()):
+        backend.code_of([emission.functions[name] for name in bundle], compiler)
 
 
 def compile_ahead(kind, precisions, capability, workers):
@@ -241,8 +237,8 @@ def _moved(array, size, rng):
 
 
 def check(kind, precisions, workers):
-    cuda_work.FEWEST_TALLIED, cuda_simplify.EACH = 1, 64  # what is small, too
-    memory = cuda_run.memory()
+    epilogue.FEWEST_TALLIED, simplify.EACH = 1, 64  # what is small, too
+    memory = backend.memory()
     compile_ahead(kind, precisions, memory.driver.capability, workers)
     started, bad, count = time.time(), 0, 0
     worst = dict.fromkeys((*precisions, "float64"), (0.0, ""))
@@ -257,7 +253,7 @@ def check(kind, precisions, workers):
             label = "float64" if dtype == "float64" else precision
             config.set_precision(precision)
             try:
-                made = cuda_run.CompiledProgram(cuda_run.plan_of(program), memory)
+                made = backend.CompiledProgram(backend.plan_of(program), memory)
                 made.poisons = True
                 found = run(made, data, state, steps)
                 again = run(made, data, state, steps)
@@ -366,14 +362,14 @@ def compiled_recipe(name, precision, batch=None):
     program, data, state, steps = training(name, batch=batch, **rows)
     config.set_precision(precision)
     started = time.time()
-    plan = cuda_run.plan_of(program)
-    made = cuda_run.CompiledProgram(plan, cuda_run.memory())
+    plan = backend.plan_of(program)
+    made = backend.CompiledProgram(plan, backend.memory())
     seconds = time.time() - started
     return made, data, state, steps, seconds
 
 
 def time_recipes(names, precisions):
-    driver = cuda_run.memory().driver
+    driver = backend.memory().driver
     for name in names:
         for precision in precisions:
             made, data, state, steps, seconds = compiled_recipe(name, precision)
@@ -402,14 +398,14 @@ def described(work):
 
 
 def profile(names, precisions, repeats=20):
-    driver = cuda_run.memory().driver
+    driver = backend.memory().driver
     for name in names:
         for precision in precisions:
             made, data, state, steps, _ = compiled_recipe(name, precision)
             made.run(data, state, steps)
             (place,) = made._places.values()
-            target = cuda_emit.Target(driver.capability, precision)
-            launches = cuda_emit.schedule_of(made.plan, target).every
+            target = emit.Target(driver.capability, precision)
+            launches = emit.schedule_of(made.plan, target).every
             total = 0.0
             print(f"--- {name} {precision}")
             for number, call in enumerate(made.emission.every):
@@ -452,7 +448,7 @@ def main():
     parser.add_argument("--batch", type=int, help="images a step, for `once`")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    driver = cuda_run.memory().driver
+    driver = backend.memory().driver
     print(driver.name, driver.capability, f"numpy {np.__version__}", flush=True)
     precisions = tuple(given.precisions.split(","))
     bad = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,11 @@ from pathlib import Path
 from cuda_networks import NETWORKS, step_of
 
 from ganglion import config, recipes, variables
-from ganglion.backends import cpu_emit, cuda_emit
-from ganglion.backends.base import Program
+from ganglion.compiler.cpu import emit
+from ganglion.compiler.cuda import emit as cuda_emit
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.registry import Program
 from ganglion.dumping import program_of
-from ganglion.plan.build import build
 
 
 def programs() -> Iterator[tuple[str, Program]]:
@@ -38,10 +40,10 @@ def programs() -> Iterator[tuple[str, Program]]:
 def hashes(program: Program) -> dict[str, str]:
     """Return the hash of each form in which a program is written down."""
     plan = build(program)
-    modules, calls = cpu_emit.emit(plan)
+    modules, calls = emit.emit(plan)
     made = cuda_emit.emit(build(program, for_gpu=True), cuda_emit.Target())
     forms = {
-        "graph": str(program.graph),
+        "graph": re.sub(r"\w+\.py:\d+", "", str(program.graph)),
         "plan": str(plan),
         "cpu": "\n".join(modules.values()) + str(calls),
         "cuda": "\n".join(made.functions.values()) + str(list(made.calls)),

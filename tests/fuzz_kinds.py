@@ -22,7 +22,8 @@ from layer_cases import CASES
 import ganglion as keras
 from ganglion import config, layers, saving
 from ganglion.applications import kept, torch_file
-from ganglion.backends import cpu_cache, cpu_run
+from ganglion.compiler import cache as cpu_cache
+from ganglion.compiler.cpu import backend
 from ganglion.datasets import cache as dataset_cache
 from ganglion.datasets import decode, sources
 from ganglion.datasets.arrays import Arrays
@@ -338,7 +339,7 @@ def caches(folder: Path) -> list[Kind]:
 
     program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
     data = {name: data[name] for name in program.data}
-    ran = cpu_run.compile(program).run(
+    ran = backend.compile(program).run(
         data, {name: one.copy() for name, one in state.items()}, 2
     )
     programs = sorted(cpu_cache.folder().glob("*.program"))
@@ -353,7 +354,7 @@ def caches(folder: Path) -> list[Kind]:
     def compiled_program(path: Path) -> None:
         shutil.copy(path, largest)
         copied = {name: one.copy() for name, one in state.items()}
-        again = cpu_run.compile(program).run(data, copied, 2)
+        again = backend.compile(program).run(data, copied, 2)
         for name, array in ran.items():
             np.testing.assert_array_equal(again[name], array)
 

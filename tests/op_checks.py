@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Constant, Input, Op, Value
-from ganglion.ir.shaping import is_float
-from ganglion.ir.simplify import evaluate
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Constant, Input, Op, Value
+from ganglion.compiler.ir.shaping import is_float
+from ganglion.compiler.ir.simplify import evaluate
 
 
 def inputs_for(drawn: list[np.ndarray]) -> list[Input]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir.graph import Input
-from ganglion.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input
+from ganglion.compiler.ir.simplify import evaluate
 from ganglion.variables import Scope, Variable
 
 STEPS = 20

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from test_plan import step_of
 
-from ganglion.backends import cpu_layout, cpu_run
-from ganglion.ir.graph import Constant, Graph, Input
-from ganglion.ir.pointwise import add, divide, multiply, subtract
-from ganglion.ir.primitives import OPS
-from ganglion.ir.program import Program
-from ganglion.ir.shaping import broadcast, reshape, sum_
-from ganglion.plan import build as build_module
-from ganglion.plan.bands import arrange, passing, quarrel
-from ganglion.plan.build import build
-from ganglion.plan.check import PlanError
-from ganglion.plan.interpret import PlanInterpreter
-from ganglion.plan.kernel import Apply, Buffer, Contract, Load, Loop, View
-from ganglion.plan.moments import one_pass
-from ganglion.plan.plan import Band
+from ganglion.compiler.cpu import backend, tape
+from ganglion.compiler.ir.graph import Constant, Graph, Input
+from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
+from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
+from ganglion.compiler.plan import build as build_module
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.cache_blocking import arrange, passing, quarrel
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.compiler.plan.kernels import Apply, Buffer, Contract, Load, Loop, View
+from ganglion.compiler.plan.passes.moments import one_pass
+from ganglion.compiler.plan.plan import Band
+from ganglion.compiler.plan.verify import PlanError
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +110,12 @@ def test_who_makes_slices_for_a_later_member_joins():
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
-    monkeypatch.setattr(cpu_layout, "WORTH_SHARING_OUT", 0.0)
+    monkeypatch.setattr(tape, "WORTH_SHARING_OUT", 0.0)
     program, data, state = step_of("mnist-cnn", rows=130, batch=48)
     data = {n: np.ascontiguousarray(data[n]) for n in program.data}
     found = []
     for kept in (True, False):
-        compiled = cpu_run.compile(program)
+        compiled = backend.compile(program)
         assert compiled.plan.passing
         if not kept:
             compiled.plan = replace(compiled.plan, passing=frozenset())
@@ -171,7 +171,7 @@ def test_a_plan_with_a_wrong_band_is_refused(monkeypatch):
 @pytest.mark.parametrize("batch", [1, 7, 16, 31, 48, 100, 128])
 def test_any_batch_gives_the_same_bits_on_any_number_of_threads(batch):
     program, data, state = step_of("mnist-cnn", rows=130, batch=batch)
-    compiled = cpu_run.compile(program)
+    compiled = backend.compile(program)
     compiled.poisons = True
     found = []
     for threads in (1, 2, 3):
@@ -217,7 +217,7 @@ def test_one_pass_is_as_exact_as_two(shape, offset, bias):
     axes = tuple(range(len(shape) - 1))
     mean = exact.mean(axes)
     squares = ((exact - mean) ** 2).sum(axes)
-    for compiled in (cpu_run.compile(program), PlanInterpreter(build(program))):
+    for compiled in (backend.compile(program), PlanInterpreter(build(program))):
         found = compiled.run({"x": x, "b": b}, {}, 1)
         np.testing.assert_allclose(found["mean"][0], mean, rtol=3e-7)
         # The data has 24 bits: around 1000 a distance of about 1 has 14 of them left.
@@ -229,7 +229,7 @@ def test_equal_values_have_no_variance_at_all():
     program = Program(graph, ("x", "b"), (), ("mean", "squares"))
     x = np.full((32, 16, 16, 5), 0.1, "float32")
     data = {"x": x, "b": np.full(5, 0.7, "float32")}
-    found = cpu_run.compile(program).run(data, {}, 1)
+    found = backend.compile(program).run(data, {}, 1)
     np.testing.assert_array_equal(found["squares"][0], 0)
 
 
@@ -243,7 +243,7 @@ def test_argmax_takes_the_first_and_knows_nan(size):
     node = OPS["argmax"](given, axis=1)
     graph = Graph.of("find", [given], {"found": node})
     program = Program(graph, ("x",), (), ("found",))
-    found = cpu_run.compile(program).run({"x": x}, {}, 1)["found"][0]
+    found = backend.compile(program).run({"x": x}, {}, 1)["found"][0]
     np.testing.assert_array_equal(found, np.argmax(x, axis=1))
 
 
@@ -264,7 +264,7 @@ def test_narrow_products_are_turned_around(columns, batch):
     plan = build(program)
     (product,) = [one for one in plan.kernels if isinstance(one, Contract)]
     assert [axis.size for axis in product.columns] == [50]
-    found = cpu_run.compile(program).run({"x": x, "g": g}, {}, 1)["found"][0]
+    found = backend.compile(program).run({"x": x, "g": g}, {}, 1)["found"][0]
     exact = np.swapaxes(x, -1, -2).astype("float64") @ g
     np.testing.assert_allclose(found, exact, atol=1e-5)
 
@@ -276,5 +276,5 @@ def test_products_that_are_added_up_are_rounded_once():
     near = 1 + 2.0**-12
     first = np.repeat(np.float32([[1.0], [near]]), 32, axis=1)
     other = np.repeat(np.float32([[-1.0], [near]]), 32, axis=1)
-    found = cpu_run.compile(program).run({"a": first, "b": other}, {}, 1)["y"][0]
+    found = backend.compile(program).run({"a": first, "b": other}, {}, 1)["y"][0]
     np.testing.assert_array_equal(found, np.float32(2.0**-11 + 2.0**-24))

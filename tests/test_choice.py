@@ -7,7 +7,8 @@ import pytest
 
 import ganglion as keras
 from ganglion import config, dumping, machine, recipes
-from ganglion.backends import choice, cuda_driver, cuda_run
+from ganglion.compiler import choice
+from ganglion.compiler.cuda import backend, driver
 from ganglion.runner import Pace
 
 
@@ -22,9 +23,9 @@ def _as_at_the_start(monkeypatch):
 @pytest.fixture
 def gpu(monkeypatch):
     """Let there be a GPU, until somebody wants to use it."""
-    monkeypatch.setattr(cuda_driver, "missing", lambda: None)
+    monkeypatch.setattr(driver, "missing", lambda: None)
     monkeypatch.setattr(
-        cuda_driver, "driver", lambda: SimpleNamespace(name="a dream of a GPU")
+        driver, "driver", lambda: SimpleNamespace(name="a dream of a GPU")
     )
 
 
@@ -54,7 +55,7 @@ def test_what_was_asked_for_is_used(gpu):
 
 def test_a_gpu_that_is_asked_for_by_name_gets_ready_while_a_step_is_traced(monkeypatch):
     begun = []
-    monkeypatch.setattr(cuda_driver, "start", lambda: begun.append(True))
+    monkeypatch.setattr(driver, "start", lambda: begun.append(True))
     x, y = np.zeros((4, 3), "float32"), np.zeros((4, 2), "float32")
     model = keras.Sequential([keras.layers.Dense(2)])
     model.compile("sgd", "mse")
@@ -76,17 +77,17 @@ def test_a_driver_that_does_not_start_is_asked_again(monkeypatch):
             raise answer
         return answer
 
-    monkeypatch.setattr(cuda_driver, "CudaDriver", started)
-    cuda_driver.start.cache_clear()
+    monkeypatch.setattr(driver, "CudaDriver", started)
+    driver.start.cache_clear()
     with pytest.raises(OSError, match="no room"):
-        cuda_driver.driver()
-    assert [cuda_driver.driver(), cuda_driver.driver()] == ["a GPU", "a GPU"]
-    cuda_driver.start.cache_clear()
+        driver.driver()
+    assert [driver.driver(), driver.driver()] == ["a GPU", "a GPU"]
+    driver.start.cache_clear()
 
 
 def test_what_is_told_to_expect(gpu, monkeypatch):
     assert choice.shown() == "auto"
-    monkeypatch.setattr(cuda_run, "missing", lambda: None)
+    monkeypatch.setattr(backend, "missing", lambda: None)
     assert machine.facts()["  cuda"] == "works, for models that are worth it"
     config.set_backend("cuda")
     assert choice.shown() == "cuda"
@@ -94,7 +95,7 @@ def test_what_is_told_to_expect(gpu, monkeypatch):
 
 
 def test_without_a_gpu_the_processor_is_used(monkeypatch, capsys):
-    monkeypatch.setattr(cuda_driver, "missing", lambda: "there is none")
+    monkeypatch.setattr(driver, "missing", lambda: "there is none")
     assert choice.backend_for(program("mnist-mlp")) in ("cpu", "numpy")
     assert not capsys.readouterr().err
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import ganglion
 from ganglion import config
-from ganglion.backends import cpu_machine
 from ganglion.cli import app
+from ganglion.compiler.cpu import jit
 
 ROOT = Path(__file__).parents[1]
 
@@ -231,18 +231,18 @@ def test_switches_are_read_alike(no_choices):
         assert read() is default
 
 
-@pytest.mark.skipif(cpu_machine.family() != "x86", reason="levels are of x86-64")
+@pytest.mark.skipif(jit.family() != "x86", reason="levels are of x86-64")
 def test_a_processor_that_this_one_is_not_is_refused(monkeypatch):
     pytest.importorskip("llvmlite")
     monkeypatch.setenv("GANGLION_CPU", "x86-64-v2")
-    assert cpu_machine.host().cpu == "x86-64-v2"
+    assert jit.host().cpu == "x86-64-v2"
     monkeypatch.setenv("GANGLION_CPU", "pentium-99")
     with pytest.raises(ValueError, match="GANGLION_CPU=pentium-99 is not one of"):
-        cpu_machine.host()
-    monkeypatch.setitem(cpu_machine._LEVELS, "x86-64-v9", ("avx4096",))
+        jit.host()
+    monkeypatch.setitem(jit._LEVELS, "x86-64-v9", ("avx4096",))
     monkeypatch.setenv("GANGLION_CPU", "x86-64-v9")
     with pytest.raises(ValueError, match="asks for more than what this machine has"):
-        cpu_machine.host()
+        jit.host()
 
 
 def test_info_shows_what_is_kept(monkeypatch, tmp_path):

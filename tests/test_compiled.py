@@ -5,8 +5,8 @@ import pytest
 
 from ganglion import losses, metrics, ops
 from ganglion.compiled import CompiledLoss, CompiledMetrics
-from ganglion.ir.graph import Input, ShapeError
-from ganglion.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, ShapeError
+from ganglion.compiler.ir.simplify import evaluate
 from ganglion.variables import Scope
 
 RNG = np.random.default_rng(0)

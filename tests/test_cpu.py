@@ -9,10 +9,10 @@ from layer_cases import CASES
 from test_simplify import Maker
 
 from ganglion import config
-from ganglion.ir import arrays, pointwise, shaping, structured
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.primitives import OPS
+from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.primitives import OPS
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

@@ -9,8 +9,8 @@ import pytest
 from test_cli import run
 
 from ganglion import config, dumping, recipes
-from ganglion.backends import cuda_driver, cuda_emit, cuda_run
-from ganglion.backends.cuda_launches import works_of
+from ganglion.compiler.cuda import backend, driver, emit
+from ganglion.compiler.cuda.launches import works_of
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -54,9 +54,9 @@ def test_the_plan_for_cuda_is_what_the_gpu_runs():
     """After all of its passes: every kernel of every launch, and its memory."""
     program = dumping.program_of(recipes.get("mnist-mlp"), "train", 128)
     text = dumping.text_of(program, "plan", "cuda")
-    target = cuda_emit.Target(precision=config.precision())
-    plan = cuda_run.plan_of(program)
-    made, schedule = cuda_emit.emit(plan, target), cuda_emit.schedule_of(plan, target)
+    target = emit.Target(precision=config.precision())
+    plan = backend.plan_of(program)
+    made, schedule = emit.emit(plan, target), emit.schedule_of(plan, target)
     first, *_ = text.splitlines()
     assert f"{len(made.every)} launches a step, arena {made.arena:,} bytes" in first
     assert "kernel rounded" in text  # a copy that only tensor cores need
@@ -75,7 +75,7 @@ def test_the_plan_for_cuda_is_what_the_gpu_runs():
 def test_dump_says_what_ptx_needs(monkeypatch):
     for name in ("cuda", "cuda.core"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(cuda_driver, "missing", lambda: "no GPU here")
+    monkeypatch.setattr(driver, "missing", lambda: "no GPU here")
     program = dumping.program_of(recipes.get("mnist-perceptron"), "predict", 16)
     with pytest.raises(RuntimeError, match=r"NVRTC.*ganglion-nn\[cuda\]"):
         dumping.text_of(program, "asm", "cuda")

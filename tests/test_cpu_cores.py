@@ -10,7 +10,8 @@ import uuid
 
 import pytest
 
-from ganglion.backends import cpu_cores, cpu_threads
+from ganglion.compiler.cpu import cores as cpu_cores
+from ganglion.compiler.cpu import threads as cpu_threads
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from test_plan import step_of
 
-from ganglion.backends import cpu_emit, cpu_layout
-from ganglion.backends.cpu_layout import Layout
-from ganglion.plan.build import build
+from ganglion.compiler.cpu import emit
+from ganglion.compiler.cpu import tape as cpu_layout
+from ganglion.compiler.cpu.tape import Layout
+from ganglion.compiler.plan.build import build
 
 
 class Numbers:
@@ -54,7 +55,7 @@ def test_all_is_run_once(monkeypatch, name, threads, taking):
     limit = 0.0 if taking else 1e18
     monkeypatch.setattr(cpu_layout, "WORTH_SHARING_OUT", limit)
     plan = build(step_of(name, rows=130, batch=128)[0])
-    _, records = cpu_emit.emit(plan)
+    _, records = emit.emit(plan)
     layout = Layout(plan, records, Numbers(), threads)
     assert bool(layout._ranges) == taking
     done = [Counter() for _ in records]
@@ -69,7 +70,7 @@ def test_all_is_run_once(monkeypatch, name, threads, taking):
 
 def test_private_buffers_of_threads_do_not_meet():
     plan = build(step_of("mnist-cnn", rows=130, batch=128)[0])
-    _, records = cpu_emit.emit(plan)
+    _, records = emit.emit(plan)
     layout = Layout(plan, records, Numbers(), 4)
     places = np.array(layout._offsets)
     slots = [b for r in records for b in r.buffers if b.kind == "arena"]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from cpu_checks import check, pure
 
-from ganglion.ir.arrays import transpose
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.pointwise import exp
-from ganglion.ir.structured import matmul
-from ganglion.plan.build import build
-from ganglion.plan.contractions import PACKED_ROWS, PANEL
-from ganglion.plan.kernel import Contract
+from ganglion.compiler.ir.arrays import transpose
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.pointwise import exp
+from ganglion.compiler.ir.structured import matmul
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.kernels import Contract
+from ganglion.compiler.plan.lower_contractions import PACKED_ROWS, PANEL
 
 
 def product(rows, inner, columns, dtype="float32"):

@@ -15,13 +15,15 @@ from cpu_checks import everything_shared, ran, same
 from test_plan import step_of
 
 from ganglion import config, layers, models, utils
-from ganglion.backends import cpu_cache, cpu_run, cpu_threads, reference
-from ganglion.backends.cpu_arena import Arenas
-from ganglion.plan import schedule
-from ganglion.plan.build import build
-from ganglion.plan.check import PlanError, verify
-from ganglion.plan.digest import digest
-from ganglion.plan.plan import Mark
+from ganglion.compiler import cache, reference
+from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import threads as cpu_threads
+from ganglion.compiler.cpu.arena import Arenas
+from ganglion.compiler.plan import barriers as schedule
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.fingerprint import digest
+from ganglion.compiler.plan.plan import Mark
+from ganglion.compiler.plan.verify import PlanError, verify
 from ganglion.runner import CHUNK_SECONDS, Pace
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
@@ -68,8 +70,8 @@ def trained(epochs=2, rows=150):
 
 def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
     config.set_backend("cpu")
-    monkeypatch.setattr(cpu_run, "WORTH_WAKING", 0.0)
-    monkeypatch.setattr(cpu_run, "GAIN", 100.0)
+    monkeypatch.setattr(backend, "WORTH_WAKING", 0.0)
+    monkeypatch.setattr(backend, "GAIN", 100.0)
     found = []
     with everything_shared():
         for threads in (1, 2, 3, 4, 2):
@@ -121,7 +123,7 @@ def test_python_threads_may_train_at_once():
     expected = [one.tobytes() for one in trained(epochs=1)]
     program, data, state = step_of("mnist-mlp", rows=64, batch=16)
     data = {name: data[name] for name in program.data}
-    executable = cpu_run.compile(program)
+    executable = backend.compile(program)
     executable.forced_threads = 2
     alone = ran(executable, data, state, 3)
     found = []
@@ -145,7 +147,7 @@ def test_python_threads_may_train_at_once():
 def test_a_forked_process_has_threads_of_its_own():
     program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
     data = {name: data[name] for name in program.data}
-    executable = cpu_run.compile(program)
+    executable = backend.compile(program)
     executable.forced_threads = 2
     expected = ran(executable, data, state, 2)
     child = os.fork()
@@ -170,9 +172,9 @@ def test_a_forked_process_has_threads_of_its_own():
 def test_small_programs_stay_on_the_calling_thread():
     config.set_threads(2)
     program, _, _ = step_of("mnist-perceptron", rows=2, batch=1)
-    assert cpu_run.compile(program)._threads(steps=10_000) == 1
+    assert backend.compile(program)._threads(steps=10_000) == 1
     program, _, _ = step_of("mnist-mlp", rows=256, batch=128)
-    large = cpu_run.compile(program)
+    large = backend.compile(program)
     assert large._threads(steps=100) == 2
     config.set_threads(1)
     assert large._threads(steps=100) == 1
@@ -191,7 +193,7 @@ def planned(name, monkeypatch):
 
     program, _, _ = step_of(name, rows=128, batch=64)
     with monkeypatch.context() as patch:
-        patch.setattr("ganglion.plan.build.verify", noted)
+        patch.setattr("ganglion.compiler.plan.build.verify", noted)
         return build(program), known[0]
 
 
@@ -236,73 +238,73 @@ def small():
 
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, data, state = small()
-    expected = ran(cpu_run.compile(program), data, state, 2)
-    monkeypatch.setattr(cpu_run, "_made", None)  # calling it would fail
-    same(ran(cpu_run.compile(program), data, state, 2), expected)
+    expected = ran(backend.compile(program), data, state, 2)
+    monkeypatch.setattr(backend, "_made", None)  # calling it would fail
+    same(ran(backend.compile(program), data, state, 2), expected)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
 def test_a_damaged_entry_is_made_again(empty_cache, damage):
     program, data, state = small()
-    expected = ran(cpu_run.compile(program), data, state, 2)
+    expected = ran(backend.compile(program), data, state, 2)
     whole = {path: path.read_bytes() for path in empty_cache.glob("*.program")}
     assert whole
     for path, raw in whole.items():
         changed = raw[:-9] + b"x" + raw[-8:]
         path.write_bytes({"cut": raw[:-100], "changed": changed, "empty": b""}[damage])
-    same(ran(cpu_run.compile(program), data, state, 2), expected)
+    same(ran(backend.compile(program), data, state, 2), expected)
     assert any(path.read_bytes() == raw for path, raw in whole.items())
 
 
 def test_an_entry_under_another_s_name_is_not_run(empty_cache):
     """Its checksum is sound, but it is the code of another program."""
     program, data, state = small()
-    expected = ran(cpu_run.compile(program), data, state, 2)
+    expected = ran(backend.compile(program), data, state, 2)
     program_of_4 = set(empty_cache.glob("*.program"))
     other, _, _ = step_of("mnist-perceptron", rows=8, batch=2)
-    cpu_run.compile(other)
+    backend.compile(other)
     (entry,) = set(empty_cache.glob("*.program")) - program_of_4
     swapped = {path: entry.read_bytes() for path in program_of_4}
     for path, raw in swapped.items():
         path.write_bytes(raw)
-        assert cpu_cache.read(path) is None
-    same(ran(cpu_run.compile(program), data, state, 2), expected)
+        assert cache.read(path) is None
+    same(ran(backend.compile(program), data, state, 2), expected)
     assert any(path.read_bytes() != raw for path, raw in swapped.items())
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX")
 def test_code_is_kept_where_nobody_else_can_write(empty_cache, monkeypatch):
-    path = cpu_cache.path_of("entry")
-    cpu_cache.keep(path, b"code")
+    path = cache.path_of("entry")
+    cache.keep(path, b"code")
     assert empty_cache.stat().st_mode & 0o777 == 0o700
-    assert cpu_cache.read(path) == b"code"
+    assert cache.read(path) == b"code"
     for mode in (0o770, 0o707, 0o1777):
         empty_cache.chmod(mode)
-        monkeypatch.setattr(cpu_cache, "_told", set())
+        monkeypatch.setattr(cache, "_told", set())
         with pytest.warns(UserWarning, match=r"kernels can be written to by others"):
-            assert cpu_cache.read(path) is None
-        assert cpu_cache.read(path) is None  # told once
-        cpu_cache.keep(cpu_cache.path_of("more"), b"more")
-        assert not cpu_cache.path_of("more").exists()
+            assert cache.read(path) is None
+        assert cache.read(path) is None  # told once
+        cache.keep(cache.path_of("more"), b"more")
+        assert not cache.path_of("more").exists()
     program, data, state = small()
     expected = ran(reference.compile(program), data, state, 1)
-    found = ran(cpu_run.compile(program), data, state, 1)
+    found = ran(backend.compile(program), data, state, 1)
     for name, array in expected[0].items():
         np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-6)
     empty_cache.chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     if empty_cache.stat().st_uid:
         with pytest.warns(UserWarning, match="belongs to somebody else"):
-            assert cpu_cache.read(path) is None
+            assert cache.read(path) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX")
 def test_a_pipe_in_the_cache_is_no_entry(empty_cache):
-    path = cpu_cache.path_of("entry")
+    path = cache.path_of("entry")
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
-    assert cpu_cache.read(path) is None
-    cpu_cache.keep(path, b"code")
+    assert cache.read(path) is None
+    cache.keep(path, b"code")
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
@@ -310,31 +312,31 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "file"))
     program, data, state = small()
     expected = ran(reference.compile(program), data, state, 1)
-    found = ran(cpu_run.compile(program), data, state, 1)
+    found = ran(backend.compile(program), data, state, 1)
     for name, array in expected[0].items():
         np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-6)
 
 
 def test_the_oldest_entries_go_first(empty_cache):
-    paths = [cpu_cache.path_of(f"entry {number}") for number in range(4)]
+    paths = [cache.path_of(f"entry {number}") for number in range(4)]
     for age, path in enumerate(paths):
-        cpu_cache.keep(path, bytes(1000))
+        cache.keep(path, bytes(1000))
         os.utime(path, (1000 + age, 1000 + age))
-    assert cpu_cache.contents().count == 4
-    assert cpu_cache.read(paths[0]) is not None  # used now: the youngest
-    cpu_cache.shrink(2 * 1032)
+    assert cache.contents().count == 4
+    assert cache.read(paths[0]) is not None  # used now: the youngest
+    cache.shrink(2 * 1032)
     assert [path.exists() for path in paths] == [True, False, False, True]
-    assert cpu_cache.clear() == 2
-    assert cpu_cache.contents().size == 0
+    assert cache.clear() == 2
+    assert cache.contents().size == 0
 
 
 def test_processes_share_the_cache(empty_cache):
     code = (
         "import sys; sys.path.insert(0, 'tests')\n"
-        "from test_cpu_runtime import small, ran, cpu_run\n"
+        "from test_cpu_runtime import small, ran, backend\n"
         "from ganglion import utils; utils.set_random_seed(0)\n"
         "program, data, state = small()\n"
-        "after, _ = ran(cpu_run.compile(program), data, state, 2)\n"
+        "after, _ = ran(backend.compile(program), data, state, 2)\n"
         "import hashlib\n"
         "bits = b''.join(one.tobytes() for one in after.values())\n"
         "print(hashlib.sha256(bits).hexdigest())"
@@ -405,13 +407,13 @@ def test_many_rows_are_predicted_in_chunks(monkeypatch):
     model = models.Sequential([layers.Input((2,)), layers.Dense(1)])
     x = np.random.default_rng(0).normal(size=(1_000_000, 2)).astype("float32")
     chunks = []
-    run = cpu_run.CompiledProgram.run
+    run = backend.CompiledProgram.run
 
     def counted(self, data, state, steps):
         chunks.append(steps)
         return run(self, data, state, steps)
 
-    monkeypatch.setattr(cpu_run.CompiledProgram, "run", counted)
+    monkeypatch.setattr(backend.CompiledProgram, "run", counted)
     found = model.predict(x, verbose=0, batch_size=1000)
     assert sum(chunks) == 1000
     assert len(chunks) > 1
@@ -421,10 +423,10 @@ def test_many_rows_are_predicted_in_chunks(monkeypatch):
 
 def test_arrays_that_are_not_contiguous():
     program, data, state = small()
-    expected = ran(cpu_run.compile(program), data, state, 2)
+    expected = ran(backend.compile(program), data, state, 2)
     strided = {name: np.asfortranarray(array) for name, array in data.items()}
     after = {name: np.asfortranarray(array) for name, array in state.items()}
-    results = cpu_run.compile(program).run(strided, after, 2)
+    results = backend.compile(program).run(strided, after, 2)
     kernel = next(name for name in after if name.endswith("kernel"))
     assert not after[kernel].flags.c_contiguous
     same(({n: np.ascontiguousarray(a) for n, a in after.items()}, results), expected)
@@ -493,7 +495,7 @@ def test_the_key_of_compiled_code_covers_every_file_of_the_compiler():
     used = {
         Path(module.__file__).resolve()
         for name, module in list(sys.modules.items())
-        if name.startswith(("ganglion.backends", "ganglion.plan", "ganglion.ir"))
+        if name.startswith("ganglion.compiler.")
     }
     assert len(used) > 50  # all that compiling has imported by now
-    assert used <= {path.resolve() for path in cpu_cache.sources()}
+    assert used <= {path.resolve() for path in cache.sources()}

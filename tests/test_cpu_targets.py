@@ -7,13 +7,14 @@ import pytest
 from cpu_checks import compiled, op_program, pure, ran
 from test_plan import step_of
 
-from ganglion.backends import cpu_emit, cpu_machine, reference
-from ganglion.backends.cpu_executor import executor
-from ganglion.backends.cpu_machine import Target
-from ganglion.ir import arrays, pointwise, shaping, structured
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.primitives import OPS
-from ganglion.plan.build import build
+from ganglion.compiler import reference
+from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu.step_loop import executor
+from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.plan.build import build
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -26,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden"
 def kernels():
     """Return every kernel of a step of mnist-cnn as text."""
     program, _, _ = step_of("mnist-cnn", rows=128, batch=64)
-    modules, _ = cpu_emit.emit(build(program))
+    modules, _ = emit.emit(build(program))
     return list(modules.values())
 
 
@@ -36,26 +37,26 @@ def kernels():
     ids=["AVX2", "NEON"],
 )
 def test_every_kernel_compiles_for(target, registers, absent, kernels):
-    text = cpu_machine.assembly(kernels, target)
+    text = jit.assembly(kernels, target)
     assert all(one in text for one in registers)
     assert absent not in text
-    assert cpu_machine.object_code(kernels, target).startswith(b"\x7fELF")
+    assert jit.object_code(kernels, target).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("system", ["linux", "darwin", "windows"])
 @pytest.mark.parametrize(("family", "target"), [("x86", AVX2), ("arm", NEON)])
 def test_the_executor_compiles_for(family, target, system):
-    text = cpu_machine.assembly([executor(family, system)], target)
+    text = jit.assembly([executor(family, system)], target)
     sleeps = {"linux": "syscall", "darwin": "sched_yield", "windows": "SwitchToThread"}
     assert sleeps[system] in text
 
 
-@pytest.mark.skipif(cpu_machine.family() != "x86", reason="not an x86 processor")
+@pytest.mark.skipif(jit.family() != "x86", reason="not an x86 processor")
 @pytest.mark.parametrize(
     "name", ["matmul", "conv", "exp", "tanh", "sum", "max_pool", "random_uniform"]
 )
 def test_avx2_code_runs_here(name, monkeypatch, tmp_path):
-    if "+avx2" not in cpu_machine.host().features:
+    if "+avx2" not in jit.host().features:
         pytest.skip("the processor has no AVX2")
     monkeypatch.setenv("GANGLION_CPU", "x86-64-v3")
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
@@ -110,7 +111,7 @@ def _turned():
 def test_small_kernels_have_the_agreed_text(make, request):
     inputs, value = make()
     plan = build(pure(Graph.of("golden", inputs, {"y": value})))
-    texts = [cpu_emit.emit_kernel(one).text for one in plan.kernels]
+    texts = [emit.emit_kernel(one).text for one in plan.kernels]
     found = (
         f"; {str(plan).replace(chr(10), chr(10) + '; ')}\n" + "\n\n".join(texts) + "\n"
     )

@@ -9,10 +9,10 @@ from cuda_checks import LOSES, check, compiled, emulated
 from layer_cases import CASES
 
 from ganglion import config
-from ganglion.backends import cuda_loop, cuda_reduce, cuda_rows
-from ganglion.ir import arrays
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.primitives import OPS
+from ganglion.compiler.cuda import elementwise, reduce, row_fusion
+from ganglion.compiler.ir import arrays
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.primitives import OPS
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -74,15 +74,15 @@ def test_loops_of_any_size(size, dtype):
 
 @pytest.mark.parametrize("size", [16, 34])
 def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
-    monkeypatch.setattr(cuda_loop, "FILL", 1)
-    monkeypatch.setattr(cuda_reduce, "MUCH", 0)
+    monkeypatch.setattr(elementwise, "FILL", 1)
+    monkeypatch.setattr(reduce, "MUCH", 0)
     program, data, state = loops(size, "float32")
     check(program, data, state, tolerance=EXACT["float32"])
 
 
 @pytest.mark.parametrize("layer", ["Dense", "LayerNormalization"])
 def test_kernels_that_go_on_row_by_row(layer, monkeypatch):
-    monkeypatch.setattr(cuda_rows, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(row_fusion, "FEWEST_ROWS", 2)
     case = next(one for one in CASES if one.layer == layer)
     program, data, state = training_step(case, "float32")
     text = "".join(compiled(program).emission.functions.values())

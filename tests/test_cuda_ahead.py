@@ -10,14 +10,15 @@ from cuda_checks import check, compiled
 from test_plan import step_of
 
 from ganglion import config, layers, models
-from ganglion.backends import cuda_emit, cuda_operands, cuda_run, cuda_work
-from ganglion.backends.cuda_ahead import NEXT, look_ahead
-from ganglion.backends.cuda_emit import Target, schedule_of, steps_of
-from ganglion.backends.cuda_simplify import simplify
+from ganglion.compiler.cuda import backend, emit, epilogue
+from ganglion.compiler.cuda.emit import Target, schedule_of, steps_of
+from ganglion.compiler.cuda.passes import operands
+from ganglion.compiler.cuda.passes.prefetch import NEXT, look_ahead
+from ganglion.compiler.cuda.passes.simplify import simplify
+from ganglion.compiler.ir import structured
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.plan.kernels import Buffer, Contract, Load, Loop, View
 from ganglion.data import Table
-from ganglion.ir import structured
-from ganglion.ir.graph import Graph, Input
-from ganglion.plan.kernel import Buffer, Contract, Load, Loop, View
 from ganglion.runner import batch_of
 
 emulation = pytest.mark.skipif(
@@ -50,7 +51,7 @@ def names(kernels):
 
 def ahead_of(name):
     program, _, _ = step_of(name, rows=256, batch=64)
-    simple = simplify(cuda_run.plan_of(program).kernels)
+    simple = simplify(backend.plan_of(program).kernels)
     return look_ahead(steps_of(simple, Target()), simple.kept())
 
 
@@ -114,7 +115,7 @@ def test_counters_that_others_read_as_they_become_are_not_ahead():
 
 def test_operands_are_fetched_early_only_if_they_have_long_been_there():
     program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
-    made = schedule_of(cuda_run.plan_of(program), Target())
+    made = schedule_of(backend.plan_of(program), Target())
     early, before = 0, written(made.first[-1])
     for kind, name in written(made.every[-1]):  # of the step before
         before.add(("arena" if kind == NEXT else kind, name))
@@ -130,7 +131,7 @@ def test_a_program_that_starts_at_once_waits_for_the_one_before():
     """What it reads may just be written by another program."""
     x, w = (Input(name, (64, 64), "float32") for name in "xw")
     program = pure(Graph.of("one", [x, w], {"y": structured.matmul(x, w)}))
-    made = schedule_of(cuda_run.plan_of(program), Target())
+    made = schedule_of(backend.plan_of(program), Target())
     works = [work for lane in made.every[0].lanes for work in lane.works]
     assert made.first or not any(work.settled for work in works)
 
@@ -205,10 +206,10 @@ def shuffled_step(stack, rows, batch):
 def test_a_step_computes_the_same_wherever_a_run_ends(
     stack, processors, precise, monkeypatch
 ):
-    monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
-    monkeypatch.setattr(cuda_operands, "LARGE", 1)
+    monkeypatch.setattr(epilogue, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(operands, "LARGE", 1)
     # So few that blocks are cut for those that get the next batch beside them.
-    monkeypatch.setattr(cuda_emit, "PROCESSORS", processors)
+    monkeypatch.setattr(emit, "PROCESSORS", processors)
     config.set_backend("numpy")
     program, data, state = shuffled_step(stack(), rows=24, batch=6)
     made = compiled(program, precise=precise)
@@ -225,7 +226,7 @@ def test_a_step_computes_the_same_wherever_a_run_ends(
 @pytest.mark.parametrize("precise", ["tf32", "bf16", "float32"])
 def test_the_last_step_is_cut_as_all_others(name, precise):
     program, _, _ = step_of(name, rows=512, batch=128)
-    made = cuda_emit.emit(cuda_run.plan_of(program), Target(precision=precise))
+    made = emit.emit(backend.plan_of(program), Target(precision=precise))
     every, last = (
         [how_sums_are_cut(made.functions[call.function]) for call in calls]
         for calls in (made.every, made.last)

@@ -7,10 +7,11 @@ from cuda_checks import check
 from cuda_networks import CLASSES, NETWORKS, step_of
 
 from ganglion import config, utils
-from ganglion.backends import cuda_channels, cuda_emit, cuda_run
-from ganglion.backends.cuda_emit import Target
-from ganglion.backends.cuda_launches import works_of
-from ganglion.plan.kernel import Contract, Loop
+from ganglion.compiler.cuda import backend, emit
+from ganglion.compiler.cuda.emit import Target
+from ganglion.compiler.cuda.launches import works_of
+from ganglion.compiler.cuda.passes import depthwise
+from ganglion.compiler.plan.kernels import Contract, Loop
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def small_windows_are_written_out(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda_channels, "FEWEST_PLACES", 1)
+    monkeypatch.setattr(depthwise, "FEWEST_PLACES", 1)
     config.set_backend("numpy")
     utils.set_random_seed(0)
 
@@ -40,9 +41,9 @@ def test_on_tensor_cores(name):
 
 def test_channels_apart_are_loops_and_not_products():
     program, _, _ = step_of("mobile", batch=4, side=16)
-    plan = cuda_run.plan_of(program)
+    plan = backend.plan_of(program)
     before = [k for k in plan.kernels if isinstance(k, Contract)]
-    kernels = cuda_emit.prepared(plan.kernels, Target()).every
+    kernels = emit.prepared(plan.kernels, Target()).every
     assert any(one.batch[-1:] and one.batch[-1].left == 1 for one in before)
     for one in (k for k in kernels if isinstance(k, Contract)):
         assert one.columns[-1].size >= CLASSES
@@ -56,7 +57,7 @@ def test_channels_apart_are_loops_and_not_products():
 
 def test_products_of_equal_layers_update_their_own_weights():
     program, _, _ = step_of("dense", batch=4, side=8)
-    launches = cuda_emit.schedule_of(cuda_run.plan_of(program), Target()).every
+    launches = emit.schedule_of(backend.plan_of(program), Target()).every
     found = [
         sorted(b.name for one in work.guests for b in one.writes() if b.kind == "state")
         for _, work in works_of(launches)
@@ -75,8 +76,8 @@ def test_products_of_equal_layers_update_their_own_weights():
 def test_parts_of_sums_are_not_rounded():
     """A product is cut into parts: those of bf16 results are kept as floats."""
     program, data, state = step_of("dense", batch=8, side=32)
-    plan = cuda_run.plan_of(program)
-    launches = cuda_emit.schedule_of(plan, Target(precision="bf16")).every
+    plan = backend.plan_of(program)
+    launches = emit.schedule_of(plan, Target(precision="bf16")).every
     parts = {
         buffer.dtype
         for _, work in works_of(launches)

@@ -8,12 +8,12 @@ import pytest
 from cuda_checks import check, compiled
 
 from ganglion import config, layers, models, optimizers
-from ganglion.backends import cuda_emit, cuda_run
-from ganglion.backends.cuda_rows import given_by_rows, near_for_rows
-from ganglion.backends.cuda_text import root
-from ganglion.backends.cuda_work import Work
+from ganglion.compiler.cuda import backend, emit
+from ganglion.compiler.cuda.epilogue import Work
+from ganglion.compiler.cuda.row_fusion import given_by_rows, near_for_rows
+from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.data import Table
-from ganglion.plan.kernel import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.runner import batch_of
 
 emulation = pytest.mark.skipif(
@@ -50,8 +50,8 @@ def classifier(batch, features=24, classes=10):
 
 
 def lanes_by_rows(program):
-    target = cuda_emit.Target(90, "tf32")
-    launches = cuda_emit.schedule_of(cuda_run.plan_of(program), target).every
+    target = emit.Target(90, "tf32")
+    launches = emit.schedule_of(backend.plan_of(program), target).every
     return [
         (launches[number - 1], lane)
         for number, launch in enumerate(launches)
@@ -94,8 +94,8 @@ def test_what_others_read_is_shown_once_and_what_nobody_reads_has_no_place():
 
 def test_code_that_runs_once_has_no_loops():
     program, _, _ = classifier(16)
-    functions = cuda_emit.emit(
-        cuda_run.plan_of(program), cuda_emit.Target(90, "float32")
+    functions = emit.emit(
+        backend.plan_of(program), emit.Target(90, "float32")
     ).functions
     text = "".join(functions.values())
     assert "if (int i = " in text
@@ -104,8 +104,8 @@ def test_code_that_runs_once_has_no_loops():
 
 
 def test_blocks_by_rows_do_not_gather_on_idle_processors():
-    target = cuda_emit.Target(90, "tf32")
-    emission = cuda_emit.emit(cuda_run.plan_of(classifier(32)[0]), target)
+    target = emit.Target(90, "tf32")
+    emission = emit.emit(backend.plan_of(classifier(32)[0]), target)
     near = [
         call
         for call in emission.every
@@ -138,7 +138,7 @@ def test_tables_are_not_cut_into_rows():
 @pytest.mark.parametrize("capability", [75, 80, 89, 90])
 @pytest.mark.parametrize("features", [24, 1500])
 def test_copies_find_room_on_every_gpu(capability, features):
-    target = cuda_emit.Target(capability, "tf32")
+    target = emit.Target(capability, "tf32")
     program, _, _ = classifier(64, features)
-    emission = cuda_emit.emit(cuda_run.plan_of(program), target)
+    emission = emit.emit(backend.plan_of(program), target)
     assert max(call.shared for call in emission.calls) <= target.shared

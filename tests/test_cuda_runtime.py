@@ -16,13 +16,16 @@ from test_plan import step_of
 
 import ganglion as keras
 from ganglion import config, lending
-from ganglion.backends import base, cuda_driver, cuda_memory, cuda_run, reference
-from ganglion.backends.cuda_driver import OutOfMemory
-from ganglion.backends.cuda_memory import Memory
-from ganglion.backends.cuda_run import MOST_PLACES
-from ganglion.ir import pointwise
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.primitives import OPS
+from ganglion.compiler import reference, registry
+from ganglion.compiler.cuda import backend
+from ganglion.compiler.cuda import driver as cuda_driver
+from ganglion.compiler.cuda import memory as cuda_memory
+from ganglion.compiler.cuda.backend import MOST_PLACES
+from ganglion.compiler.cuda.driver import OutOfMemory
+from ganglion.compiler.cuda.memory import Memory
+from ganglion.compiler.ir import pointwise
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.primitives import OPS
 
 
 class Recorder:
@@ -129,7 +132,7 @@ def training():
     """Return a training step that a recorder runs, and what it runs on."""
     program, data, state = step_of("mnist-mlp", rows=256, batch=64)
     driver = Recorder()
-    made = cuda_run.CompiledProgram(cuda_run.plan_of(program), Memory(driver))
+    made = backend.CompiledProgram(backend.plan_of(program), Memory(driver))
     data = {name: data[name] for name in program.data}
     driver.log.clear()
     return made, driver, data, {name: array.copy() for name, array in state.items()}
@@ -140,8 +143,8 @@ def driver(monkeypatch):
     """Let models run on a recorder; return it."""
     made = Recorder()
     memory = Memory(made)
-    monkeypatch.setattr(cuda_run, "missing", lambda: None)
-    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
+    monkeypatch.setattr(backend, "missing", lambda: None)
+    monkeypatch.setattr(backend, "memory", lambda: memory)
     config.set_backend("cuda")
     return made
 
@@ -290,7 +293,7 @@ def test_only_what_has_changed_is_copied(training):
 def test_programs_share_what_is_on_the_device(training):
     made, driver, data, state = training
     made.run(data, state, 1)
-    other = cuda_run.CompiledProgram(made.plan, made._memory)
+    other = backend.CompiledProgram(made.plan, made._memory)
     driver.log.clear()
     other.run(data, state, 1)
     assert driver.of("upload") == []
@@ -323,7 +326,7 @@ def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
     made, driver, data, state = training
     loaded = len(driver.modules)
     assert loaded
-    other = cuda_run.CompiledProgram(made.plan, made._memory)
+    other = backend.CompiledProgram(made.plan, made._memory)
     other.run(data, state, 50)
     assert len(driver.modules) == 2 * loaded
     recorded = sum(len(one.graphs) for one in other._places.values())
@@ -393,7 +396,7 @@ def test_memory_of_arrays_that_are_gone_is_used_again():
     x = Input("x", (300,), "float32")
     program = pure(Graph.of("small", [x], {"y": pointwise.negative(x)}))
     driver = Recorder()
-    made = cuda_run.CompiledProgram(cuda_run.plan_of(program), Memory(driver))
+    made = backend.CompiledProgram(backend.plan_of(program), Memory(driver))
     made.run({"x": np.zeros(300, "float32")}, {}, 1)
     room = driver.room
     for number in range(5):
@@ -429,22 +432,22 @@ def test_machine_code_of_another_compiler_is_not_used():
     for version in ("NVRTC 12.9, c++17", "NVRTC 13.0, c++17", "NVRTC 13.0, c++20"):
         driver.compiled_by = version
         before = driver.compiled
-        cuda_run.code_of(["void NAME() {}"], driver)
-        cuda_run.code_of(["void NAME() {}"], driver)
+        backend.code_of(["void NAME() {}"], driver)
+        backend.code_of(["void NAME() {}"], driver)
         assert driver.compiled == before + 1
 
 
 def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
     program, _ = op_program(OPS["exp"], [np.ones((3, 4))], {})
-    plan = cuda_run.plan_of(program)
+    plan = backend.plan_of(program)
     first, second, third = Recorder(), Recorder(), Recorder()
-    cuda_run.CompiledProgram(plan, Memory(first))
-    cuda_run.CompiledProgram(plan, Memory(second))
+    backend.CompiledProgram(plan, Memory(first))
+    backend.CompiledProgram(plan, Memory(second))
     assert first.compiled > 0
     assert second.compiled == 0
     for path in own_cache.glob("*.program"):
         path.write_bytes(path.read_bytes()[:-1])
-    cuda_run.CompiledProgram(plan, Memory(third))
+    backend.CompiledProgram(plan, Memory(third))
     assert third.compiled == first.compiled
 
 
@@ -453,9 +456,9 @@ def test_the_reason_why_there_is_no_gpu():
     if reason is None:
         pytest.skip("there is a GPU here")
     assert reason.strip()
-    assert base.available()["cuda"] == reason
+    assert registry.available()["cuda"] == reason
     with pytest.raises(RuntimeError, match="'cuda' cannot run here"):
-        base.backend("cuda")
+        registry.backend("cuda")
 
 
 # ---- whole runs --------------------------------------------------------------------
@@ -468,7 +471,7 @@ def test_results_of_every_step_and_state_from_chunk_to_chunk():
     graph = Graph.of(
         "sums", [x, total], {"total": new, "seen": pointwise.negative(new)}
     )
-    program = base.Program(graph, ("x",), ("total",), ("seen",))
+    program = registry.Program(graph, ("x",), ("total",), ("seen",))
     data = {"x": np.arange(5, dtype="float32")}
     state = {"total": np.ones(5, "float32")}
     expected = ran(reference.compile(program), data, state, 70)
@@ -493,7 +496,7 @@ def test_a_recipe_learns_as_in_the_reference():
 
 def test_a_finalizer_in_the_middle_of_a_change_of_tables_changes_none(driver):
     """Memory that is being given back is walked through while an array dies."""
-    memory = cuda_run.memory()
+    memory = backend.memory()
     arrays = [np.zeros(n, "float32") for n in (300, 3000, 30_000)]
     for number, array in enumerate(arrays):
         memory.mirror(array, f"array {number}", is_data=False)
@@ -519,7 +522,7 @@ def test_a_finalizer_in_the_middle_of_a_change_of_tables_changes_none(driver):
 @pytest.mark.usefixtures("driver")
 def test_pinned_memory_does_not_grow_with_the_models_that_were(driver, monkeypatch):
     monkeypatch.setattr(cuda_memory, "SPARE_PINNED", 40_000)
-    memory = cuda_run.memory()
+    memory = backend.memory()
     for width in range(100, 140):  # no two of the same size
         array = np.zeros((width, width), "float32")
         memory.refresh(array, memory.mirror(array, "weights", False), False)

@@ -6,10 +6,10 @@ import pytest
 from cpu_checks import pure
 from cuda_checks import check, compiled
 
-from ganglion.backends import cuda_scatter
-from ganglion.backends.cuda_text import THREADS
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.structured import scatter_add
+from ganglion.compiler.cuda import scatter
+from ganglion.compiler.cuda.text import THREADS
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.structured import scatter_add
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -59,7 +59,7 @@ def test_of_any_type(dtype, kind):
 
 
 def test_long_lists_are_taken_in_turns(monkeypatch):
-    monkeypatch.setattr(cuda_scatter, "MOST_LISTED", THREADS)
+    monkeypatch.setattr(scatter, "MOST_LISTED", THREADS)
     program, data = adding(9, drawn(9, 1500, 0.5), 4)
     check(program, data, {}, tolerance=1e-4)
 

@@ -9,12 +9,13 @@ from cuda_checks import check, compiled, emulated
 from layer_cases import Case
 
 from ganglion import config
-from ganglion.backends import cuda_rows, cuda_simplify, cuda_tally, cuda_work
-from ganglion.backends.cuda_emit import Target, schedule_of
-from ganglion.backends.cuda_launches import works_of
-from ganglion.ir import arrays, pointwise, shaping, structured
-from ganglion.ir.graph import Graph, Input
-from ganglion.plan.kernel import Loop
+from ganglion.compiler.cuda import column_sums, epilogue, row_fusion
+from ganglion.compiler.cuda.emit import Target, schedule_of
+from ganglion.compiler.cuda.launches import works_of
+from ganglion.compiler.cuda.passes import simplify
+from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.plan.kernels import Loop
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -24,9 +25,9 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def short_sums_are_tallied(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda_work, "FEWEST_TALLIED", 1)
-    monkeypatch.setattr(cuda_work, "FEWEST_OF_PART", 1)
-    monkeypatch.setattr(cuda_simplify, "EACH", 64)
+    monkeypatch.setattr(epilogue, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(epilogue, "FEWEST_OF_PART", 1)
+    monkeypatch.setattr(simplify, "EACH", 64)
     config.set_backend("numpy")
 
 
@@ -134,8 +135,8 @@ def test_equal_rows_have_no_variance():
 
 
 def test_many_blocks_are_added_up_in_groups(monkeypatch):
-    monkeypatch.setattr(cuda_tally, "MOST_ROWS", 4)
-    monkeypatch.setattr(cuda_tally, "GROUP", 3)
+    monkeypatch.setattr(column_sums, "MOST_ROWS", 4)
+    monkeypatch.setattr(column_sums, "GROUP", 3)
     program = summed(650, 20, 2, "float32")
     rng = np.random.default_rng(0)
     shapes = {"a": (650, 40), "b": (40, 20), "s": (20,)}
@@ -157,7 +158,7 @@ def test_sums_of_a_turned_copy_are_not_forgotten():
 
 @pytest.mark.parametrize("layer", ["Softmax", "Dense", "LayerNormalization"])
 def test_blocks_that_have_rows_of_several_kernels_add_up_nothing(layer, monkeypatch):
-    monkeypatch.setattr(cuda_rows, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(row_fusion, "FEWEST_ROWS", 1)
     arguments = {"units": 32, "activation": "softmax"} if layer == "Dense" else {}
     case = Case(layer, ((64, 32),), arguments)
     program, data, state = training_step(case, "float32")

@@ -11,12 +11,12 @@ import pytest
 from cpu_checks import op_program, pure
 from test_plan import step_of
 
-from ganglion.backends import cuda_driver, cuda_emit, cuda_run
-from ganglion.backends.cuda_emit import Target
-from ganglion.backends.cuda_text import THREADS, root
-from ganglion.ir import pointwise, shaping, structured
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.primitives import OPS
+from ganglion.compiler.cuda import backend, driver, emit
+from ganglion.compiler.cuda.emit import Target
+from ganglion.compiler.cuda.text import THREADS, root
+from ganglion.compiler.ir import pointwise, shaping, structured
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.primitives import OPS
 
 GOLDEN = Path(__file__).parent / "golden"
 NVRTC = all(
@@ -28,7 +28,7 @@ ALL = (*RECIPES, *cuda_networks.NETWORKS)
 
 
 def emitted(program, **target):
-    return cuda_emit.emit(cuda_run.plan_of(program), Target(**target))
+    return emit.emit(backend.plan_of(program), Target(**target))
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +110,8 @@ def test_every_array_of_a_launch_has_a_place(name, precision, programs):
 
 @pytest.mark.parametrize("name", ALL)
 def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
-    plan = cuda_run.plan_of(programs[name])
-    emission = cuda_emit.emit(plan, Target())
+    plan = backend.plan_of(programs[name])
+    emission = emit.emit(plan, Target())
     lives = {}
     for number, call in enumerate(emission.every):
         for one in call.buffers:
@@ -133,8 +133,8 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
 @pytest.mark.parametrize("name", ALL)
 def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
     """A CPU that plays the GPU runs block after block, and would not notice."""
-    plan = cuda_run.plan_of(programs[name])
-    made = cuda_emit.schedule_of(plan, Target(precision=precision))
+    plan = backend.plan_of(programs[name])
+    made = emit.schedule_of(plan, Target(precision=precision))
     launches = [*made.once, *made.first, *made.every, *made.last]
     for launch in launches:
         touched = [
@@ -160,7 +160,7 @@ def test_wide_accesses_are_aligned(recipes):
 
 def test_a_step_has_few_launches(recipes):
     counts = {name: len(emitted(one).every) for name, one in recipes.items()}
-    kernels = {n: len(cuda_run.plan_of(one).kernels) for n, one in recipes.items()}
+    kernels = {n: len(backend.plan_of(one).kernels) for n, one in recipes.items()}
     assert all(2 * counts[name] <= kernels[name] for name in RECIPES), counts
 
 
@@ -190,7 +190,7 @@ def ptx(text, capability):
 @pytest.mark.parametrize("capability", SHARED)
 def test_kernels_compile_for(capability, recipes):
     emission = emitted(recipes["mnist-mlp"], capability=capability)
-    text = cuda_emit.source(emission.functions.values())
+    text = emit.source(emission.functions.values())
     code = ptx(text, capability)
     assert f".target sm_{capability}" in code
     assert ("mma.sync" in code) == (capability >= 80)
@@ -203,7 +203,7 @@ def test_kernels_compile_for(capability, recipes):
 @pytest.mark.parametrize("name", cuda_networks.NETWORKS)
 def test_networks_compile(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
-    assert ptx(cuda_emit.source(emission.functions.values()), 90)
+    assert ptx(emit.source(emission.functions.values()), 90)
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_every_op_compiles():
         drawn, attrs = OPS[name].domain(np.random.default_rng(0))
         program, _ = op_program(OPS[name], drawn, attrs)
         functions |= emitted(program, precision="bf16").functions
-    text = cuda_emit.source(functions.values())
+    text = emit.source(functions.values())
     assert ".target sm_90" in ptx(text, 90)
 
 
@@ -222,15 +222,15 @@ def test_every_op_compiles():
 @pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
 def test_machine_code_needs_no_gpu():
     emission = emitted(pure(product()))
-    text = cuda_emit.source(emission.functions.values())
-    assert cuda_driver.compile_source(text, "sm_90").startswith(b"\x7fELF")
+    text = emit.source(emission.functions.values())
+    assert driver.compile_source(text, "sm_90").startswith(b"\x7fELF")
 
 
 @pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
 def test_the_compiler_is_read_ahead():
-    assert cuda_driver.read_compiler() > 10e6
+    assert driver.read_compiler() > 10e6
 
 
 def test_a_compiler_that_is_not_there_is_no_error_before_it_is_needed(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
-    assert cuda_driver.read_compiler() == 0
+    assert driver.read_compiler() == 0

@@ -7,8 +7,8 @@ from cuda_checks import emulated
 from test_cuda_runtime import Recorder
 
 from ganglion import config
-from ganglion.backends import cuda_run
-from ganglion.backends.cuda_memory import Memory
+from ganglion.compiler.cuda import backend
+from ganglion.compiler.cuda.memory import Memory
 
 pytest.importorskip("h5py")
 pytestmark = pytest.mark.skipif(
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(
 def _played(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
     monkeypatch.setattr(config, "_choices", dict(config._choices))
-    monkeypatch.setattr(cuda_run, "missing", lambda: None)
-    monkeypatch.setattr(cuda_run, "memory", emulated)
+    monkeypatch.setattr(backend, "missing", lambda: None)
+    monkeypatch.setattr(backend, "memory", emulated)
     config.set_backend("cuda")
     config.set_precision("float32")
 
@@ -34,7 +34,7 @@ def test_use(check):
 def test_no_room_leaves_a_usable_model(monkeypatch):
     model, driver = cuda_use.model_of(), Recorder(room=512)
     memory = Memory(driver)
-    monkeypatch.setattr(cuda_run, "memory", lambda: memory)
+    monkeypatch.setattr(backend, "memory", lambda: memory)
     before, told = model.get_weights(), []
     for number in range(24):  # more each time, until there is room for everything
         driver.room = 512 * (number + 1)

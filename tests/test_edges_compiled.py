@@ -14,9 +14,9 @@ from ops_cases_edges import EDGES, EMPTY, NO_ROWS
 
 import ganglion
 from ganglion import config, layers, ops, tree
-from ganglion.ir.graph import Graph, Input, Value
-from ganglion.ir.program import Program
-from ganglion.ir.simplify import simplify
+from ganglion.compiler.ir.graph import Graph, Input, Value
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.simplify import simplify
 from ganglion.variables import Scope
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")

@@ -11,12 +11,20 @@ import numpy as np
 import pytest
 
 from ganglion import ops
-from ganglion.ir import arrays, origin, shaping, structured
-from ganglion.ir import pointwise as p
-from ganglion.ir.check import GraphError, verify
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Constant, Graph, Input, Node, ShapeError, Value, toposort
-from ganglion.ir.simplify import evaluate, simplify
+from ganglion.compiler.ir import arrays, origin, shaping, structured
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir.check import GraphError, verify
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import (
+    Constant,
+    Graph,
+    Input,
+    Node,
+    ShapeError,
+    Value,
+    toposort,
+)
+from ganglion.compiler.ir.simplify import evaluate, simplify
 from ganglion.layers.base import Layer
 from ganglion.variables import Scope
 

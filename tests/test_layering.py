@@ -17,9 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "ganglion"
 # counts as one module. `__init__` is `ganglion` itself.
 FLOORS: list[tuple[str, str]] = [
     ("choices", "config forks lending files terminal budget"),
-    ("graph", "ir"),
-    ("plan", "plan"),
-    ("execution", "backends"),
+    ("compiler", "compiler"),
     (
         "API",
         "tree variables symbolic serialization lookup keras2 ops random activations "
@@ -51,7 +49,7 @@ FLOOR_OF = {
     name: number for number, (_, names) in enumerate(FLOORS) for name in names.split()
 }
 # The API says what to compute, and knows nothing of how it is done.
-NOT_FOR_THE_API = {"plan", "backends"}
+NOT_FOR_THE_API: set[str] = set()
 HEAVY = ("llvmlite", "h5py", "rich", "typer", "PIL", "torch", "tensorflow", "keras",
          "jax", "matplotlib", "scipy", "ray")  # fmt: skip
 
@@ -172,7 +170,7 @@ from ..lookup import resolve
 def late():
     from ganglion import ops, __version__
     try:
-        from ganglion.backends.base import Backend
+        from ganglion.compiler.registry import Backend
     except ImportError:
         pass
 """

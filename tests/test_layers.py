@@ -15,7 +15,7 @@ from layer_cases import CASES, Case
 from layer_contract import check_layer
 
 from ganglion import keras2, layers, ops
-from ganglion.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 
 Shape = tuple[int, ...]

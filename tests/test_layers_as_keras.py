@@ -9,7 +9,7 @@ import pytest
 
 import ganglion
 from ganglion import callbacks, layers, ops, optimizers
-from ganglion.ir.graph import Value
+from ganglion.compiler.ir.graph import Value
 from ganglion.variables import Scope, Variable
 
 X = np.array([[-1.0, 2.0]], "float32")

@@ -12,10 +12,10 @@ from layer_cases import IMAGE
 from layer_contract import check_layer
 
 from ganglion import keras2, layers, ops, regularizers
+from ganglion.compiler.ir import graph
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.simplify import evaluate
 from ganglion.initializers import compute_fans
-from ganglion.ir import graph
-from ganglion.ir.gradient import gradients
-from ganglion.ir.simplify import evaluate
 from ganglion.serialization import (
     custom_object_scope,
     deserialize_keras_object,

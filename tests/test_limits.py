@@ -8,17 +8,18 @@ import pytest
 from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import config, layers, models, ops, optimizers, saving, utils
-from ganglion.backends import cpu_emit, cuda_emit
-from ganglion.backends.base import Program
+from ganglion.compiler.cpu import emit
+from ganglion.compiler.cuda import emit as cuda_emit
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Graph, Input, toposort
+from ganglion.compiler.ir.shaping import broadcast
+from ganglion.compiler.plan.barriers import unguarded
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.memory import packed
+from ganglion.compiler.plan.spans import Spans
+from ganglion.compiler.registry import Program
 from ganglion.data import Table
 from ganglion.dumping import text_of
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Graph, Input, toposort
-from ganglion.ir.shaping import broadcast
-from ganglion.plan.build import build
-from ganglion.plan.memory import packed
-from ganglion.plan.schedule import unguarded
-from ganglion.plan.spans import Spans
 from ganglion.runner import batch_of
 from ganglion.variables import Scope
 
@@ -133,8 +134,8 @@ def deep(blocks):
 def test_equal_layers_share_their_machine_code():
     config.set_backend("numpy")
     few, many = (training_program(deep(n), rows=8) for n in (10, 40))
-    functions, calls = cpu_emit.emit(build(few))
-    more_functions, more_calls = cpu_emit.emit(build(many))
+    functions, calls = emit.emit(build(few))
+    more_functions, more_calls = emit.emit(build(many))
     assert len(more_calls) > 3 * len(calls)
     assert len(more_functions) < 2 * len(functions)
 

@@ -8,9 +8,9 @@ import pytest
 from loss_cases import SHAPES, drawn, every_case
 
 from ganglion import losses, ops
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Input, ShapeError
-from ganglion.ir.simplify import evaluate
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Input, ShapeError
+from ganglion.compiler.ir.simplify import evaluate
 from ganglion.serialization import custom_object_scope
 from ganglion.variables import Scope
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from test_plan import step_of
 
-from ganglion.backends import cpu_run
-from ganglion.ir.graph import Constant, Graph, Input
-from ganglion.ir.pointwise import add, divide, multiply, subtract
-from ganglion.ir.program import Program
-from ganglion.ir.shaping import broadcast, reshape, sum_
-from ganglion.plan.build import build
+from ganglion.compiler.cpu import backend
+from ganglion.compiler.ir.graph import Constant, Graph, Input
+from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
+from ganglion.compiler.plan.build import build
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -37,6 +37,6 @@ def test_means_by_another_axis_keep_the_bias(turned):
     data = {v.name: rng.normal(size=v.shape).astype("float32") for v in (x, b)}
     exact = data["x"].astype("float64") + data["b"]
     means = exact.mean((0, 1))
-    found = cpu_run.compile(program).run(data, {}, 1)["away"][0]
+    found = backend.compile(program).run(data, {}, 1)["away"][0]
     expected = exact - (means[:, None] if turned else means)
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from op_checks import assert_gradients, assert_inferred
 
-from ganglion.ir import arrays, pooling, shaping, structured
-from ganglion.ir import pointwise as p
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Constant, Input
-from ganglion.ir.simplify import evaluate
+from ganglion.compiler.ir import arrays, pooling, shaping, structured
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Constant, Input
+from ganglion.compiler.ir.simplify import evaluate
 
 # ---- awkward shapes --------------------------------------------------------------
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from op_checks import assert_gradients, assert_inferred, inputs_for
 
-from ganglion.ir import arrays, pooling, shaping, structured
-from ganglion.ir import pointwise as p
-from ganglion.ir.graph import Constant, Input, ShapeError
-from ganglion.ir.primitives import OPS
-from ganglion.ir.shaping import is_float
+from ganglion.compiler.ir import arrays, pooling, shaping, structured
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir.graph import Constant, Input, ShapeError
+from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.shaping import is_float
 
 SEEDS = range(5)
 

@@ -12,8 +12,8 @@ import pytest
 from ops_cases import CALLS, Call, I, M, N, P, V, X
 
 from ganglion import config, ops, tree
-from ganglion.ir.graph import Graph, Input, Value
-from ganglion.ir.simplify import evaluate, simplify
+from ganglion.compiler.ir.graph import Graph, Input, Value
+from ganglion.compiler.ir.simplify import evaluate, simplify
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import Scope, Variable
 

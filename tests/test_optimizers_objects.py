@@ -18,7 +18,7 @@ from optimizer_runs import (
 )
 
 from ganglion import config, ops, optimizers
-from ganglion.ir.graph import Node, ShapeError
+from ganglion.compiler.ir.graph import Node, ShapeError
 from ganglion.variables import Scope, Variable
 
 NAMES = [

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from ganglion.backends import reference
-from ganglion.backends.base import Program
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.primitives import OPS
-from ganglion.plan.build import build
-from ganglion.plan.interpret import PlanInterpreter
+from ganglion.compiler import reference
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.compiler.registry import Program
 
 
 def program_of(op, arrays, attrs):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ganglion.plan.fuse import LARGE, SMALL, fuse
-from ganglion.plan.kernel import Buffer, Load, Loop, View, chained
+from ganglion.compiler.plan.kernels import Buffer, Load, Loop, View, chained
+from ganglion.compiler.plan.passes.fuse import LARGE, SMALL, fuse
 
 FLOAT = np.dtype("float32")
 RATE = View(Buffer("rate", (), FLOAT, "state"), (0,))

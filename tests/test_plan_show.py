@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from test_plan import step_of
 
-from ganglion.plan.build import build
-from ganglion.plan.kernel import Apply, Buffer, Literal, Load, Loop, View
-from ganglion.plan.plan import Plan
-from ganglion.plan.show import show
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.kernels import Apply, Buffer, Literal, Load, Loop, View
+from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.printer import show
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")
 X, Y = (Buffer(name, (4,), F32, "arena") for name in "xy")

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from cpu_checks import check, pure
 
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.pointwise import add, multiply
-from ganglion.ir.pooling import max_pool_back
-from ganglion.ir.shaping import reshape, sum_
-from ganglion.ir.structured import matmul
-from ganglion.plan.build import build
-from ganglion.plan.kernel import PoolBack
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.pointwise import add, multiply
+from ganglion.compiler.ir.pooling import max_pool_back
+from ganglion.compiler.ir.shaping import reshape, sum_
+from ganglion.compiler.ir.structured import matmul
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.kernels import PoolBack
 
 
 def pooled(images, window, readers):

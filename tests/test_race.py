@@ -21,7 +21,7 @@ from race_helpers import (
 )
 
 from ganglion import recipes
-from ganglion.backends import cpu_threads
+from ganglion.compiler.cpu import threads
 from ganglion.race import (
     facts,
     lockstep,
@@ -460,7 +460,7 @@ def test_a_machine_that_tells_no_load_is_raced_on(change, monkeypatch):
         monkeypatch.delattr(os, "getloadavg")
     assert facts.about_machine("")["load before"] == ""
     assert facts.busy(facts.about_machine(""), 1) == ""
-    assert not cpu_threads.crowded(1)
+    assert not threads.crowded(1)
 
 
 def test_a_race_that_goes_on_under_load_says_so(tmp_path, monkeypatch):

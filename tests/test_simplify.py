@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganglion.ir import arrays, shaping, structured
-from ganglion.ir import pointwise as p
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Constant, Graph, Input, Node, Value
-from ganglion.ir.primitives import OPS
-from ganglion.ir.simplify import FOLD_LIMIT, evaluate, simplify, splat
+from ganglion.compiler.ir import arrays, shaping, structured
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Node, Value
+from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.simplify import FOLD_LIMIT, evaluate, simplify, splat
 
 X = Input("x", (2, 3), "float32")
 Y = Input("y", (2, 3), "float32")

@@ -9,9 +9,10 @@ from special_points import POINTS, our_slopes
 
 import ganglion
 from ganglion import activations, config, layers, models, ops, optimizers
-from ganglion.backends import cpu_run, reference
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Graph, Input
+from ganglion.compiler import reference
+from ganglion.compiler.cpu import backend as cpu_run
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Graph, Input
 
 # Smooth everywhere: at 0 the slope is what central differences say.
 SMOOTH = [

@@ -17,7 +17,9 @@ from training_models import alike, trained_beside
 
 import ganglion as keras
 from ganglion import config
-from ganglion.backends import choice, cuda_driver, cuda_run
+from ganglion.compiler import choice
+from ganglion.compiler.cuda import backend as cuda_run
+from ganglion.compiler.cuda import driver
 
 THREADS = 8
 # `GANGLION_STRESS=1000` makes as many calls in each thread.
@@ -28,7 +30,7 @@ CALLS = int(os.environ.get("GANGLION_STRESS", "12"))
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Choose each backend; where there is no GPU, a processor plays it."""
     name = str(request.param)
-    if name == "cuda" and cuda_driver.missing() is not None:
+    if name == "cuda" and driver.missing() is not None:
         if cuda_host.reason():
             pytest.skip(str(cuda_host.reason()))
         memory = emulated()

@@ -14,8 +14,8 @@ import pytest
 
 import ganglion
 from ganglion import utils
-from ganglion.backends import cpu_arena
-from ganglion.backends.cpu_run import CompiledProgram
+from ganglion.compiler.cpu import arena
+from ganglion.compiler.cpu.backend import CompiledProgram
 from ganglion.utils import plotting
 
 # ---- arrays -------------------------------------------------------------------------
@@ -121,13 +121,13 @@ def test_clear_session_frees_what_nobody_uses(monkeypatch):
         del dropped
         utils.clear_session(free_memory=False)
         assert model_is_there() is not None
-        assert cpu_arena.ARENAS._free is not None
+        assert arena.ARENAS._free is not None
         utils.clear_session()
     finally:
         gc.enable()
     assert model_is_there() is None
     assert len(programs) < count
-    assert cpu_arena.ARENAS._free is None
+    assert arena.ARENAS._free is None
     np.testing.assert_array_equal(model.predict(x, verbose=0), before)
 
 

@@ -6,11 +6,12 @@ from cpu_checks import compiled
 from test_plan import program_of, step_of
 
 from ganglion import config
-from ganglion.backends import cpu_run, reference
-from ganglion.ir.primitives import OPS
-from ganglion.plan import winograd
-from ganglion.plan.build import build
-from ganglion.plan.interpret import PlanInterpreter
+from ganglion.compiler import reference
+from ganglion.compiler.cpu import backend
+from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.plan import lower_winograd
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
 
 pytest.importorskip("llvmlite")
 
@@ -40,7 +41,7 @@ CASES = [
 @pytest.fixture
 def always(monkeypatch):
     """Use Winograd's method wherever it is possible."""
-    monkeypatch.setattr(winograd, "worth", lambda *shapes: True)
+    monkeypatch.setattr(lower_winograd, "worth", lambda *shapes: True)
 
 
 @pytest.fixture
@@ -84,11 +85,11 @@ def error(found, expected):
     return np.abs(found - expected).max() / np.abs(expected).max()
 
 
-@pytest.mark.parametrize("span", winograd.SPANS)
+@pytest.mark.parametrize("span", lower_winograd.SPANS)
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_passes_against_float64(always, monkeypatch, span, name, case):
-    monkeypatch.setattr(winograd, "SPANS", (span,))
+    monkeypatch.setattr(lower_winograd, "SPANS", (span,))
     taps, images, inside, outside, pairs = case
     arrays, attrs = pass_of(name, taps, images, (inside, outside), pairs)
     exact = OPS[name].meaning(*(a.astype("float64") for a in arrays), **attrs)
@@ -118,8 +119,8 @@ def test_any_number_of_threads(always, name, taps):
 
 def test_strided_views_need_no_copy(always):
     """Images that are a slice of larger ones are read where they are."""
-    from ganglion.backends.base import Program
-    from ganglion.ir.graph import Graph, Input
+    from ganglion.compiler.ir.graph import Graph, Input
+    from ganglion.compiler.registry import Program
 
     arrays, attrs = pass_of("conv", 3, (3, 9, 10), (16, 16), ((1, 1), (0, 2)))
     large = np.full((4, 12, 11, 16), np.nan, "float32")
@@ -131,7 +132,7 @@ def test_strided_views_need_no_copy(always):
     graph = Graph.of("conv", [x, w], {"y": OPS["conv"](part, w, **attrs)})
     program = Program(graph, ("x0", "x1"), (), ("y",))
     exact = OPS["conv"].meaning(*(a.astype("float64") for a in arrays), **attrs)
-    found = cpu_run.compile(program).run({"x0": large, "x1": arrays[1]}, {}, 1)["y"]
+    found = backend.compile(program).run({"x0": large, "x1": arrays[1]}, {}, 1)["y"]
     assert error(found[0], exact) < 4e-5
     assert "slice" not in str(build(program))
 
@@ -147,7 +148,7 @@ def test_training_steps_against_the_reference(always, name, tolerance):
     assert {"WinogradConv", "WinogradGrads"} <= kinds(build(program))
     expected, found = ({k: a.copy() for k, a in state.items()} for _ in range(2))
     losses = reference.compile(program).run(data, expected, 1)
-    others = cpu_run.compile(program).run(data, found, 1)
+    others = backend.compile(program).run(data, found, 1)
     for key, array in losses.items():
         np.testing.assert_allclose(others[key], array, rtol=1e-4)
     for key, array in expected.items():
@@ -164,7 +165,7 @@ def test_precise_is_direct(always, choices):
     assert not kinds(build(program))
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     exact = OPS["conv"].meaning(*(a.astype("float64") for a in arrays), **attrs)
-    found = cpu_run.compile(program).run(data, {}, 1)["y"][0]
+    found = backend.compile(program).run(data, {}, 1)["y"][0]
     assert error(found, exact) < 1e-6
 
 
@@ -202,7 +203,7 @@ def test_other_convolutions_are_left_alone(always, change):
     attrs = window | change
     program = program_of(OPS["conv"], [x, w], attrs)
     exact = OPS["conv"].meaning(x.astype("float64"), w.astype("float64"), **attrs)
-    found = cpu_run.compile(program).run({"x0": x, "x1": w}, {}, 1)["y"][0]
+    found = backend.compile(program).run({"x0": x, "x1": w}, {}, 1)["y"][0]
     assert bool(kinds(build(program))) == ("pairs" in change)
     assert error(found, exact) < 4e-5
 
@@ -222,7 +223,7 @@ def test_the_size_of_tiles_suits_the_images():
 
     def span(taps, size, channels=32):
         shape = (128, size, size, channels)
-        return winograd._best(shape, shape, taps, (0, 0)).span
+        return lower_winograd._best(shape, shape, taps, (0, 0)).span
 
     assert [span(3, size) for size in (4, 8, 16, 32)] == [6, 6, 6, 6]
     assert [span(3, size) for size in (5, 6, 12)] == [8, 8, 8]
@@ -233,7 +234,7 @@ def test_the_size_of_tiles_suits_the_images():
 def grads_of(arrays, attrs):
     """Return the kernel that adds up the products of a gradient."""
     plan = build(program_of(OPS["conv_kernel"], arrays, attrs))
-    (kernel,) = (k for k in plan.kernels if isinstance(k, winograd.WinogradGrads))
+    (kernel,) = (k for k in plan.kernels if isinstance(k, lower_winograd.WinogradGrads))
     return kernel
 
 
@@ -246,12 +247,12 @@ def test_few_slices_are_cut_into_rows_and_groups(always, channels, groups):
     assert kernel.parallel >= 8
 
 
-@pytest.mark.parametrize("span", winograd.SPANS)
+@pytest.mark.parametrize("span", lower_winograd.SPANS)
 @pytest.mark.parametrize("taps", [3, 5])
 @pytest.mark.parametrize("channels", [(24, 40), (9, 64)])
 def test_rows_of_places_that_are_pieces(always, monkeypatch, span, taps, channels):
-    monkeypatch.setattr(winograd, "SPANS", (span,))
-    monkeypatch.setattr(winograd, "SUMS", 1)
+    monkeypatch.setattr(lower_winograd, "SPANS", (span,))
+    monkeypatch.setattr(lower_winograd, "SUMS", 1)
     arrays, attrs = pass_of("conv_kernel", taps, (23, 9, 10), channels, ((1, 2),) * 2)
     kernel = grads_of(arrays, attrs)
     assert kernel.by_rows
@@ -271,7 +272,7 @@ def test_where_it_is_worth_it(name):
 
     def worth(images, size, ends, taps=3):
         shapes = [(images, size, size, channels) for channels in ends]
-        return winograd.worth(name, taps, *shapes)
+        return lower_winograd.worth(name, taps, *shapes)
 
     assert worth(128, 32, (32, 32))
     assert worth(128, 8, (128, 128))

@@ -9,17 +9,17 @@ from test_plan import step_of
 
 import ganglion
 from ganglion import config, layers, models
-from ganglion.backends import cpu_emit, cpu_machine
-from ganglion.backends.cpu_machine import Target
-from ganglion.ir.arrays import transpose
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.pointwise import add, cast, divide, fill, maximum, multiply
-from ganglion.ir.program import Program
-from ganglion.ir.structured import matmul
-from ganglion.plan.build import build
-from ganglion.plan.interpret import PlanInterpreter
-from ganglion.plan.kernel import Contract
-from ganglion.plan.zeros import Nonzeros
+from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.ir.arrays import transpose
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.pointwise import add, cast, divide, fill, maximum, multiply
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.structured import matmul
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.compiler.plan.kernels import Contract
+from ganglion.compiler.plan.sparsity import Nonzeros
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -303,14 +303,14 @@ def test_what_is_not_a_number_is_listed():
 )
 def test_the_kernels_compile_for(target):
     program, _, _ = step_of("mnist-mlp", rows=130, batch=128)
-    modules, _ = cpu_emit.emit(build(program))
-    text = cpu_machine.assembly(modules.values(), target)
+    modules, _ = emit.emit(build(program))
+    text = jit.assembly(modules.values(), target)
     assert ("vpcompressd" in text) == (target.cpu == "x86-64-v4")
 
 
-@pytest.mark.skipif(cpu_machine.family() != "x86", reason="not an x86 processor")
+@pytest.mark.skipif(jit.family() != "x86", reason="not an x86 processor")
 def test_avx2_code_lists_the_same_places(monkeypatch, tmp_path):
-    if "+avx2" not in cpu_machine.host().features:
+    if "+avx2" not in jit.host().features:
         pytest.skip("the processor has no AVX2")
     for turned, kind in itertools.product((False, True), KINDS):
         program = product(22, 50, 70, turned=turned)

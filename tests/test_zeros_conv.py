@@ -9,16 +9,16 @@ from test_plan import step_of
 from test_zeros import KINDS, pixels
 
 from ganglion import config
-from ganglion.backends import cpu_emit, cpu_machine
-from ganglion.backends.cpu_machine import Target
-from ganglion.ir.graph import Graph, Input
-from ganglion.ir.pointwise import add, cast, fill, multiply
-from ganglion.ir.program import Program
-from ganglion.ir.structured import conv, conv_kernel
-from ganglion.plan.build import build
-from ganglion.plan.interpret import PlanInterpreter
-from ganglion.plan.kernel import Axis, Buffer, Contract, View
-from ganglion.plan.zeros import LOADED, NonzeroBits, Word
+from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.pointwise import add, cast, fill, multiply
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.structured import conv, conv_kernel
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
+from ganglion.compiler.plan.sparsity import LOADED, NonzeroBits, Word
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -285,13 +285,13 @@ def test_training_is_the_same_for_any_number_of_threads(batch):
     ids=["AVX2", "NEON"],
 )
 def test_the_kernels_compile_for(target):
-    modules, _ = cpu_emit.emit(build(passes((3, 11, 13, 1), (5, 7), 17)))
-    assert "fm" in cpu_machine.assembly(modules.values(), target)
+    modules, _ = emit.emit(build(passes((3, 11, 13, 1), (5, 7), 17)))
+    assert "fm" in jit.assembly(modules.values(), target)
 
 
-@pytest.mark.skipif(cpu_machine.family() != "x86", reason="not an x86 processor")
+@pytest.mark.skipif(jit.family() != "x86", reason="not an x86 processor")
 def test_avx2_code_gives_the_same(monkeypatch, tmp_path):
-    if "+avx2" not in cpu_machine.host().features:
+    if "+avx2" not in jit.host().features:
         pytest.skip("the processor has no AVX2")
     program = passes((3, 15, 29, 1), (5, 5), 37)
     for kind in KINDS:

@@ -310,7 +310,7 @@ def cache(
     ] = None,
 ) -> None:
     """Show where compiled programs are kept, and how many; clear them."""
-    from ganglion.backends import cpu_cache
+    from ganglion.compiler import cache as cpu_cache
 
     if action not in (None, "clear"):
         raise typer.BadParameter(f"{action!r}; say `ganglion cache clear`.")

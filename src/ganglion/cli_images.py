@@ -80,7 +80,7 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
 
 
 def _announce(chosen: Choices, model: Any, held: Any, how: str) -> None:
-    from ganglion.backends import choice
+    from ganglion.compiler import choice
 
     if chosen.log == "keras":
         model.summary()

@@ -270,7 +270,7 @@ def _begun_otherwise(resume: Path, option: str) -> typer.BadParameter:
 def _announce(
     recipe: recipe_book.Recipe, model: Any, total: int, batch: int | None, log: str
 ) -> None:
-    from ganglion.backends import choice
+    from ganglion.compiler import choice
 
     if log == "keras":
         model.summary()

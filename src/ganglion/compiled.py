@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import config, losses, metrics, ops, tree
-from ganglion.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.metrics.base import Metric
 from ganglion.metrics.reduction import Mean, MeanMetricWrapper

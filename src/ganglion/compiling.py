@@ -11,8 +11,8 @@ import numpy as np
 from ganglion import keras2, metrics, ops, optimizers
 from ganglion.callbacks import History
 from ganglion.compiled import CompiledLoss, CompiledMetrics
+from ganglion.compiler.ir import origin
 from ganglion.counts import count
-from ganglion.ir import origin
 from ganglion.layers import Layer
 from ganglion.runner import Runner
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ganglion import config
-from ganglion.backends import cpu_emit, cpu_machine, cuda_driver, cuda_emit, cuda_show
-from ganglion.backends.base import Program
+from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cuda import driver, printer
+from ganglion.compiler.cuda import emit as cuda_emit
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.registry import Program
 from ganglion.data import Table
-from ganglion.plan.build import build
 from ganglion.recipes import Recipe
 from ganglion.recipes import build as build_model
 from ganglion.runner import batch_of
@@ -38,33 +40,31 @@ def text_of(program: Program, form: str, backend: str = "cpu") -> str:
     plan = build(program)
     if form == "plan":
         return str(plan)
-    modules, _ = cpu_emit.emit(plan)
+    modules, _ = emit.emit(plan)
     if form == "source":
         return "\n".join(modules.values())
-    return cpu_machine.assembly(modules.values(), cpu_machine.host())
+    return jit.assembly(modules.values(), jit.host())
 
 
 def _cuda_text(program: Program, form: str) -> str:
     """Return the launches, the CUDA C text or the PTX; none of them needs a GPU."""
-    here = cuda_driver.missing() is None
-    capability = (
-        cuda_driver.driver().capability if here else cuda_emit.Target().capability
-    )
+    here = driver.missing() is None
+    capability = driver.driver().capability if here else cuda_emit.Target().capability
     target = cuda_emit.Target(capability, config.precision())
     plan = build(program, for_gpu=True)
     made = cuda_emit.emit(plan, target)
     if form == "plan":
-        return cuda_show.show(plan, made, target)
+        return printer.show(plan, made, target)
     text = cuda_emit.source(list(made.functions.values()))
     if form == "source":
         commented = "\n".join(f"// {line}" for line in _launches(made, target))
         return f"{text}\n{commented}"
     try:
-        return cuda_driver.compile_source(text, f"sm_{capability}", "ptx").decode()
+        return driver.compile_source(text, f"sm_{capability}", "ptx").decode()
     except ImportError as error:
         raise RuntimeError(
             f"PTX is made by NVRTC, which is not here ({error}): "
-            f"{cuda_driver.INSTALL}. --plan and --source need nothing."
+            f"{driver.INSTALL}. --plan and --source need nothing."
         ) from None
 
 

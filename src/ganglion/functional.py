@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ganglion import ops, tree
-from ganglion.ir.graph import Value
+from ganglion.compiler.ir.graph import Value
 from ganglion.layers import InputLayer, Layer
 from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
 from ganglion.variables import MOST_CALLS, current_scope, too_many_calls

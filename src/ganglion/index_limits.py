@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganglion.ir.graph import Input, Node, Value
+from ganglion.compiler.ir.graph import Input, Node, Value
 from ganglion.ops.bounds import Limit
 
 Numbers = Callable[[np.ndarray], np.ndarray]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ganglion.ir.origin import user_line
+from ganglion.compiler.ir.origin import user_line
 
 _seen: set[str] = set()
 _heard = False  # the script speaks Keras 2

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ganglion import config
-from ganglion.backends import base, choice
+from ganglion.compiler import choice, registry
 
 _PACKAGES = ("numpy", "llvmlite", "h5py")
 _WIDTHS = (("avx512f", "AVX-512, 16 floats"), ("avx2", "AVX2, 8 floats"))
@@ -25,7 +25,7 @@ def facts() -> dict[str, str]:
     found["vectors"] = vector_width()
     if devices := gpu():
         found["gpu"] = devices
-    for name, reason in base.available().items():
+    for name, reason in registry.available().items():
         used = ", in use" if name == config.backend() else ""
         if name == "cuda" and choice.shown() == "auto":
             used = ", for models that are worth it"

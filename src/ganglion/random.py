@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.ir import random as r
-from ganglion.ir.arrays import iota
+from ganglion.compiler.ir import random as r
+from ganglion.compiler.ir.arrays import iota
 from ganglion.variables import Variable, draw_seed, read
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, trace, tree
-from ganglion.backends import base, choice
+from ganglion.compiler import choice, registry
 from ganglion.data import Signature, Table, named_leaves, warn_of_end
 from ganglion.trace import Batch, Step
 from ganglion.training_state import Cursor
@@ -61,7 +61,7 @@ class Runner:
         self._model = model
         self.turns = Turns(model)
         self._cursors: list[Cursor] = []  # of evaluations and predictions, to use again
-        self._steps: OrderedDict[Any, tuple[Step, base.Executable]] = OrderedDict()
+        self._steps: OrderedDict[Any, tuple[Step, registry.Executable]] = OrderedDict()
         self._on_gpu = False
         self._schedules: dict[int, Any] = {}
         self._paces: dict[Any, int] = {}  # steps at a time, of the last epoch
@@ -75,7 +75,7 @@ class Runner:
 
     def step(
         self, kind: str, batch: Batch, signature: Signature
-    ) -> tuple[Step, base.Executable]:
+    ) -> tuple[Step, registry.Executable]:
         """Return the compiled step of a kind for data of this signature."""
         # A new schedule is part of the graph; a new rate is only another number.
         schedule = getattr(self._model.optimizer, "_learning_rate", None)
@@ -94,7 +94,7 @@ class Runner:
             made = self.traced(kind, batch, signature)
             name = choice.backend_for(made.program, self._on_gpu)
             self._on_gpu = name == "cuda"
-            compiled = base.backend(name).compile(made.program)
+            compiled = registry.backend(name).compile(made.program)
             self._steps[key] = (made, compiled)
             if len(self._steps) > KEPT_STEPS:
                 self._steps.popitem(last=False)
@@ -125,7 +125,7 @@ class Runner:
 
     def _run(
         self,
-        compiled: tuple[Step, base.Executable],
+        compiled: tuple[Step, registry.Executable],
         table: Table,
         steps: int,
         cursor: Cursor,

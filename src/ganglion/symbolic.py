@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ganglion import budget, tree
-from ganglion.ir.graph import Input, ShapeError, Value
-from ganglion.ir.operators import Operators, call_function
+from ganglion.compiler.ir.graph import Input, ShapeError, Value
+from ganglion.compiler.ir.operators import Operators, call_function
 from ganglion.variables import Scope, unique_name
 
 # Stand-ins for an unknown axis: what differs between the two depends on it. Both have

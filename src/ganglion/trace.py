@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from ganglion import ops, tree
-from ganglion.backends.base import Program
+from ganglion.compiler.ir import arrays, origin, random, structured
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Graph, Input, Value
+from ganglion.compiler.ir.simplify import simplify
+from ganglion.compiler.registry import Program
 from ganglion.data import Signature
 from ganglion.index_limits import ColumnLimit, column_limits
-from ganglion.ir import arrays, origin, random, structured
-from ganglion.ir.gradient import gradients
-from ganglion.ir.graph import Graph, Input, Value
-from ganglion.ir.simplify import simplify
 from ganglion.training_state import TrainingState
 from ganglion.variables import Scope, Variable
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from ganglion import budget, config, lending
-from ganglion.ir.graph import Constant, Input, ShapeError, Value
-from ganglion.ir.operators import Operators, call_function
-from ganglion.ir.origin import layer_path
-from ganglion.ir.pointwise import cast
-from ganglion.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Constant, Input, ShapeError, Value
+from ganglion.compiler.ir.operators import Operators, call_function
+from ganglion.compiler.ir.origin import layer_path
+from ganglion.compiler.ir.pointwise import cast
+from ganglion.compiler.ir.simplify import evaluate
 
 # NumPy's name of an operator, which `array + variable` calls, and ours.
 _OPERATORS = {

@@ -8,12 +8,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ganglion import ops
+from ganglion.compiler.ir.gradient import gradients
 from ganglion.explain.network import Inside, network_of
 from ganglion.explain.structure import CAM, structure_of
 from ganglion.explain.structure import scores_before_activation as plain_scores
 from ganglion.functional import Network
 from ganglion.images.batches import batch_for
-from ganglion.ir.gradient import gradients
 from ganglion.models import Model
 
 

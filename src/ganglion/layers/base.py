@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ganglion import forks, initializers, keras2, ops, regularizers, symbolic, tree
+from ganglion.compiler.ir import origin
+from ganglion.compiler.ir.graph import Value
 from ganglion.constraints import get as get_constraint
-from ganglion.ir import origin
-from ganglion.ir.graph import Value
 from ganglion.layers.building import (
     as_shapes,
     builds_by_calling,

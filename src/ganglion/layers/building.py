@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ganglion.ir import origin
-from ganglion.ir.graph import Value
+from ganglion.compiler.ir import origin
+from ganglion.compiler.ir.graph import Value
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import suspended
 

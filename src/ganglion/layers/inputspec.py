@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
-from ganglion.ir.graph import ShapeError
-from ganglion.ir.origin import Origin
+from ganglion.compiler.ir.graph import ShapeError
+from ganglion.compiler.ir.origin import Origin
 
 
 class InputSpec:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.base import Layer
 from ganglion.layers.norm import unit_length
 from ganglion.serialization import export

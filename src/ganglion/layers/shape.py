@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops
-from ganglion.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.arguments import channels_last, pair, pairs, positive
 from ganglion.layers.base import Layer
 from ganglion.layers.inputspec import InputSpec

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops, tree
-from ganglion.ir import origin
+from ganglion.compiler.ir import origin
 from ganglion.losses.reduction import checked_reduction, reduce_weighted, same_rank
 from ganglion.serialization import (
     deserialize_keras_object,

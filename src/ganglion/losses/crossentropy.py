@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.losses.base import ignored_mask
 from ganglion.losses.functions import loss_function, paired
 from ganglion.ops.dispatch import floating

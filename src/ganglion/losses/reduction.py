@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops
-from ganglion.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError
 from ganglion.ops import op
 from ganglion.ops.dispatch import floating, promoted
 

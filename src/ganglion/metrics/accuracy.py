@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.losses.functions import paired
 from ganglion.losses.reduction import same_rank
 from ganglion.metrics.base import registered

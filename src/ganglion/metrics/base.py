@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import initializers
-from ganglion.ir import origin
+from ganglion.compiler.ir import origin
 from ganglion.losses.base import float_type
 from ganglion.serialization import export
 from ganglion.variables import Variable, snake_case, unique_name

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.losses.base import whole
 from ganglion.losses.reduction import divide_no_nan, fitted_weights, same_rank
 from ganglion.metrics.base import Metric, registered

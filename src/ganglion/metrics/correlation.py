@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.ir.graph import Value
+from ganglion.compiler.ir.graph import Value
 from ganglion.losses.base import whole
 from ganglion.losses.functions import paired
 from ganglion.losses.reduction import fitted_weights

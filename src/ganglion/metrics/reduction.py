@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops
-from ganglion.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError
 from ganglion.losses.base import ignored_mask, whole
 from ganglion.losses.reduction import divide_no_nan, masked_weights, same_rank
 from ganglion.metrics.base import Metric, registered

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ganglion import keras2
+from ganglion.compiler.ir import origin
 from ganglion.functional import Network
-from ganglion.ir import origin
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.building import by_calling
 from ganglion.models.model import LayerList, Model

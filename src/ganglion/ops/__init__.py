@@ -8,7 +8,7 @@ become nodes of its graph.
 array([0., 2.], dtype=float32)
 """
 
-from ganglion.ir import operators as _operators
+from ganglion.compiler.ir import operators as _operators
 from ganglion.ops import (
     activation,
     control,

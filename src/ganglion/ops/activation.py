@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ganglion.ir import arrays
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping as s
-from ganglion.ir.graph import Value
+from ganglion.compiler.ir import arrays
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import axes_of, floating, floating_unless_whole, op
 from ganglion.ops.numpy import clip, divide, multiply
 from ganglion.ops.shapes import moveaxis, split

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
-from ganglion.ir.graph import Value
+from ganglion.compiler.ir.graph import Value
 from ganglion.ops.numpy import where
 from ganglion.ops.shapes import stack, unstack
 from ganglion.symbolic import any_symbolic, is_symbolic, record

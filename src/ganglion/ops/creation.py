@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
-from ganglion.ir import arrays
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping as s
-from ganglion.ir.graph import Constant, ShapeError, Value
+from ganglion.compiler.ir import arrays
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
     astype,
     common_type,

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ganglion import config, symbolic, tree
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping
-from ganglion.ir.graph import ShapeError, Value
-from ganglion.ir.shaping import is_float
-from ganglion.ir.simplify import evaluate
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping
+from ganglion.compiler.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.shaping import is_float
+from ganglion.compiler.ir.simplify import evaluate
 from ganglion.variables import current_scope, read
 
 F = TypeVar("F", bound=Callable[..., Any])

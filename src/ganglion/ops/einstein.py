@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import arrays, structured
-from ganglion.ir import shaping as s
-from ganglion.ir.graph import ShapeError, Value
+from ganglion.compiler.ir import arrays, structured
+from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.indexing import diagonal
 from ganglion.ops.linalg import factors

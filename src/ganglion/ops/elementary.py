@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping as s
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping as s
 from ganglion.ops.dispatch import floating, floating_with_room, op, promoted
 from ganglion.ops.numpy import (
     absolute,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ganglion import symbolic
-from ganglion.ir import arrays, structured
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping as s
-from ganglion.ir.graph import Constant, ShapeError, Value
+from ganglion.compiler.ir import arrays, structured
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.bounds import require_range
 from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch
 from ganglion.ops.numpy import maximum

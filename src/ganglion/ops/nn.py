@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
-from ganglion.ir import arrays
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping as s
-from ganglion.ir.graph import Constant, Node, ShapeError, Value
+from ganglion.compiler.ir import arrays
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.graph import Constant, Node, ShapeError, Value
 from ganglion.ops.activation import log_softmax, softmax, softplus_parts
 from ganglion.ops.bounds import require_range
 from ganglion.ops.creation import one_hot

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import pointwise as p
-from ganglion.ir import shaping as s
-from ganglion.ir.graph import Op, Value
-from ganglion.ir.shaping import is_float
-from ganglion.ir.simplify import splat
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.graph import Op, Value
+from ganglion.compiler.ir.shaping import is_float
+from ganglion.compiler.ir.simplify import splat
 from ganglion.ops.dispatch import (
     astype,
     broadcast_all,

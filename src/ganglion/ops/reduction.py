@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import arrays
-from ganglion.ir import pointwise as p
-from ganglion.ir.graph import Constant, Op, Value
-from ganglion.ir.shaping import fill, keep_axes, reshape, sum_
+from ganglion.compiler.ir import arrays
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir.graph import Constant, Op, Value
+from ganglion.compiler.ir.shaping import fill, keep_axes, reshape, sum_
 from ganglion.ops.dispatch import (
     astype,
     axes_of,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import structured
-from ganglion.ir.graph import Value
+from ganglion.compiler.ir import structured
+from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.numpy import add, clip, floor, less_equal, logical_and, mod, where
 from ganglion.ops.shapes import reshape

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.ir import pointwise as p
-from ganglion.ir import pooling, structured
-from ganglion.ir import shaping as s
-from ganglion.ir.graph import Constant, Value
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir import pooling, structured
+from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.graph import Constant, Value
 from ganglion.ops.dispatch import astype, common_type, floating, op, stretch
 from ganglion.ops.numpy import divide
 from ganglion.variables import read

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ganglion import ops
-from ganglion.ir.graph import Constant, ShapeError, Value
-from ganglion.ir.origin import inside
+from ganglion.compiler.ir.graph import Constant, ShapeError, Value
+from ganglion.compiler.ir.origin import inside
 from ganglion.optimizers.state import State
 from ganglion.variables import Scope, Variable, current_scope
 

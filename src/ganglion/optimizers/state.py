@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, initializers, keras2, ops
-from ganglion.ir.graph import Value
-from ganglion.ir.origin import inside
+from ganglion.compiler.ir.graph import Value
+from ganglion.compiler.ir.origin import inside
 from ganglion.optimizers.arguments import (
     number,
     optional_count,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, recipes
-from ganglion.backends import base
+from ganglion.compiler import registry
 from ganglion.rivals import TEST_BATCH, Task, Unavailable
 from ganglion.rivals.augmented import set_states
 
@@ -18,7 +18,7 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
     backend = "numpy" if form == "numpy" else task.device
     if backend not in config.BACKENDS:
         raise Unavailable(f"Ganglion has no backend for {backend} here")
-    if reason := base.missing(backend):
+    if reason := registry.missing(backend):
         raise Unavailable(reason)
     config.set_backend(backend)
     config.set_threads(task.threads)

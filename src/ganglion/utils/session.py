@@ -8,7 +8,7 @@ import random as python_random
 import numpy as np
 
 from ganglion import random
-from ganglion.backends import base as backends
+from ganglion.compiler import registry as backends
 from ganglion.variables import reset_names
 
 

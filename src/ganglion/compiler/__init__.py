@@ -1,0 +1,1 @@
+"""The compiler: step graphs, plans, and the backends that run them."""

@@ -1,0 +1,158 @@
+"""Compiled programs on disk: found by what they were made of, checked, bounded.
+
+An entry is written beside and renamed, so that processes may share the folder. Its
+checksum covers its name, too: one that is damaged, or lies under the name of another,
+counts as missing and is made again. What is in a folder that somebody else could have
+written to is never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ganglion import config, files
+
+LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
+_DIGEST = 32
+_SUFFIX = ".program"
+_LOOK_EVERY = 50  # counting the files takes longer than writing one
+_kept = itertools.count()
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the cache holds."""
+
+    folder: Path
+    count: int
+    size: int
+
+
+def folder() -> Path:
+    """Return where compiled programs are kept."""
+    return config.home() / "kernels"
+
+
+@cache
+def generator() -> str:
+    """Return the version of everything that turns a graph into machine code.
+
+    The source itself is the version: an edited emitter never meets old machine code.
+    """
+    mixed = hashlib.sha256(config.VERSION.encode())
+    for path in sources():
+        mixed.update(path.read_bytes())
+    return mixed.hexdigest()
+
+
+def sources() -> list[Path]:
+    """Return every file of the compiler, whatever its name and however deep."""
+    kinds = (".py", ".ll", ".cuh")
+    here = Path(__file__).parent
+    return sorted(path for path in here.rglob("*") if path.suffix in kinds)
+
+
+def path_of(*ingredients: str) -> Path:
+    """Return the place of what is made of some ingredients."""
+    key = "\n".join((generator(), *ingredients))
+    return folder() / f"{hashlib.sha256(key.encode()).hexdigest()}{_SUFFIX}"
+
+
+def read(path: Path) -> bytes | None:
+    """Return an entry, None where there is none, or not the one that was kept there."""
+    if not _is_ours(path.parent):
+        return None
+    try:
+        raw = files.read_file(path)
+        os.utime(path)  # it was used now: the oldest are removed first
+    except (OSError, files.NotAFileError):
+        return None
+    body = raw[_DIGEST:]
+    return body if _digest(path, body) == raw[:_DIGEST] else None
+
+
+def keep(path: Path, body: bytes) -> None:
+    """Write an entry; a cache that cannot be written is no error."""
+    with suppress(OSError, files.NotAFileError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_ours(path.parent):
+            # A lost entry is made again: there is no need to wait for the disk.
+            files.write_file(path, _digest(path, body) + body, durable=False)
+    if next(_kept) % _LOOK_EVERY == 0:
+        files.clear_leftovers(folder())
+        shrink(LIMIT)
+
+
+def _digest(path: Path, body: bytes) -> bytes:
+    """Return the checksum of an entry and the name that says what it was made of."""
+    mixed = hashlib.sha256(path.name.encode() + b"\n")
+    mixed.update(body)
+    return mixed.digest()
+
+
+_told: set[Path] = set()
+
+
+def _is_ours(place: Path) -> bool:
+    """Return whether nobody else can put code into a folder; tell once if they can."""
+    reason = files.not_private(place)
+    if reason is None:
+        return True
+    if place not in _told:
+        _told.add(place)
+        warnings.warn(
+            f"{place} {reason}, who could put code there: compiled programs are "
+            "neither read from it nor kept in it. Remove it, or choose a folder of "
+            "your own with GANGLION_HOME.",
+            stacklevel=3,
+        )
+    return False
+
+
+def contents() -> Contents:
+    """Count what the cache holds."""
+    sizes = [size for _, size, _ in _entries()]
+    return Contents(folder(), len(sizes), sum(sizes))
+
+
+def clear() -> int:
+    """Remove every entry; return how many there were."""
+    found = _entries()
+    for _, _, path in found:
+        _remove(path)
+    return len(found)
+
+
+def shrink(limit: int) -> None:
+    """Remove what was not used for longest until the rest fits."""
+    found = sorted(_entries())
+    total = sum(size for _, size, _ in found)
+    for _, size, path in found:
+        if total <= limit:
+            return
+        _remove(path)
+        total -= size
+
+
+def _entries() -> list[tuple[float, int, Path]]:
+    """Return time of last use, size and path of each file, leftovers included."""
+    found = []
+    # There may be no folder yet, and another process may be clearing it.
+    with suppress(OSError), os.scandir(folder()) as files:
+        for one in files:
+            if one.name.endswith((_SUFFIX, ".part", ".o")):
+                facts = one.stat()
+                found.append((facts.st_mtime, facts.st_size, Path(one.path)))
+    return found
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,81 @@
+"""What the backend "auto" stands for: the GPU, if there is one and a model is worth it.
+
+Compiling for a GPU takes seconds the first time, and a launch some microseconds at any
+time. A step of a hundred million operations takes a processor about half a
+millisecond; then the GPU is ahead after a few thousand steps.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from functools import cache
+
+from ganglion import config
+from ganglion.compiler.cuda import driver
+from ganglion.compiler.ir.graph import Graph, Node
+from ganglion.compiler.ir.program import Program
+
+WORTH = 1e8  # operations in the products of a step
+
+
+def backend_for(program: Program, on_gpu: bool = False) -> str:
+    """Return the backend of a program, and tell once what is not to be expected.
+
+    A model that is `on_gpu` already stays there.
+    """
+    name = config.backend()
+    if config.backend_choice() == "auto":
+        worth_it = on_gpu or operations(program.graph) >= WORTH
+        if worth_it and driver.missing() is None:
+            name = "cuda"
+            gpu, precision = driver.driver().name, config.precision()
+            tell(f"Running on the GPU: {gpu}, {precision} (GANGLION_BACKEND=cpu: not).")
+    if name != "cuda" and config.dtype_policy().name == config.MIXED:
+        tell(f"{config.MIXED} is for GPUs: the backend {name!r} computes in float32.")
+    return name
+
+
+def expect() -> None:
+    """Let a GPU that was asked for by name get ready while a step is traced."""
+    if config.backend_choice() == "cuda":
+        driver.start()
+
+
+def shown() -> str:
+    """Return the backend to expect, for people: "auto" where a model decides."""
+    undecided = config.backend_choice() == "auto" and driver.missing() is None
+    return "auto" if undecided else config.backend()
+
+
+def operations(graph: Graph) -> float:
+    """Return how many operations the products of a graph have.
+
+    >>> from ganglion.compiler.ir import structured
+    >>> from ganglion.compiler.ir.graph import Input
+    >>> a, b = Input("a", (3, 5), "float32"), Input("b", (5, 7), "float32")
+    >>> operations(Graph.of("one", [a, b], {"y": structured.matmul(a, b)}))
+    210.0
+    """
+    return 2.0 * sum(_products(node) for node in graph.nodes)
+
+
+def _products(node: Node) -> int:
+    """Return the multiplications of a matrix product or a convolution, else 0."""
+    name = node.op.name
+    if name == "matmul":
+        return math.prod(node.shape) * node.inputs[0].shape[-1]
+    if name == "conv":
+        return math.prod(node.shape) * math.prod(node.inputs[1].shape[:-1])
+    if name == "conv_transpose":
+        y, kernel = node.inputs
+        return math.prod(y.shape) * math.prod(kernel.shape[:-1])
+    if name == "conv_kernel":
+        return math.prod(node.inputs[1].shape) * math.prod(node.shape[:-1])
+    return 0
+
+
+@cache
+def tell(text: str) -> None:
+    """Print something that a user should know, once."""
+    print(text, file=sys.stderr, flush=True)

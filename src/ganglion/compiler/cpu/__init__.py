@@ -1,0 +1,1 @@
+"""The CPU backend: a plan as LLVM IR, compiled and run by threads."""

@@ -1,0 +1,185 @@
+"""The CPU backend's runtime: find or compile the code, lay out memory, run steps."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+
+from ganglion import config, forks
+from ganglion.compiler import cache
+from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu import threads as cpu_threads
+from ganglion.compiler.cpu.arena import ARENAS
+from ganglion.compiler.cpu.emit import Record
+from ganglion.compiler.cpu.tape import Layout
+from ganglion.compiler.plan.barriers import total_work
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.fingerprint import digest
+from ganglion.compiler.plan.kernels import Buffer
+from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.registry import Program
+
+# Waking sleeping threads costs about this many nanoseconds: less work is not shared.
+WORTH_WAKING = 150_000.0
+GAIN = 0.8  # sharing must be estimated to save a fifth
+
+
+def missing() -> str | None:
+    """Say why this backend cannot run here, None if it can."""
+    try:
+        import llvmlite.binding  # noqa: F401
+    except (ImportError, OSError) as error:
+        return f"llvmlite cannot be loaded ({error}); pip install llvmlite"
+    return None
+
+
+def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
+    """Compile a program for this machine."""
+    with forks.held_off():
+        return CompiledProgram(build(program))
+
+
+def code_of(plan: Plan) -> tuple[bytes, list[Record]]:
+    """Return a plan as machine code and calls, from the cache where it is known."""
+    try:
+        key, buffers = digest(plan)
+    except TypeError:  # a kernel that cannot be written down is compiled each time
+        return _made(plan)
+    path = cache.path_of(jit.identity(jit.host()), key)
+    known = cache.read(path)
+    if known is not None:
+        return _unpacked(known, buffers)
+    code, calls = _made(plan)
+    numbers = {one: number for number, one in enumerate(buffers)}
+    if all(one in numbers for call in calls for one in call.buffers):
+        cache.keep(path, _packed(code, calls, numbers))
+    return code, calls
+
+
+def _made(plan: Plan) -> tuple[bytes, list[Record]]:
+    modules, calls = emit.emit(plan)
+    return jit.object_code(modules.values(), jit.host()), calls
+
+
+def _packed(code: bytes, calls: list[Record], numbers: dict[Buffer, int]) -> bytes:
+    rows = [
+        (one.function, [numbers[b] for b in one.buffers], one.parallel, one.grain)
+        for one in calls
+    ]
+    return json.dumps(rows).encode() + b"\n" + code
+
+
+def _unpacked(entry: bytes, buffers: list[Buffer]) -> tuple[bytes, list[Record]]:
+    head, _, code = entry.partition(b"\n")
+    calls = [
+        Record(name, tuple(buffers[n] for n in numbers), parallel, grain)
+        for name, numbers, parallel, grain in json.loads(head)
+    ]
+    return code, calls
+
+
+def free_memory() -> None:
+    """Let go of what programs share while none runs, and of the code of those gone."""
+    with forks.held_off():
+        ARENAS.free()
+        jit.dispose()
+
+
+class CompiledProgram:
+    """A plan as machine code, its memory, and the calls of a step."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        code, self._calls = code_of(plan)
+        self._library = jit.Library(code)
+        ARENAS.announce(self, plan.arena)
+        self._layouts: dict[int, Layout] = {}
+        self._estimates: dict[int, float] = {}
+        self._busy = threading.Lock()  # one table of pointers: one run at a time
+        # For tests: a number of threads even where it does not pay, and an arena full
+        # of NaN before each step, so that reading what is not there shows.
+        self.forced_threads: int | None = None
+        self.poisons = False
+
+    def run(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+    ) -> dict[str, np.ndarray]:
+        """Advance the state arrays in place; return the results of every step."""
+        results = {
+            name: np.empty((steps, *one.shape), one.dtype)
+            for name, one in self.plan.results.items()
+        }
+        arrays = {**data, **state}
+        copied = {
+            name: (array, np.ascontiguousarray(array))
+            for name, array in arrays.items()
+            if not array.flags.c_contiguous
+        }
+        arrays.update((name, copy) for name, (_, copy) in copied.items())
+        if self._calls and steps > 0:
+            running = forks.held_off()
+            with running, self._busy, ARENAS.lent(self.plan.arena) as arena:
+                self._run(arrays, results, steps, arena)
+        for name, (array, copy) in copied.items():
+            if name in state:
+                array[...] = copy
+        return results
+
+    def _run(
+        self,
+        arrays: dict[str, np.ndarray],
+        results: dict[str, np.ndarray],
+        steps: int,
+        arena: np.ndarray,
+    ) -> None:
+        if not self.poisons:
+            self._advance(arrays | results, steps, arena)
+            return
+        for step in range(steps):
+            arena[:] = 0xFF
+            one = {name: array[step : step + 1] for name, array in results.items()}
+            self._advance(arrays | one, 1, arena)
+
+    def _advance(
+        self, arrays: Mapping[str, np.ndarray], steps: int, arena: np.ndarray
+    ) -> None:
+        threads = self._threads(steps)
+        if threads > 1:
+            with cpu_threads.shared(threads) as pool:
+                if pool is not None:
+                    layout = self._layout(threads)
+                    layout.bind(arrays, arena)
+                    pool.run(layout.job(steps, pool.barrier, pool.spins))
+                    return
+        layout = self._layout(1)
+        layout.bind(arrays, arena)
+        cpu_threads.native().alone(layout.job(steps))
+
+    def _threads(self, steps: int) -> int:
+        """Return how many threads pay: results are the same for any number."""
+        if self.forced_threads:
+            return self.forced_threads
+        alone = self._estimate(1)
+        if alone * steps < WORTH_WAKING:
+            return 1
+        threads = config.threads()
+        pays = threads > 1 and self._estimate(threads) < GAIN * alone
+        return threads if pays else 1
+
+    def _estimate(self, threads: int) -> float:
+        if threads not in self._estimates:
+            self._estimates[threads] = total_work(self.plan, threads)
+        return self._estimates[threads]
+
+    def _layout(self, threads: int) -> Layout:
+        if threads not in self._layouts:
+            self._layouts[threads] = Layout(
+                self.plan, self._calls, self._library, threads
+            )
+        return self._layouts[threads]

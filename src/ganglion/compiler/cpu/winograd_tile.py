@@ -1,0 +1,410 @@
+"""What Winograd's kernels are made of, in LLVM IR: transforms, tiles and products."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganglion.compiler.cpu.emitter import Emitter
+from ganglion.compiler.cpu.text import Val
+from ganglion.compiler.plan.kernels import View
+from ganglion.compiler.plan.lower_winograd import FLOAT, LANES, Tiling
+
+ACCUMULATORS = 28  # that fit beside the operands in 32 vector registers
+ROWS_AT_MOST = 14
+HALFWAY = 24  # vectors that fit there between the columns of a tile and its rows
+Pixel = Callable[[int, int], Val]
+Where = tuple[str, str, str]  # image, row and column of a tile
+
+
+@dataclass(frozen=True)
+class Window:
+    """Pixels of images that belong to a tile, and what stands in for missing ones."""
+
+    view: View
+    extent: tuple[int, int]  # height and width of the images
+    size: int
+    before: tuple[int, int]  # how far the first tile begins outside
+    elsewhere: str
+    first: str = "0"  # channel
+
+
+def _row_groups(matrix: np.ndarray) -> list[Sequence[int]]:
+    """Return rows to compute together: pairs are not parted, and registers suffice.
+
+    >>> from ganglion.compiler.plan.winograd_matrices import matrices
+    >>> [list(rows) for rows in _row_groups(matrices(3, 6).inputs)]
+    [[0, 5], [1, 2, 3, 4]]
+    """
+    rows, columns = matrix.shape
+    most = max(1, HALFWAY // columns // 2) * 2
+    alone = [[0, rows - 1]] if _in_pairs(matrix) else []
+    rest = range(1, rows - 1) if alone else range(rows)
+    return [*alone, *(rest[i : i + most] for i in range(0, len(rest), most))]
+
+
+def _in_pairs(matrix: np.ndarray) -> bool:
+    """Tell whether rows but the first and last are pairs, alternately of one sign."""
+    signs = (-1.0) ** np.arange(matrix.shape[1])
+    pairs = range(1, len(matrix) - 1, 2)
+    return len(matrix) % 2 == 0 and all(
+        np.array_equal(matrix[i + 1], signs * matrix[i]) for i in pairs
+    )
+
+
+class Transforms:
+    """The transforms of a tile, along one axis and along both."""
+
+    def __init__(self) -> None:
+        self.emitter = Emitter()
+        self.text, self.maths = self.emitter.text, self.emitter.maths
+
+    def at(self, base: str, index: str | int) -> str:
+        """Return the address of an element."""
+        return self.text.address(base, "float", str(index))
+
+    def both(
+        self, matrix: np.ndarray, load: Pixel, only: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Val]]:
+        """Transform the columns of a tile, then its rows; yield places as they come.
+
+        If `only` some rows are asked for, their places are counted from the first.
+
+        What is yielded is to be stored at once. Some rows are made at a time, and the
+        pixels loaded anew for the next: stores of what registers cannot hold would
+        take longer.
+        """
+        down, across = matrix.shape[1], range(matrix.shape[1])
+        every = only or range(len(matrix))
+        for rows in [only] if only else _row_groups(matrix):
+            columns = [
+                self.along(matrix, [load(i, j) for i in range(down)], rows)
+                for j in across
+            ]
+            for row, values in zip(rows, zip(*columns, strict=True), strict=True):
+                for j, one in enumerate(self.along(matrix, list(values))):
+                    yield every.index(row) * len(matrix) + j, one
+
+    def add(self, a: Val, b: Val) -> Val:
+        """Return a + b."""
+        return self.maths.binary("fadd", a, b)
+
+    def minus(self, a: Val, b: Val) -> Val:
+        """Return a - b."""
+        return self.maths.binary("fsub", a, b)
+
+    def more(self, a: Val, factor: float, b: Val) -> Val:
+        """Return factor * a + b."""
+        if abs(factor) == 1:
+            return self.add(b, a) if factor > 0 else self.minus(b, a)
+        return self.maths.fma(a, self.maths.constant(factor, FLOAT, a.width), b)
+
+    def dot(self, factors: Sequence[float], values: Sequence[Val]) -> Val:
+        """Return the sum of factors times values; a factor of one costs nothing."""
+        terms = [(f, v) for f, v in zip(factors, values, strict=True) if f]
+        if not terms:
+            return self.maths.constant(0, FLOAT, values[0].width)
+        first = next((i for i, (f, _) in enumerate(terms) if f == 1), 0)
+        factor, total = terms.pop(first)
+        if factor != 1:
+            scale = self.maths.constant(factor, FLOAT, total.width)
+            total = self.maths.binary("fmul", total, scale)
+        for factor, value in terms:
+            total = self.more(value, factor, total)
+        return total
+
+    def along(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int] | None = None
+    ) -> list[Val]:
+        """Return a matrix times values, or only some rows of that.
+
+        Points come in pairs of opposite sign, whose rows (or columns) differ only in
+        the sign of every other element: what they share is computed once.
+        """
+        rows = rows or range(len(matrix))
+        if _in_pairs(matrix):
+            return self._by_rows(matrix, values, rows)
+        if _in_pairs(matrix.T):
+            return self._by_columns(matrix, values, rows)
+        raise ValueError("the rows or columns of a transform come in pairs")
+
+    def _by_rows(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int]
+    ) -> list[Val]:
+        made: dict[int, Val] = {}
+        for row in rows:
+            if row in (0, len(matrix) - 1):
+                made[row] = self.dot(matrix[row], values)
+            elif row % 2:
+                even, odd = matrix[row].copy(), matrix[row].copy()
+                even[1::2], odd[0::2] = 0, 0
+                scale = odd[np.flatnonzero(odd)[-1]] if odd.any() else 1.0
+                same, other = self.dot(even, values), self.dot(odd / scale, values)
+                made[row] = self.more(other, scale, same)
+                made[row + 1] = self.more(other, -scale, same)
+        return [made[row] for row in rows]
+
+    def _by_columns(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int]
+    ) -> list[Val]:
+        terms, factors = [values[0]], [matrix[:, 0]]
+        for column in range(1, len(values) - 1, 2):
+            a, b = values[column : column + 2]
+            even, odd = matrix[:, column].copy(), matrix[:, column].copy()
+            even[1::2], odd[0::2] = 0, 0
+            terms += [self.add(a, b), self.minus(a, b)]
+            factors += [even, odd]
+        terms.append(values[-1])
+        factors.append(matrix[:, -1])
+        return [self.dot([one[row] for one in factors], terms) for row in rows]
+
+    # ---- control ---------------------------------------------------------------------
+
+    def lanes(self, channels: int, body: Callable[[str, int], None]) -> None:
+        """Run over channels in vectors of one width; the last may repeat some."""
+        text = self.text
+        width = min(LANES, 1 << (channels.bit_length() - 1))
+
+        def step(index: str, _: list[str]) -> list[str]:
+            if channels % width:
+                last = str(channels - width)
+                before = text.let(f"icmp slt i64 {index}, {last}")
+                index = text.let(f"select i1 {before}, i64 {index}, i64 {last}")
+            body(index, width)
+            return []
+
+        text.loop("0", str(channels), width, step)
+
+    def lanes_once(self, channels: int, body: Callable[[str, int], None]) -> None:
+        """Run over channels in vectors, narrower ones at the end; none is repeated."""
+        start, width = 0, LANES
+        while start < channels:
+            stop = start + (channels - start) // width * width
+
+            def step(index: str, _: list[str], width: int = width) -> list[str]:
+                body(index, width)
+                return []
+
+            self.text.loop(str(start), str(stop), width, step)
+            start, width = stop, width // 2
+
+    def choose(
+        self, condition: str, yes: Callable[[], None], no: Callable[[], None]
+    ) -> None:
+        """Do one thing or the other."""
+        text = self.text
+        names = [text.fresh(stem) for stem in ("yes", "no", "done")]
+        text.do(f"br i1 {condition}, label {names[0]}, label {names[1]}")
+        for name, body in zip(names, (yes, no), strict=False):
+            text.label(name)
+            body()
+            text.do(f"br label {names[2]}")
+        text.label(names[2])
+
+    def both_hold(self, a: str, b: str) -> str:
+        """Return whether two conditions hold."""
+        return self.text.let(f"and i1 {a}, {b}")
+
+    def within(self, index: str, size: int) -> str:
+        """Return whether 0 <= index < size."""
+        return self.text.let(f"icmp ult i64 {index}, {size}")
+
+
+class Blocks(Transforms):
+    """What the passes over images share: tiles, blocks and products."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+        found = tiling.matrices
+        self.inputs, self.outputs = found.inputs, found.outputs
+        # The transforms of gradients, which go the other way.
+        self.inputs_back, self.spread = found.inputs.T, found.outputs.T
+
+    def pieces(self, body: Callable[[str, str, str], None]) -> None:
+        """Run over the blocks of each piece: its first tile, a block's, their count."""
+
+        def piece(number: list[str]) -> None:
+            self.blocks_of(number[0], body)
+
+        self.emitter.nest([("%lo", "%hi")], piece)
+
+    def blocks_of(self, piece: str, body: Callable[[str, str, str], None]) -> None:
+        """Run over the blocks of a piece: its first tile, a block's, their count."""
+        text, tiling = self.text, self.tiling
+        first = text.times(piece, tiling.piece)
+        last = self._least(text.add(first, str(tiling.piece)), tiling.tiles)
+
+        def block(start: str, _: list[str]) -> list[str]:
+            left = text.let(f"sub i64 {last}, {start}")
+            body(first, start, self._least(left, tiling.block))
+            return []
+
+        text.loop(first, last, tiling.block, block)
+
+    def _least(self, value: str, most: int) -> str:
+        below = self.text.let(f"icmp slt i64 {value}, {most}")
+        return self.text.let(f"select i1 {below}, i64 {value}, i64 {most}")
+
+    def tiles(self, start: str, count: str, body: Callable[[str, Where], None]) -> None:
+        """Run over the tiles of a block: the number in it, and where it is."""
+        text, (down, right) = self.text, self.tiling.across
+
+        def tile(number: str, _: list[str]) -> list[str]:
+            whole = text.add(start, number)
+            rest = text.let(f"udiv i64 {whole}, {right}")
+            column = text.let(f"urem i64 {whole}, {right}")
+            image = text.let(f"udiv i64 {rest}, {down}")
+            row = text.let(f"urem i64 {rest}, {down}")
+            body(number, (image, row, column))
+            return []
+
+        text.loop("0", count, 1, tile)
+
+    def pixels(
+        self,
+        window: Window,
+        where: Where,
+        body: Callable[[list[list[str]]], None],
+    ) -> None:
+        """Give a body the addresses of a tile's pixels; elsewhere, what stands in."""
+        text, size = self.text, window.size
+        view, (height, width) = window.view, window.extent
+        top, left, corner = self._corner(window, where)
+
+        def pixel(i: int, j: int) -> str:
+            return self.at(corner, i * view.strides[1] + j * view.strides[2])
+
+        def inside() -> None:
+            body([[pixel(i, j) for j in range(size)] for i in range(size)])
+
+        def careful() -> None:
+            rows = [self.within(text.add(top, str(i)), height) for i in range(size)]
+            columns = [self.within(text.add(left, str(j)), width) for j in range(size)]
+
+            def chosen(i: int, j: int) -> str:
+                both = self.both_hold(rows[i], columns[j])
+                there = pixel(i, j)
+                return text.let(
+                    f"select i1 {both}, ptr {there}, ptr {window.elsewhere}"
+                )
+
+            body([[chosen(i, j) for j in range(size)] for i in range(size)])
+
+        if self._all_inside(window):
+            inside()
+            return
+        fits = self.both_hold(
+            self.within(top, max(height - size + 1, 0)),
+            self.within(left, max(width - size + 1, 0)),
+        )
+        self.choose(fits, inside, careful)
+
+    def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
+        """Return the row and the column of a tile's first pixel, and its address."""
+        text, view, step = self.text, window.view, self.tiling.step
+        top = text.add(text.times(where[1], step), str(-window.before[0]))
+        left = text.add(text.times(where[2], step), str(-window.before[1]))
+        index = text.affine([where[0], top, left], view.strides[:3], view.offset)
+        base = self.emitter.base(view.buffer)
+        return top, left, self.at(base, text.add(index, window.first))
+
+    def ask_ahead(self, window: Window, where: Where, channels: int) -> None:
+        """Have the pixels of the tile below brought into the second-level cache.
+
+        Tiles walk through some rows of pixels at once, of which each is a page or so:
+        the processor does not see far ahead by itself.
+        """
+        text, view, step = self.text, window.view, self.tiling.step
+        _, _, corner = self._corner(window, where)
+
+        def line(channel: str, _: list[str]) -> list[str]:
+            here = self.at(corner, channel)
+            for i, j in itertools.product(range(step), range(step)):
+                place = (window.size + i) * view.strides[1] + j * view.strides[2]
+                self.emitter.fetch(self.at(here, place))
+            return []
+
+        text.loop("0", str(channels), LANES, line)
+
+    def _all_inside(self, window: Window) -> bool:
+        spans = zip(self.tiling.across, window.before, window.extent, strict=True)
+        return all(
+            lo <= 0 and (tiles - 1) * self.tiling.step - lo + window.size <= n
+            for tiles, lo, n in spans
+        )
+
+    def transformed(
+        self,
+        matrix: np.ndarray,
+        channels: int,
+        target: str,
+        stride: int,
+        pixels: list[list[str]],
+        only: Sequence[int] | None = None,
+    ) -> None:
+        """Transform a tile, channel by channel, into the places of a block."""
+
+        def vector(channel: str, width: int) -> None:
+            def pixel(i: int, j: int) -> Val:
+                return self.emitter.load(self.at(pixels[i][j], channel), FLOAT, width)
+
+            here = self.at(target, channel)
+            for place, one in self.both(matrix, pixel, only):
+                self.emitter.put(one, self.at(here, place * stride))
+
+        self.lanes(channels, vector)
+
+    def product(
+        self,
+        a: tuple[str, int, int],
+        b: tuple[str, int],
+        inner: str,
+        totals: list[Val],
+        widths: tuple[int, ...],
+    ) -> list[Val]:
+        """Add up rows of a (address, row stride, inner stride) times vectors of b."""
+        text = self.text
+        rows = len(totals) // len(widths)
+
+        def step(k: str, carried: list[str]) -> list[str]:
+            left = self.at(a[0], text.times(k, a[2]))
+            right = self.at(b[0], text.times(k, b[1]))
+            vectors = [
+                self.emitter.load(self.at(right, v * LANES), FLOAT, width)
+                for v, width in enumerate(widths)
+            ]
+            made = []
+            for r in range(rows):
+                one = self.emitter.load(self.at(left, r * a[1]), FLOAT, 1)
+                copies = self.maths.splats(one, widths)
+                for v, width in enumerate(widths):
+                    old = Val(carried[r * len(widths) + v], FLOAT, width)
+                    made.append(self.maths.fma(copies[v], vectors[v], old).name)
+            return made
+
+        ends = text.loop("0", inner, 1, step, [(t.type, t.name) for t in totals])
+        return [Val(n, FLOAT, t.width) for n, t in zip(ends, totals, strict=True)]
+
+    def row_tiles(
+        self, rows: int, vectors: int, body: Callable[[str, int], None]
+    ) -> None:
+        """Cut rows into tiles of nearly equal size that fit the registers."""
+        most = min(ACCUMULATORS // vectors, ROWS_AT_MOST)
+        count = -(-rows // most)
+        base, longer = divmod(rows, count)
+
+        def tile(size: int) -> Callable[[str, list[str]], list[str]]:
+            def run(row: str, _: list[str]) -> list[str]:
+                body(row, size)
+                return []
+
+            return run
+
+        middle = longer * (base + 1)
+        if longer:
+            self.text.loop("0", str(middle), base + 1, tile(base + 1))
+        self.text.loop(str(middle), str(rows), base, tile(base))

@@ -1,0 +1,1 @@
+"""The CUDA backend: a plan as CUDA C, compiled by NVRTC and replayed as a graph."""

@@ -1,0 +1,389 @@
+"""The CUDA backend's runtime: compile, keep memory on the device, replay steps."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, lending
+from ganglion.compiler import cache as cpu_cache
+from ganglion.compiler import choice
+from ganglion.compiler.cuda import driver as cuda_driver
+from ganglion.compiler.cuda.driver import Driver, OutOfMemory
+from ganglion.compiler.cuda.emit import (
+    Call,
+    Emission,
+    Target,
+    emit,
+    source,
+)
+from ganglion.compiler.cuda.memory import IN_USE, Memory, Mirror, as_bytes, contiguous
+from ganglion.compiler.cuda.passes.prefetch import NEXT
+from ganglion.compiler.cuda.text import THREADS, root
+from ganglion.compiler.cuda.workspace import Own
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.kernels import Buffer
+from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.registry import Program
+
+BUNDLE, TURNS = 4, 3  # functions compiled as one; turns of a core
+NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
+FEWEST_STEPS = 3  # below, launching is faster than recording
+MOST_PLACES = 4  # of arrays whose recordings are kept: every `fit` may have its own
+WORTH_LENDING = 64  # bytes; what is smaller is looked at after every chunk
+
+
+def missing() -> str | None:
+    """Say why this backend cannot run here, None if it can."""
+    return cuda_driver.missing()
+
+
+def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
+    """Compile a program for this machine's GPU."""
+    return CompiledProgram(plan_of(program), memory())
+
+
+def plan_of(program: Program) -> Plan:
+    """Return the plan of a program, as a GPU runs it best."""
+    return build(program, for_gpu=True)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C wait: between two launches, state belongs to no step."""
+    asked: list[Any] = []
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if here else None
+    if not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *given: asked.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if asked:
+            before(*asked[0])
+
+
+def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
+    """Return names of functions that are compiled together: each some long, some short.
+
+    There are enough of them for all cores, in several turns: how long one takes cannot
+    be told from its text. Without cores to share the work, it is all done at once.
+
+    >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")}, 1)
+    [['ccc'], ['bb', 'd'], ['ee', 'a']]
+    """
+    names = sorted(functions, key=lambda name: -len(functions[name]))
+    if not cores:
+        return [names]
+    count = max(-(-len(names) // BUNDLE), min(TURNS * cores, len(names)))
+    bundles: list[list[str]] = [[] for _ in range(count)]
+    for number, name in enumerate(names):
+        turn, place = divmod(number, count)
+        bundles[count - 1 - place if turn % 2 else place].append(name)
+    return bundles
+
+
+@cache
+def memory() -> Memory:
+    """Return the memory of this process's GPU."""
+    return Memory(cuda_driver.driver())
+
+
+def free_memory() -> None:
+    """Give back to the GPU what no program uses now, if there is one in use."""
+    for one in list(IN_USE):
+        one.free()
+
+
+def code_of(functions: Sequence[str], driver: Driver) -> bytes:
+    """Return functions as machine code, from the cache where they are known."""
+    text = source(functions)
+    key = hashlib.sha256(text.encode()).hexdigest()
+    path = cpu_cache.path_of("cuda", driver.compiler(), key)
+    known = cpu_cache.read(path)
+    if known is None:
+        known = driver.compile(text)
+        cpu_cache.keep(path, known)
+    return known
+
+
+def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]]:
+    """Compile all functions, several at a time, and load them."""
+    driver = memory.driver
+    bundles = bundles_of(emission.functions, driver.cores)
+
+    def made(bundle: list[str]) -> bytes:
+        return code_of([emission.functions[name] for name in bundle], driver)
+
+    with ThreadPoolExecutor(max(min(len(bundles), driver.cores), 1)) as pool:
+        codes = list(pool.map(made, bundles))
+    modules, loaded = list[Any](), dict[str, Any]()
+    with memory.lock:
+        for bundle, code in zip(bundles, codes, strict=True):
+            try:
+                module, functions = driver.load(code, bundle)
+            except OutOfMemory:
+                memory.unload([], modules)
+                size, what = len(code), "a program's code"
+                raise memory.refused(size, what, "its layers") from None
+            modules.append(module)
+            loaded |= functions
+        if not emission.keeps_cache:
+            for function in loaded.values():
+                driver.prefer_shared(function)
+        for call in emission.calls:
+            if call.shared > 48 * 1024:
+                driver.allow_shared(loaded[call.function], call.shared)
+    return modules, loaded
+
+
+class CompiledProgram:
+    """A plan as machine code, its memory on the device, and its recorded steps."""
+
+    def __init__(self, plan: Plan, on: Memory) -> None:
+        self.plan = plan
+        self._memory, self._driver = on, on.driver
+        self._driver.use()
+        target = Target(self._driver.capability, config.precision())
+        if target.products != target.precision:
+            choice.tell(
+                f"{self._driver.name} has no {target.precision}: products are "
+                f"{target.products}."
+            )
+        self.emission = emit(plan, target)
+        self._places: dict[tuple[int, ...], _Place] = {}
+        self._modules, self._functions = _load(self.emission, on)
+        with on.lock:
+            self._own = Own(self.emission, on)
+        written = {root(b) for one in plan.kernels for b in one.writes()}
+        self._written = [n for n, b in plan.state.items() if root(b) in written]
+        self._prepared = False
+        # For tests: temporary memory full of NaN before each run.
+        self.poisons = False
+
+    def __del__(self) -> None:
+        if modules := getattr(self, "_modules", None):
+            graphs = [g for one in self._places.values() for g in one.graphs.values()]
+            self._memory.discard(partial(self._memory.unload, graphs, modules))
+
+    def run(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+    ) -> dict[str, np.ndarray]:
+        """Advance the state arrays in place; return the results of every step."""
+        return self._run(data, state, steps, keeps=False)
+
+    def run_and_keep(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+    ) -> dict[str, np.ndarray]:
+        """Do the same, but leave large state on the device: see `lending`."""
+        return self._run(data, state, steps, keeps=True)
+
+    def _run(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+        keeps: bool,
+    ) -> dict[str, np.ndarray]:
+        results = {
+            name: np.empty((steps, *one.shape), one.dtype)
+            for name, one in self.plan.results.items()
+        }
+        if steps < 1 or not self.emission.every:
+            return results
+        with self._memory.lock, undisturbed():
+            self._driver.use()
+            self._memory.collect()
+            arrays = {**data, **state}
+            copies = contiguous(arrays)
+            mirrors = self._mirrored(arrays | copies)
+            place = self._place(mirrors)
+            if self.poisons:
+                arena = self._memory.arena(self.emission.arena)
+                self._driver.fill(arena, 0xFF, self.emission.arena)
+            self._advance(place, results, steps)
+            kept = self._lent(mirrors, state, copies) if keeps else set()
+            self._take_back(mirrors, state, copies, kept)
+        return results
+
+    def _mirrored(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Mirror]:
+        """Bring what has changed to the device."""
+        mirrors = {}
+        for name in (*self.plan.data, *self.plan.state):
+            is_data = name in self.plan.data
+            one = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
+            if not lending.is_lent(arrays[name]):
+                self._memory.refresh(arrays[name], one, is_data)
+        return mirrors
+
+    def _lent(
+        self,
+        mirrors: Mapping[str, Mirror],
+        state: Mapping[str, np.ndarray],
+        copies: Mapping[str, np.ndarray],
+    ) -> set[str]:
+        """Leave what is large on the device, until somebody wants it."""
+        large = {name for name in self._written if state[name].nbytes >= WORTH_LENDING}
+        for name in large - copies.keys():
+            if not lending.is_lent(state[name]):
+                fetch = partial(self._memory.bring_home, mirrors[name])
+                lending.lend(state[name], fetch, self._memory.lock)
+        return large - copies.keys()
+
+    def _take_back(
+        self,
+        mirrors: Mapping[str, Mirror],
+        state: Mapping[str, np.ndarray],
+        copies: Mapping[str, np.ndarray],
+        kept: Set[str],
+    ) -> None:
+        """Bring the new state to the host, but for what is kept on the device."""
+        wanted = [name for name in self._written if name not in kept]
+        for name in wanted:
+            lending.forget(id(state[name]))
+            self._memory.fetch(mirrors[name])
+        self._memory.wait()
+        for name in wanted:
+            seen = mirrors[name].seen
+            assert seen is not None
+            if name in copies:
+                as_bytes(copies[name])[...] = seen
+                state[name][...] = copies[name]
+            else:
+                as_bytes(state[name])[...] = seen
+
+    # ---- launches ------------------------------------------------------------------
+
+    def _place(self, mirrors: Mapping[str, Mirror]) -> _Place:
+        """Return the launches for where arrays are now; a few places are kept."""
+        arena = self._memory.arena(self.emission.arena)
+        key = (arena, *(one.address for one in mirrors.values()))
+        place = self._places.pop(key, None)
+        if place is None:
+            while len(self._places) >= MOST_PLACES:
+                oldest = self._places.pop(next(iter(self._places)))
+                for graph in oldest.graphs.values():
+                    self._driver.forget(graph)
+            place = self._new_place(mirrors, arena)
+        self._places[key] = place  # the last one used is the last to go
+        if not self._prepared:  # what never changes, also where odd steps have it
+            for odd in (0, 1) if self.emission.handed else (0,):
+                self._launch_all(place, self.emission.once, odd)
+            self._driver.wait()
+            self._prepared = True
+        return place
+
+    def _new_place(self, mirrors: Mapping[str, Mirror], arena: int) -> _Place:
+        addresses = {name: one.address for name, one in mirrors.items()}
+        given = {
+            (call, odd): self._driver.arguments(
+                [self._address(one, addresses, arena, odd) for one in call.buffers]
+            )
+            for call in self.emission.calls
+            for odd in (0, 1)
+        }
+        return _Place(given)
+
+    def _address(
+        self, buffer: Buffer, mirrors: Mapping[str, int], arena: int, odd: int
+    ) -> int:
+        if buffer.kind in ("data", "state"):
+            return mirrors[buffer.name]
+        if buffer.kind == "arena" and root(buffer) in self.emission.offsets:
+            return arena + self.emission.offsets[root(buffer)]
+        if odd and buffer.name in self.emission.handed:
+            buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
+        return self._own.address(buffer)
+
+    def _advance(
+        self, place: _Place, results: Mapping[str, np.ndarray], steps: int
+    ) -> None:
+        done = 0
+        while done < steps:
+            count = min(steps - done, self._own.capacity)
+            if results:
+                self._own.restart()
+            self._launch(place, count)
+            for name, array in results.items():
+                part = array[done : done + count]
+                if part.nbytes:
+                    self._driver.download(part, self._own.results[name])
+            if results:
+                self._driver.wait()
+            done += count
+
+    def _launch(self, place: _Place, steps: int) -> None:
+        if not self.emission.first:
+            self._repeat(place, steps)
+            return
+        if steps > FEWEST_STEPS:
+            self._driver.replay(self._graph(place, 0, 0))
+        else:
+            self._launch_all(place, self.emission.first, 0)
+        self._repeat(place, steps - 1)
+        self._launch_all(place, self.emission.last, (steps - 1) % 2)
+
+    def _repeat(self, place: _Place, steps: int) -> None:
+        """Take steps in recordings of 32, 16, ..., 1 of them."""
+        if steps < FEWEST_STEPS:
+            for number in range(steps):
+                self._launch_all(place, self.emission.every, number % 2)
+            return
+        count, done = MOST_STEPS, 0
+        while count > 1 and count * len(self.emission.every) > NODES:
+            count //= 2
+        while done < steps:
+            while count > steps - done:
+                count //= 2
+            self._driver.replay(self._graph(place, count, done % 2))
+            done += count
+
+    def _launch_all(self, place: _Place, calls: Sequence[Call], odd: int) -> None:
+        for call in calls:
+            self._driver.launch(
+                self._functions[call.function],
+                call.blocks,
+                THREADS,
+                call.shared,
+                place.given[call, odd],
+            )
+
+    def _graph(self, place: _Place, steps: int, odd: int) -> Any:
+        """Return a recording of some steps; of none: of what comes before the first."""
+        if (steps, odd) not in place.graphs:
+            self._driver.begin_capture()
+            try:
+                if not steps:
+                    self._launch_all(place, self.emission.first, 0)
+                for number in range(steps):
+                    self._launch_all(place, self.emission.every, (odd + number) % 2)
+            finally:
+                graph = self._driver.end_capture()
+            place.graphs[steps, odd] = graph
+        return place.graphs[steps, odd]
+
+
+@dataclass
+class _Place:
+    """Launches for arrays at certain addresses: their arguments, and recordings."""
+
+    given: dict[tuple[Call, int], Any]  # by launch, for even and odd steps
+    graphs: dict[tuple[int, int], Any] = field(default_factory=dict)

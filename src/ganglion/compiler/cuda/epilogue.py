@@ -1,0 +1,324 @@
+"""A kernel with its guests: loops that go on with what it computes, at the same place.
+
+A guest reads what its host stores, element by element in the order of memory; so it is
+computed where the host has the value in a register, and may save the host's store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Axis,
+    Buffer,
+    Contract,
+    Expr,
+    Indirect,
+    Kernel,
+    Load,
+    Loop,
+    PoolBack,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+    row_major,
+    walk,
+)
+
+MOST_GUESTS = 8
+MOST_STORED = 16  # values in one loop: more would not stay in registers
+MOST_TALLIED = 2  # sums of a tally
+MOST_COLUMNS = 256  # of a tally that are one block's
+FEWEST_TALLIED = 1 << 17  # elements that are worth it
+FEWEST_OF_PART = 512  # elements of a map that a block adds up at a time
+MOST_OF_LONG, LARGE = 6, 1 << 18  # in a reduction of so many elements
+
+Root = tuple[str, str]
+Stored = tuple[tuple[Expr, View], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Parted(Contract):
+    """A contraction whose sums are cut into parts, stored one after the other."""
+
+    parts: int = 1
+
+
+@dataclass(eq=False)
+class Work:
+    """A kernel and its guests; `dropped` are results that only guests read.
+
+    Its `tallies` are sums of what it computes, each with guests of its own.
+    """
+
+    kernel: Kernel
+    guests: list[Loop] = field(default_factory=list)
+    tallies: list[Work] = field(default_factory=list)
+    dropped: set[Root] = field(default_factory=set)
+    rounded: frozenset[Root] = frozenset()  # what is kept as tensor cores take it
+    settled: frozenset[Root] = frozenset()  # what the launch before does not write
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The host, its guests and its tallies."""
+        tallied = [kernel for one in self.tallies for kernel in one.kernels]
+        return [self.kernel, *self.guests, *tallied]
+
+    def reads(self) -> set[Root]:
+        """Return the memory that is read, but for what is handed on."""
+        return {root(b) for one in self.kernels for b in one.reads()}
+
+    def writes(self) -> set[Root]:
+        """Return the memory that is written."""
+        written = {root(b) for one in self.kernels for b in one.writes()}
+        return written - self.dropped
+
+    def buffers(self) -> Iterable[Buffer]:
+        """Return every buffer that is touched."""
+        for one in self.kernels:
+            yield from one.reads()
+            yield from one.writes()
+
+
+def is_flat(view: View, shape: Shape) -> bool:
+    """Tell whether a loop walks through a view as through memory: all of it, in order.
+
+    >>> import numpy as np
+    >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
+    >>> is_flat(View(buffer, (8, 4, 1)), (3, 2, 4)), is_flat(View(buffer, (1,)), (6,))
+    (True, False)
+    """
+    if view.offset or math.prod(shape) != view.buffer.size:
+        return False
+    return all(
+        size == 1 or have == want
+        for size, have, want in zip(shape, view.strides, row_major(shape), strict=True)
+    )
+
+
+def is_map(kernel: Kernel) -> bool:
+    """Tell whether a kernel stores something at every place of a loop."""
+    return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
+
+
+def is_copy(kernel: Loop) -> bool:
+    """Tell whether all that a loop does is to copy, in another order perhaps."""
+    return is_map(kernel) and not kernel.more and isinstance(kernel.expr, Load)
+
+
+def is_host(kernel: Kernel) -> bool:
+    """Tell whether a kernel computes each element of a whole array once."""
+    if isinstance(kernel, Loop):
+        whole = all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        return whole and not kernel.adds and math.prod(kernel.outer) > 0
+    if isinstance(kernel, Parted):
+        return False
+    return isinstance(kernel, Contract) and _fills(kernel)
+
+
+def _fills(kernel: Contract) -> bool:
+    axes = (*kernel.batch, *kernel.rows, *kernel.columns)
+    strides = sorted((axis.out, axis.size) for axis in axes if axis.size > 1)
+    expected = 1
+    for stride, size in strides:
+        if stride != expected:
+            return False
+        expected *= size
+    return expected == kernel.out.buffer.size and not kernel.out.offset
+
+
+def takes(work: Work, guest: Loop, most: int | None = None) -> bool:
+    """Tell whether a loop can be computed along with a host that it reads from.
+
+    They may have so many values at `most`, else as many as suit the host.
+    """
+    if not is_map(guest) or len(work.guests) >= MOST_GUESTS:
+        return False
+    stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in work.kernels)
+    if stored + len(guest.stored) > (most or _most_stored(work.kernel)):
+        return False
+    return _reads_well(work, guest) and _may_write(work, guest)
+
+
+def tallies(work: Work, kernel: Kernel) -> bool:
+    """Tell whether a loop adds up, by columns, something of all rows of a result.
+
+    The blocks that compute it, of a product or of pooling, can do that along with it.
+    """
+    columns = _columns(work.kernel)
+    if columns is None or not isinstance(kernel, Loop) or kernel.how != "sum":
+        return False
+    if kernel.outer != (columns,) or math.prod(kernel.shape) < FEWEST_TALLIED:
+        return False
+    return _adds_columns(work, kernel)
+
+
+def tallies_rows(work: Work, kernel: Kernel) -> bool:
+    """Tell whether a loop adds up, by columns, parts of the rows of a map's result.
+
+    A block of the map stores the sums of its own rows.
+    """
+    if not is_map(work.kernel) or not is_host(work.kernel):
+        return False
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.more:
+        return False
+    if len(kernel.outer) != 2:
+        return False
+    others = {one.kernel.outer for one in work.tallies if isinstance(one.kernel, Loop)}
+    if others - {kernel.outer} or kernel.outer[1] > MOST_COLUMNS:
+        return False
+    if math.prod(kernel.shape[1:]) < FEWEST_OF_PART:
+        return False
+    return _adds_columns(work, kernel)
+
+
+def _adds_columns(work: Work, kernel: Loop) -> bool:
+    """Tell whether a loop adds up some work's results, and hinders nobody."""
+    targets = {root(view.buffer) for _, view in kernel.stored}
+    return (
+        len(kernel.stored) <= MOST_TALLIED
+        and all(kind == "arena" for kind, _ in targets)
+        and not targets & (work.reads() | work.writes())
+        and all(expr.dtype.kind == "f" for expr, _ in kernel.stored)
+        and all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        and _reads_well(work, kernel, len(kernel.outer) - 1)
+    )
+
+
+def _columns(kernel: Kernel) -> int | None:
+    """Return how many columns a result has that its blocks can add up."""
+    if isinstance(kernel, PoolBack):
+        columns, beside = kernel.shape[-1], kernel.dx.strides[-1] == 1
+        return columns if beside and columns <= MOST_COLUMNS else None
+    if not isinstance(kernel, Contract) or not is_host(kernel):
+        return None
+    if any(axis.right for axis in kernel.batch if axis.size > 1):
+        return None
+    whole = joined(kernel.columns, "out")
+    return whole[0].size if len(whole) == 1 and whole[0].out == 1 else None
+
+
+def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
+    """Tell whether a loop reads what some work makes only in the order of memory.
+
+    An axis of the loop may be the `last` one there, and not where it stands.
+    """
+
+    def moved(one: Shape) -> Shape:
+        if last is None:
+            return one
+        return (*one[:last], *one[last + 1 :], one[last])
+
+    made = {root(b) for one in work.kernels for b in one.writes()}
+    in_order = {root(b) for b in work.kernel.writes()}
+    for each in work.guests:
+        in_order |= {root(v.buffer) for _, v in each.stored if is_flat(v, each.shape)}
+    for one in walk(*(expr for expr, _ in loop.stored)):
+        if isinstance(one, Load) and root(one.view.buffer) in made:
+            view = replace(one.view, strides=moved(one.view.strides))
+            flat = is_flat(view, moved(loop.shape))
+            if not flat or root(view.buffer) not in in_order:
+                return False
+        elif any(root(b) in made for b in tables_of(one)):
+            return False
+    return True
+
+
+def _most_stored(kernel: Kernel) -> int:
+    """Return how many values a host and its guests may have.
+
+    A long reduction has several results a thread: its guests' values would take the
+    registers of all the threads that add.
+    """
+    long = isinstance(kernel, Loop) and kernel.reduced
+    large = isinstance(kernel, Loop) and math.prod(kernel.shape) >= LARGE
+    return MOST_OF_LONG if long and large else MOST_STORED
+
+
+def tables_of(expr: Expr) -> list[Buffer]:
+    """Return the buffers that an expression reads at places of its own choosing."""
+    if isinstance(expr, Indirect):
+        return [expr.table]
+    if isinstance(expr, (Uniform, Shuffled)):
+        return [expr.state]
+    return []
+
+
+def _may_write(work: Work, guest: Loop) -> bool:
+    """What a guest overwrites may be read before only at the very same place."""
+    made = {root(b) for one in work.kernels for b in one.writes()}
+    for _, view in guest.stored:
+        target = root(view.buffer)
+        if target in made:
+            return False
+        read = [one for one in work.kernels if target in map(root, one.reads())]
+        if target in map(root, guest.reads()):
+            read.append(guest)
+        if read and not is_flat(view, guest.shape):
+            return False
+        if not all(_reads_in_place(one, target) for one in read):
+            return False
+    return True
+
+
+def _reads_in_place(kernel: Kernel, target: Root) -> bool:
+    if not is_map(kernel):
+        return False
+    assert isinstance(kernel, Loop)
+    for one in walk(*(expr for expr, _ in kernel.stored)):
+        if isinstance(one, Load) and root(one.view.buffer) == target:
+            if not is_flat(one.view, kernel.shape):
+                return False
+        elif any(root(b) == target for b in tables_of(one)):
+            return False
+    return True
+
+
+def lanes_allowed(work: Work, last: int, most: int = 4) -> int:
+    """Return how many neighbours may be computed at once: a power of two."""
+    sizes = [last, *(guest.shape[-1] if guest.shape else 1 for guest in work.guests)]
+    width = most
+    while width > 1 and any(size % width for size in sizes):
+        width //= 2
+    return width
+
+
+def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
+    """Join neighbouring axes that are one long axis on some sides; drop those of one.
+
+    >>> [axis.size for axis in joined([Axis(2, 12), Axis(3, 4), Axis(4, 1)], "left")]
+    [24]
+    >>> [axis.size for axis in joined([Axis(2, 20), Axis(3, 4), Axis(4, 1)], "left")]
+    [2, 12]
+    """
+    made: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        steps = [getattr(axis, side) * axis.size for side in sides]
+        if made and steps == [getattr(made[-1], side) for side in sides]:
+            made[-1] = replace(axis, size=axis.size * made[-1].size)
+        else:
+            made.append(axis)
+    return made
+
+
+def loop_of(kernel: Contract, kept: Sequence[Axis]) -> Loop:
+    """Return a contraction as a loop over the axes of its result, in this order."""
+    axes = (*kept, *kernel.inner)
+    dtype = kernel.out.buffer.dtype
+    left = View(kernel.left.buffer, tuple(a.left for a in axes), kernel.left.offset)
+    right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
+    expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
+    out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
+    return Loop(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
+
+
+def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """Return the extents of some axes."""
+    return tuple(axis.size for axis in axes)

@@ -1,0 +1,273 @@
+"""Arrays of the host that are mirrored on the device, and memory to lend.
+
+Only what has changed since the last run is copied: state is compared with what it was.
+Data is brought once, because a new `fit` brings new arrays in any case.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ganglion import lending
+from ganglion.compiler.cuda.driver import Driver, OutOfMemory
+
+UNIT, SMALL = 512, 4096  # bytes
+SPARE_PINNED = 64 << 20  # bytes of the host that are kept for the next mirror
+
+
+@dataclass(eq=False)
+class Mirror:
+    """An array's copy on the device, and what the host's looked like then."""
+
+    address: int
+    size: int
+    seen: np.ndarray | None = None  # of the host's bytes
+    brought: bool = False  # of data: whether the device has it as it is
+    place: tuple[int, int] | None = None  # of data: where the host has it, and its size
+    users: int = 0  # arrays that it is the mirror of
+    sent: int = -1  # of state: after which wait it was last sent
+
+
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of a contiguous array."""
+    return array.reshape(-1).view(np.uint8)
+
+
+class Memory:
+    """The memory of one device."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._mirrors: dict[int, Mirror] = {}
+        self._of_data: dict[tuple[int, int], Mirror] = {}
+        self._spare: dict[int, list[int]] = defaultdict(list)
+        self._spare_pinned: dict[int, list[np.ndarray]] = defaultdict(list)
+        self._spare_pinned_bytes = 0
+        # Finalizers run at any time and in any thread, also in the middle of a change
+        # of these tables: they only say here what is to be done, under the lock.
+        self._discarded: deque[Callable[[], None]] = deque()
+        self._arena = (0, 0)
+        self._waits = 0
+        self.lock = threading.RLock()
+        IN_USE.add(self)
+
+    # ---- lending -------------------------------------------------------------------
+
+    def allocate(self, nbytes: int, what: str, lower: str = "`batch_size`") -> int:
+        """Return the address of memory that may have been used before."""
+        size = self.rounded(nbytes)
+        self.collect()
+        if self._spare[size]:
+            return self._spare[size].pop()
+        try:
+            return self.driver.allocate(size)
+        except OutOfMemory:
+            self._give_back()
+        try:
+            return self.driver.allocate(size)
+        except OutOfMemory:
+            raise self.refused(size, what, lower) from None
+
+    def refused(self, size: int, what: str, lower: str) -> MemoryError:
+        """Return the error for something that the device has no room for."""
+        free, total = self.driver.memory()
+        return MemoryError(
+            f"The GPU has no room for {what}: {_megabytes(size)} are needed, "
+            f"{_megabytes(free)} of {_megabytes(total)} are free. Lower {lower}, or "
+            "use the backend 'cpu'."
+        )
+
+    @staticmethod
+    def rounded(nbytes: int) -> int:
+        """Return the size of a block of memory."""
+        return -(-max(nbytes, 1) // UNIT) * UNIT
+
+    def release(self, address: int, nbytes: int) -> None:
+        """Keep memory for the next one who needs as much."""
+        self._spare[self.rounded(nbytes)].append(address)
+
+    def discard(self, free: Callable[[], None]) -> None:
+        """Let go of something when the device is asked next; for finalizers."""
+        self._discarded.append(free)
+
+    def collect(self) -> None:
+        """Do what finalizers have asked for."""
+        while self._discarded:
+            self._discarded.popleft()()
+
+    def unload(self, graphs: list[Any], modules: list[Any]) -> None:
+        """Let go of recordings and code."""
+        self.wait()
+        for graph in graphs:
+            self.driver.forget(graph)
+        for module in modules:
+            self.driver.unload(module)
+
+    def _give_back(self) -> None:
+        self.wait()
+        for addresses in self._spare.values():
+            while addresses:
+                self.driver.free(addresses.pop())
+        for arrays in self._spare_pinned.values():
+            while arrays:
+                self.driver.free_host(arrays.pop())
+        self._spare_pinned_bytes = 0
+
+    def free(self) -> None:
+        """Give back to the device what no program uses now, and the shared arena."""
+        with self.lock:
+            self.driver.use()
+            self.collect()
+            self._give_back()
+            address, _ = self._arena
+            if address:  # whoever runs next asks for it, and records anew
+                self._arena = (0, 0)
+                self.driver.free(address)
+
+    def arena(self, nbytes: int) -> int:
+        """Return memory that all programs use in turn; it moves when it must grow."""
+        address, size = self._arena
+        if size < nbytes:
+            if address:
+                self.wait()
+                self._arena = (0, 0)
+                self.driver.free(address)
+            address = self.allocate(nbytes, "what is computed within a step")
+            self._arena = (address, self.rounded(nbytes))
+        return address
+
+    # ---- mirrors -------------------------------------------------------------------
+
+    def mirror(self, array: np.ndarray, name: str, is_data: bool) -> Mirror:
+        """Return an array's mirror; it is made when it is first asked for."""
+        known = self._mirrors.get(id(array))
+        if known is None:
+            known = self._mirror_of_data(array, name) if is_data else None
+            if known is None:
+                lending.home(array)  # another device may have had it
+                what = f"the array {name!r}"
+                address = self.allocate(array.nbytes, what, "the model's size")
+                known = Mirror(address, array.nbytes)
+            known.users += 1
+            self._mirrors[id(array)] = known
+            gone = weakref.finalize(array, self._forget, id(array))
+            gone.atexit = False
+        return known
+
+    def _mirror_of_data(self, array: np.ndarray, name: str) -> Mirror:
+        """Return the mirror of some memory: one, however many arrays show it.
+
+        A new array is a sign that it may have been changed.
+        """
+        place = (array.__array_interface__["data"][0], array.nbytes)
+        known = self._of_data.get(place)
+        if known is None:
+            lower = "the rows given at a time (a generator gives batches)"
+            address = self.allocate(array.nbytes, f"the array {name!r}", lower)
+            known = self._of_data[place] = Mirror(address, array.nbytes, place=place)
+        known.brought = False
+        return known
+
+    def _forget(self, key: int) -> None:
+        """Note that an array is gone: at once, another may get its address."""
+        lending.forget(key)
+        mirror = self._mirrors.pop(key, None)
+        if mirror is not None:
+            self.discard(partial(self._leave, mirror))
+
+    def _leave(self, mirror: Mirror) -> None:
+        """Use the memory of a mirror again, if this was its last array."""
+        mirror.users -= 1
+        if mirror.users:
+            return
+        if mirror.place is not None:
+            self._of_data.pop(mirror.place, None)
+        self.release(mirror.address, mirror.size)
+        if mirror.seen is None:
+            return
+        if self._spare_pinned_bytes + mirror.size <= SPARE_PINNED:
+            self._spare_pinned[mirror.size].append(mirror.seen)
+            self._spare_pinned_bytes += mirror.size
+        else:
+            self.wait()  # a copy may still read it
+            self.driver.free_host(mirror.seen)
+
+    def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
+        """Copy an array to the device if it has changed; tell whether it has."""
+        if is_data:
+            if mirror.brought:
+                return False
+            self.driver.upload(mirror.address, array)
+            mirror.brought = True
+            return True
+        if mirror.seen is None:
+            mirror.seen = self._host_array(array.nbytes)
+        elif _equal(mirror.seen, array):
+            return False
+        if mirror.sent == self._waits:  # that copy may still read what it saw
+            self.wait()
+        mirror.seen[...] = as_bytes(array)
+        self.driver.upload(mirror.address, mirror.seen)
+        mirror.sent = self._waits
+        return True
+
+    def wait(self) -> None:
+        """Wait until everything is done, all copies too."""
+        self.driver.wait()
+        self._waits += 1
+
+    def _host_array(self, nbytes: int) -> np.ndarray:
+        spare = self._spare_pinned[nbytes]
+        if spare:
+            self._spare_pinned_bytes -= nbytes
+            return spare.pop()
+        try:
+            return self.driver.host_array(nbytes)
+        except OutOfMemory:  # copies from and to other memory are only slower
+            return np.empty(nbytes, np.uint8)
+
+    def bring_home(self, mirror: Mirror, array: np.ndarray) -> None:
+        """Copy what the device has into an array, under the lock."""
+        self.driver.use()
+        self.fetch(mirror)
+        self.wait()
+        as_bytes(array)[...] = mirror.seen
+
+    def fetch(self, mirror: Mirror) -> None:
+        """Ask for what the device has; it is in `seen` after a wait."""
+        if mirror.seen is None:
+            mirror.seen = self._host_array(mirror.size)
+        self.driver.download(mirror.seen, mirror.address)
+
+
+IN_USE: weakref.WeakSet[Memory] = weakref.WeakSet()
+
+
+def _equal(seen: np.ndarray, array: np.ndarray) -> bool:
+    """Compare bytes with an array's, eight at a time where there are as many."""
+    if len(seen) <= SMALL:
+        return seen.tobytes() == array.tobytes()
+    new, whole = as_bytes(array), len(seen) // 8 * 8
+    first, second = (one[:whole].view(np.uint64) for one in (seen, new))
+    return np.array_equal(first, second) and np.array_equal(seen[whole:], new[whole:])
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def contiguous(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return copies of the arrays that do not lie in one block."""
+    return {
+        name: np.ascontiguousarray(array)
+        for name, array in arrays.items()
+        if not array.flags.c_contiguous
+    }

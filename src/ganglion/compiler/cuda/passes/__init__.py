@@ -1,0 +1,1 @@
+"""Passes over the kernels of a plan that only a GPU wants."""

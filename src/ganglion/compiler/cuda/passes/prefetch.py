@@ -1,0 +1,225 @@
+"""What a step can do for the next one: draw, gather and scale the next batch.
+
+Such kernels need nothing that training changes, so they run beside the step before
+theirs. So do copies of weights in another order: they are made where the weights are
+updated. What is handed over is kept twice, and the two change places after every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ganglion.compiler.cuda.epilogue import Root, is_copy, is_map
+from ganglion.compiler.cuda.passes.cse import renamed, rewritten
+from ganglion.compiler.cuda.passes.simplify import Uses
+from ganglion.compiler.cuda.text import BF16, computed, root
+from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row_major
+
+NEXT = "next"  # kind of a buffer: the other one of the two
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Kernels that may run a step ahead, and those that may not."""
+
+    early: tuple[Kernel, ...]
+    late: tuple[Kernel, ...]
+
+    @property
+    def made(self) -> set[Root]:
+        """The temporary arrays that early kernels make."""
+        found = {root(b) for one in self.early for b in one.writes()}
+        return {one for one in found if one[0] == "arena"}
+
+    @property
+    def handed(self) -> frozenset[str]:
+        """The names of those that others read: they are kept twice."""
+        read = {root(b) for one in self.late for b in one.reads()}
+        return frozenset(name for _, name in self.made & read)
+
+    def early_for_next(self) -> list[Kernel]:
+        """Return the early kernels with what they hand over in the other place."""
+        other = {("arena", name): (NEXT, name) for name in self.handed}
+        return [renamed(one, other) for one in self.early]
+
+
+def look_ahead(kernels: Sequence[Kernel], known: set[Root]) -> Ahead:
+    """Tell kernels that may run a step ahead from the others.
+
+    What is `known` was made before the first step.
+    """
+    pieces = [Piece(n, one) for n, kernel in enumerate(kernels) for one in _cut(kernel)]
+    finder = _Finder(pieces, known)
+    early = finder.early
+    first = _joined([one.in_order() for n, one in enumerate(pieces) if n in early])
+    rest = _joined([one for n, one in enumerate(pieces) if n not in early])
+    copies, names = _before(first, rest)
+    made = Ahead((*copies, *first), tuple(renamed(one, names) for one in rest))
+    return made if made.handed else Ahead((), tuple(kernels))
+
+
+def exact_between(
+    once: Sequence[Kernel], ahead: Ahead
+) -> tuple[Sequence[Kernel], Ahead]:
+    """Keep float32 what early kernels make for each other.
+
+    Before a first step, one may go on with what another has in registers, where later
+    it reads what was stored: rounded, that would be something else.
+    """
+    made = {root(b) for one in ahead.early for b in one.writes() if b.dtype == BF16}
+    between = made & {root(b) for one in ahead.early for b in one.reads()}
+    if not between:
+        return once, ahead
+
+    def change(buffer: Buffer) -> Buffer:
+        exact = computed(buffer.dtype)
+        return replace(buffer, dtype=exact) if root(buffer) in between else buffer
+
+    first, early, late = (
+        tuple(rewritten(one, change) for one in kernels)
+        for kernels in (once, ahead.early, ahead.late)
+    )
+    return first, Ahead(early, late)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A kernel, or one of the things that it stores, and the kernel's number.
+
+    Pieces of a kernel belong together as long as their axes are in the same `order`.
+    """
+
+    number: int
+    kernel: Kernel
+    order: tuple[int, ...] = ()
+
+    def in_order(self) -> Piece:
+        """Let a copy walk through what it reads, so that it can be a guest there."""
+        if isinstance(self.kernel, Loop) and is_copy(self.kernel):
+            return Piece(self.number, *_along_source(self.kernel))
+        return self
+
+
+def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
+    """Return a copy whose axes are in the order of what it reads, and forward.
+
+    Which axis is where now is returned, too.
+
+    >>> import numpy as np
+    >>> w = Buffer("w", (2, 3), np.dtype("float32"), "state")
+    >>> t = Buffer("t", (3, 2), np.dtype("float32"), "arena")
+    >>> load = Load(w.dtype, View(w, (-1, 3), 2))
+    >>> made, order = _along_source(Loop("copy", (3, 2), load, View(t, (2, 1))))
+    >>> made.shape, made.expr.view.strides, made.expr.view.offset, order
+    ((2, 3), (3, 1), 0, (1, 0))
+    >>> made.target.strides, made.target.offset
+    ((1, -2), 4)
+    """
+    assert isinstance(kernel.expr, Load)
+    source, target = kernel.expr.view, kernel.target
+    axes = []
+    begin, end = source.offset, target.offset
+    for axis, (size, read, write) in enumerate(
+        zip(kernel.shape, source.strides, target.strides, strict=True)
+    ):
+        if read < 0:
+            begin, end = begin + (size - 1) * read, end + (size - 1) * write
+            read, write = -read, -write
+        axes.append((read, size, write, axis))
+    axes.sort(reverse=True)
+    reads, shape, writes, order = zip(*axes, strict=True) if axes else ((),) * 4
+    load = replace(kernel.expr, view=View(source.buffer, reads, begin))
+    out = View(target.buffer, writes, end)
+    return replace(kernel, shape=shape, expr=load, target=out), order
+
+
+def _cut(kernel: Kernel) -> list[Kernel]:
+    """Return a kernel as one for each thing that it stores at every place."""
+    if not is_map(kernel):
+        return [kernel]
+    assert isinstance(kernel, Loop)
+    return [replace(kernel, expr=e, target=t, more=()) for e, t in kernel.stored]
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
+    """Put together again what was one kernel."""
+    made: dict[tuple[int, tuple[int, ...]], Kernel] = {}
+    for one in pieces:
+        key = (one.number, one.order)
+        whole = made.get(key)
+        if whole is None:
+            made[key] = one.kernel
+        else:
+            assert isinstance(whole, Loop)
+            assert isinstance(one.kernel, Loop)
+            more = (*whole.more, (one.kernel.expr, one.kernel.target))
+            made[key] = replace(whole, more=more)
+    return list(made.values())
+
+
+class _Finder:
+    """Finds the pieces that may be early: all that seem so, less those that cannot."""
+
+    def __init__(self, pieces: Sequence[Piece], known: set[Root]) -> None:
+        self._pieces, self._known = pieces, known
+        self._uses = Uses([one.kernel for one in pieces])
+        self.early = {n for n, one in enumerate(pieces) if isinstance(one.kernel, Loop)}
+        while wrong := {n for n in self.early if not self._may(n)}:
+            self.early -= wrong
+
+    def _may(self, number: int) -> bool:
+        kernel = self._pieces[number].kernel
+        if not all(map(self._may_write, kernel.writes())):
+            return False
+        return self._repeats(number) or all(map(self._may_read, kernel.reads()))
+
+    def _repeats(self, number: int) -> bool:
+        """Tell whether a piece only copies state as it is before the step."""
+        piece = self._pieces[number]
+        if not isinstance(piece.kernel, Loop) or not is_copy(piece.kernel):
+            return False
+        assert isinstance(piece.kernel.expr, Load)
+        source, target = piece.kernel.expr.view.buffer, piece.kernel.target.buffer
+        changed = min(self._order(root(source)), default=-1) > piece.number
+        return source.kind == "state" and target.kind == "arena" and changed
+
+    def _order(self, what: Root) -> list[int]:
+        return [self._pieces[n].number for n in self._uses.writers[what]]
+
+    def _may_write(self, what: Buffer) -> bool:
+        counts = what.kind == "state" and what.dtype.kind in "iu"
+        if what.kind != "arena" and not counts:
+            return False  # weights are never ahead
+        if not self.early.issuperset(self._uses.writers[root(what)]):
+            return False
+        order, readers = self._order(root(what)), self._uses.readers[root(what)]
+        late = [self._pieces[n].number for n in readers if n not in self.early]
+        if not late:
+            return True
+        if what.kind == "arena":
+            return min(late) > max(order)
+        return max(late) <= min(order)  # nobody wants what it is after the step
+
+    def _may_read(self, what: Buffer) -> bool:
+        writers = self._uses.writers[root(what)]
+        if what.kind == "arena" and root(what) not in self._known and not writers:
+            return False
+        return self.early.issuperset(writers) and not any(map(self._repeats, writers))
+
+
+def _before(
+    early: Sequence[Kernel], late: Sequence[Kernel]
+) -> tuple[list[Kernel], dict[Root, Root]]:
+    """Copy the state that early kernels change and others want to see unchanged."""
+    changed = {root(b) for one in early for b in one.writes() if b.kind == "state"}
+    wanted = {root(b): b for one in late for b in one.reads() if root(b) in changed}
+    copies: list[Kernel] = []
+    names: dict[Root, Root] = {}
+    for key, state in wanted.items():
+        copy = Buffer(f"{state.name} before", state.shape, state.dtype, "arena")
+        steps = row_major(state.shape)
+        value = Load(state.dtype, View(state, steps))
+        copies.append(Loop("copy", state.shape, value, View(copy, steps)))
+        names[key] = root(copy)
+    return copies, names

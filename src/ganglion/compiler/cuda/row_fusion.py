@@ -1,0 +1,197 @@
+"""Kernels that go on row by row: a block has some rows, and waits for nobody else.
+
+Where every kernel of a lane runs over the same rows and needs only its own row of what
+the others made, a few blocks do all of them, one after the other: a classifier's last
+product, its softmax, its loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from ganglion.compiler.cuda.epilogue import (
+    Root,
+    Work,
+    is_flat,
+    joined,
+    loop_of,
+    tables_of,
+)
+from ganglion.compiler.cuda.text import root
+from ganglion.compiler.cuda.tiling import Product
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Buffer,
+    Contract,
+    Kernel,
+    Load,
+    Loop,
+    View,
+    walk,
+)
+
+FEWEST_ROWS, MOST_ROWS = 16, 1024
+MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
+FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
+NARROW = 16  # columns, or inner places, of a product that is as fast as a loop
+MOST_NEAR, FEW_BYTES = 48 * 1024, 2048  # of arrays that are copied to a block
+MOST_OF_ROW = 2048  # elements
+
+Access = tuple[Root, View, tuple[int, ...]]
+
+
+def rows_of(kernel: Kernel) -> int:
+    """Return over how many rows a kernel may go on row by row, 0 for none."""
+    if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
+        return 0
+    rows = kernel.outer[0]
+    most = MOST_OF_PRODUCT if _is_product(kernel) else MOST_PLACES
+    fits = FEWEST_ROWS <= rows <= MOST_ROWS and math.prod(kernel.shape) <= most
+    return rows if fits else 0
+
+
+def _is_product(kernel: Loop) -> bool:
+    expr = kernel.expr
+    if kernel.how != "sum" or kernel.more or not isinstance(expr, Apply):
+        return False
+    return expr.op == "multiply" and all(isinstance(one, Load) for one in expr.args)
+
+
+def rows_of_block(rows: int, kernels: Sequence[Kernel]) -> int:
+    """Return how many rows a block has: fewer where there is more to do."""
+    most = max(math.prod(one.shape) for one in kernels if isinstance(one, Loop))
+    wanted = min(max(FEWEST_BLOCKS, most // PLACES_OF_BLOCK), rows)
+    return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
+
+
+def row_by_row(kernels: Sequence[Kernel], new: Kernel) -> bool:
+    """Tell whether a kernel needs only its own row of what others make; and they."""
+    rows = rows_of(new)
+    every = [*kernels, new]
+    if not rows or any(rows_of(one) != rows for one in every):
+        return False
+    written: set[Root] = {root(b) for one in every for b in one.writes()}
+    steps: dict[Root, set[int]] = defaultdict(set)
+    for one in every:
+        assert isinstance(one, Loop)
+        for expr in walk(*(expr for expr, _ in one.stored)):
+            if any(root(b) in written for b in tables_of(expr)):
+                return False
+        for what, view, shape in _accesses(one):
+            if what in written:
+                step = _row_step(view, shape)
+                if step is None:
+                    return False
+                steps[what].add(step)
+    return all(len(found) == 1 for found in steps.values())
+
+
+def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
+    """Return the arrays that kernels make row by row, with the elements of a row."""
+    found: dict[Root, int] = {}
+    for one in kernels:
+        assert isinstance(one, Loop)
+        for _, view in one.stored:
+            size = view.buffer.size // one.outer[0]
+            if _row_step(view, one.outer) == size:
+                found[root(view.buffer)] = size
+    return found
+
+
+def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
+    """Return the arrays of which kernels make every element, each of them once."""
+    views = [
+        (view, one.outer)
+        for one in kernels
+        if isinstance(one, Loop)
+        for _, view in one.stored
+    ]
+    made = Counter(root(view.buffer) for view, _ in views)
+    flat = {root(view.buffer) for view, outer in views if is_flat(view, outer)}
+    return {one for one in flat if made[one] == 1}
+
+
+def near_for_rows(works: Sequence[Work]) -> list[Buffer]:
+    """Return the small arrays that a lane's blocks copy as a whole.
+
+    All rows need all of them, or they are very small.
+    """
+    loads = [view for _, view, _ in _given(works)]
+    by_rows = {root(view.buffer) for view in loads if any(view.strides[:1])}
+    found: dict[Root, Buffer] = {}
+    room = MOST_NEAR
+    for buffer in (view.buffer for view in loads):
+        key = root(buffer)
+        alike = key not in by_rows or buffer.nbytes <= FEW_BYTES
+        if key not in found and alike and buffer.nbytes <= room:
+            found[key] = buffer
+            room -= buffer.nbytes
+    return list(found.values())
+
+
+def given_by_rows(works: Sequence[Work], rows: int) -> dict[Root, int]:
+    """Return arrays of which blocks only read their own rows, and a row's elements."""
+    steps: dict[Root, set[int | None]] = defaultdict(set)
+    sizes = {}
+    kernels = [one for work in works for one in work.kernels if isinstance(one, Loop)]
+    exprs = [expr for one in kernels for expr, _ in one.stored]
+    for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
+        steps[table].add(None)  # any row of it may be asked for
+    for key, view, shape in _given(works):
+        sizes[key] = view.buffer.size // rows
+        own = shape[:1] == (rows,) and view.buffer.size % rows == 0
+        steps[key].add(_row_step(view, shape) if own else None)
+    return {
+        key: size
+        for key, size in sizes.items()
+        if steps[key] == {size} and size <= MOST_OF_ROW
+    }
+
+
+def _given(works: Sequence[Work]) -> Iterator[Access]:
+    """Yield what a lane's loops load of what others have made, with their shapes."""
+    written = {one for work in works for one in work.writes() | work.dropped}
+    for kernel in (kernel for work in works for kernel in work.kernels):
+        if isinstance(kernel, Loop):
+            for one in walk(*(expr for expr, _ in kernel.stored)):
+                if isinstance(one, Load) and root(one.view.buffer) not in written:
+                    yield root(one.view.buffer), one.view, kernel.shape
+
+
+def _accesses(kernel: Loop) -> Iterator[Access]:
+    for one in walk(*(expr for expr, _ in kernel.stored)):
+        if isinstance(one, Load):
+            yield root(one.view.buffer), one.view, kernel.shape
+    for _, view in kernel.stored:
+        yield root(view.buffer), view, kernel.outer
+
+
+def _row_step(view: View, shape: tuple[int, ...]) -> int | None:
+    """Return how far rows of a view lie apart, None if they overlap."""
+    first, *others = view.strides
+    if min(others, default=0) < 0 or view.offset < 0 or first <= 0:
+        return None
+    span = sum((n - 1) * s for n, s in zip(shape[1:], others, strict=True))
+    return first if view.offset + span < first else None
+
+
+def as_loop(kernel: Kernel) -> Kernel:
+    """Return a narrow product as a loop, so that it can go on row by row."""
+    if not isinstance(kernel, Contract) or type(kernel) is not Contract:
+        return kernel
+    product = Product(kernel)
+    rows = joined(product.rows, "left", "out")
+    suits = (
+        min(product.n, product.k) <= NARROW
+        and len(rows) == 1
+        and product.batches == 1
+        and FEWEST_ROWS <= product.m <= MOST_ROWS
+        and product.m * product.n * product.k <= MOST_OF_PRODUCT
+        and product.k > 1
+        and kernel.inner[-1].left == 1
+    )
+    if not suits:
+        return kernel
+    return loop_of(kernel, (*rows, *product.columns))

@@ -1,0 +1,250 @@
+"""Values, nodes and the immutable graph: the language every backend reads.
+
+A graph is single assignment and pure: state goes in as inputs and comes out as
+outputs. Shapes and types are exact; nothing broadcasts and nothing converts unless
+a node says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ganglion.compiler.ir import origin as origins
+from ganglion.compiler.ir.operators import Operators
+from ganglion.compiler.ir.origin import Origin
+
+Shape = tuple[int, ...]
+Case = tuple[list[np.ndarray], dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One primitive: everything there is to know about it, side by side.
+
+    ``infer`` maps input values and attributes to (shape, dtype) and refuses what
+    does not fit; ``meaning`` computes it in NumPy; ``gradient`` takes the node and
+    the gradient of its result and returns one gradient per input (None: no
+    gradient flows); ``domain`` draws one test case (arrays, attributes).
+    """
+
+    name: str
+    kind: str
+    infer: Callable[..., tuple[Shape, np.dtype]]
+    meaning: Callable[..., np.ndarray]
+    domain: Callable[[np.random.Generator], Case]
+    gradient: Callable[[Node, Value], Sequence[Value | None]] | None = None
+
+    def __call__(self, *inputs: Value, **attrs: Any) -> Node:
+        """Make a node: check the inputs, infer the result's shape and type."""
+        try:
+            shape, dtype = self.infer(*inputs, **attrs)
+        except ShapeError as error:
+            raise ShapeError(_with_origin(f"{self.name}: {error}")) from None
+        return Node(self, inputs, attrs, shape, dtype)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+class ShapeError(ValueError):
+    """Shapes or types that do not fit; the message names the layer and the line."""
+
+
+class Value(Operators):
+    """A typed array of exact shape: an input, a constant or the result of a node."""
+
+    __slots__ = ("__weakref__", "dtype", "shape")
+
+    shape: Shape
+    dtype: np.dtype
+
+    def __init__(self, shape: Iterable[int], dtype: Any) -> None:
+        self.shape = tuple(int(size) for size in shape)
+        self.dtype = np.dtype(dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def type_text(self) -> str:
+        """The type as printed in a graph, for example ``float32[128,10]``."""
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self, name):
+            raise AttributeError(f"{self!r} cannot change its {name}: make a new one")
+        object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar has no length")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "A traced value has no truth value while the model is compiled: use "
+            "ops.where(condition, a, b) instead of `if`."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} {self.type_text}>"
+
+
+class Input(Value):
+    """A named argument of the graph: data or state."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, shape: Iterable[int], dtype: Any) -> None:
+        super().__init__(shape, dtype)
+        self.name = name
+
+
+class Constant(Value):
+    """An array known while the graph is made."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any, dtype: Any = None) -> None:
+        self.array = np.array(array, dtype=dtype)
+        self.array.setflags(write=False)
+        super().__init__(self.array.shape, self.array.dtype)
+
+
+class Node(Value):
+    """An op applied to values."""
+
+    __slots__ = ("attrs", "inputs", "op", "origin")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: Sequence[Value],
+        attrs: Mapping[str, Any],
+        shape: Shape,
+        dtype: np.dtype,
+        origin: Origin | None = None,
+    ) -> None:
+        super().__init__(shape, dtype)
+        self.op = op
+        self.inputs = tuple(inputs)
+        self.attrs: Mapping[str, Any] = MappingProxyType(dict(attrs))
+        self.origin = origins.here() if origin is None else origin
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Named inputs, named outputs and all that lies between, in order.
+
+    >>> from ganglion.compiler.ir import pointwise as p
+    >>> x = Input("x", (2, 3), "float32")
+    >>> print(Graph.of("double", [x], {"y": p.add(x, x)}))
+    graph double
+      x  input float32[2,3]
+      %0 float32[2,3] = add(x, x)
+      return y=%0
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    outputs: Mapping[str, Value]
+    nodes: tuple[Node, ...] = field(repr=False)
+
+    @staticmethod
+    def of(name: str, inputs: Iterable[Input], outputs: Mapping[str, Value]) -> Graph:
+        """Make a graph from its ends; the nodes are found and sorted."""
+        found = tuple(v for v in toposort(outputs.values()) if isinstance(v, Node))
+        ends = MappingProxyType(dict(outputs))
+        return Graph(name, tuple(inputs), ends, found)
+
+    def __str__(self) -> str:
+        return "\n".join(_print(self))
+
+
+def toposort(roots: Iterable[Value]) -> list[Value]:
+    """Return the roots and all they depend on, inputs first (iterative)."""
+    order: list[Value] = []
+    seen: set[Value] = set()
+    for root in roots:
+        stack: list[tuple[Value, bool]] = [(root, False)]
+        while stack:
+            value, inputs_done = stack.pop()
+            if inputs_done:
+                order.append(value)
+            elif value not in seen:
+                seen.add(value)
+                stack.append((value, True))
+                if isinstance(value, Node):
+                    stack.extend((one, False) for one in reversed(value.inputs))
+    return order
+
+
+def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
+    """Return a node with other inputs."""
+    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+        return node
+    return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)
+
+
+def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
+    """Return a graph with each node as a rule has it.
+
+    The rule is given a node, and the same with inputs that are rewritten already.
+    """
+    new: dict[Value, Value] = {}
+    for value in toposort(graph.outputs.values()):
+        new[value] = value
+        if isinstance(value, Node):
+            inputs = tuple(new[one] for one in value.inputs)
+            new[value] = rule(value, rebuild(value, inputs))
+    outputs = {name: new[value] for name, value in graph.outputs.items()}
+    return Graph.of(graph.name, graph.inputs, outputs)
+
+
+def _print(graph: Graph) -> Iterator[str]:
+    names: dict[Value, str] = {one: one.name for one in graph.inputs}
+    yield f"graph {graph.name}"
+    width = max([len(name) for name in names.values()], default=0)
+    for one in graph.inputs:
+        yield f"  {one.name:<{width}}  input {one.type_text}"
+
+    def show(value: Value) -> str:
+        return names.get(value) or _print_constant(value)
+
+    for number, node in enumerate(graph.nodes):
+        names[node] = f"%{number}"
+        arguments = [show(value) for value in node.inputs]
+        arguments += [f"{key}={_print_attr(v)}" for key, v in node.attrs.items()]
+        line = f"  %{number} {node.type_text} = {node.op.name}({', '.join(arguments)})"
+        yield f"{line:<72}  # {node.origin}" if node.origin.layer else line
+    ends = ", ".join(f"{name}={show(v)}" for name, v in graph.outputs.items())
+    yield f"  return {ends}"
+
+
+def _print_attr(value: Any) -> str:
+    return str(value).replace(" ", "")
+
+
+def _print_constant(value: Value) -> str:
+    if not isinstance(value, Constant):
+        return f"<unbound {value.type_text}>"
+    if value.size == 1:
+        return f"{value.array.item():g}"
+    return f"constant<{value.type_text}>"
+
+
+def _with_origin(message: str) -> str:
+    where = str(origins.here())
+    return f"{message} (in {where})" if where else message

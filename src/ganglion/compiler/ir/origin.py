@@ -1,0 +1,126 @@
+"""Where a node comes from: its layer path and the user's line of code.
+
+Every error of the compiler can then say which layer of which script it means.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+_PACKAGE = os.path.join(str(Path(__file__).resolve().parents[2]), "")
+# Above them there is no line of the user's, but the command's own script, or `runpy`.
+_COMMAND_LINE = (_PACKAGE + "cli", _PACKAGE + "__main__")
+
+_STANDARD = tuple(
+    os.path.join(folder, "")
+    for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+)
+_INSTALLED = tuple(
+    f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages")
+)
+
+
+class Origin(NamedTuple):
+    """A layer path (``"mlp/dense_1"``) and the line of user code behind it."""
+
+    layer: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        where = f"{os.path.basename(self.file)}:{self.line}" if self.file else ""
+        return "  ".join(part for part in (self.layer, where) if part)
+
+
+UNKNOWN = Origin("", "", 0)
+
+
+class _Entry(NamedTuple):
+    layer: str
+    fallback: Origin
+    frame: FrameType | None
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.entries: list[_Entry] = []
+
+
+_stack = _Stack()
+
+
+def layer_path() -> str:
+    """Return the path of the layer being traced, ``""`` outside of any."""
+    return _stack.entries[-1].layer if _stack.entries else ""
+
+
+@contextmanager
+def inside(name: str, created: Origin = UNKNOWN) -> Iterator[None]:
+    """Mark nodes made in this block as belonging to the layer ``name``.
+
+    A node made by user code between this block and the node keeps that line (the
+    ``call`` of a subclass); otherwise it keeps the line that created the layer.
+    """
+    path = f"{layer_path()}/{name}" if layer_path() else name
+    _stack.entries.append(_Entry(path, created, sys._getframe(2)))
+    try:
+        yield
+    finally:
+        _stack.entries.pop()
+
+
+@contextmanager
+def like(origin: Origin) -> Iterator[None]:
+    """Give nodes made in this block the origin of another node (for gradients)."""
+    _stack.entries.append(_Entry(origin.layer, origin, None))
+    try:
+        yield
+    finally:
+        _stack.entries.pop()
+
+
+def here() -> Origin:
+    """Return the origin of a node that is made now."""
+    if not _stack.entries:
+        return user_line()
+    entry = _stack.entries[-1]
+    if entry.frame is None:
+        return entry.fallback
+    found = user_line(stop=entry.frame)
+    if found is UNKNOWN:
+        found = entry.fallback
+    return found._replace(layer=entry.layer)
+
+
+def user_line(stop: FrameType | None = None) -> Origin:
+    """Return the innermost line that the user wrote, up to the frame ``stop``.
+
+    There is none within the command line, nor where a library calls us from a thread.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not stop:
+        file = frame.f_code.co_filename
+        if file.startswith(_PACKAGE):
+            if file.startswith(_COMMAND_LINE):
+                return UNKNOWN
+        elif not _is_library(file):
+            return Origin("", file, frame.f_lineno)
+        frame = frame.f_back
+    return UNKNOWN
+
+
+@cache
+def _is_library(file: str) -> bool:
+    """Return whether a file is Python's own, or an installed package's."""
+    if file.startswith(("<frozen", *_STANDARD)):
+        return True
+    return any(folder in file for folder in _INSTALLED)

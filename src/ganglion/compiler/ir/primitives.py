@@ -1,0 +1,19 @@
+"""The table of all primitive ops, by name.
+
+>>> sorted(OPS)[:3]
+['absolute', 'add', 'argmax']
+"""
+
+from __future__ import annotations
+
+from ganglion.compiler.ir import arrays, pointwise, pooling, random, shaping, structured
+from ganglion.compiler.ir.graph import Op
+
+_MODULES = (shaping, pointwise, arrays, structured, pooling, random)
+
+OPS: dict[str, Op] = {
+    one.name: one
+    for module in _MODULES
+    for one in vars(module).values()
+    if isinstance(one, Op)
+}

@@ -1,0 +1,135 @@
+"""Broadcast, sum and reshape: the three ops whose gradients are each other.
+
+Everything else is built on them, so they stand below the other primitives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ganglion.compiler.ir.graph import (
+    Case,
+    Constant,
+    Node,
+    Op,
+    Shape,
+    ShapeError,
+    Value,
+)
+
+BOOL = np.dtype(bool)
+Typed = tuple[Shape, np.dtype]
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Tell whether gradients flow through values of this type."""
+    return np.issubdtype(dtype, np.floating)
+
+
+def drawn(shape: Shape, /, **attrs: Any) -> Callable[[np.random.Generator], Case]:
+    """Return a domain: one array of this shape, elements in ±2, fixed attributes."""
+    return lambda rng: ([rng.uniform(-2, 2, shape)], attrs)
+
+
+def fill(number: float | bool, like: Value) -> Value:
+    """Return a value of the shape and type of another, every element ``number``."""
+    scalar = Constant(number, like.dtype)
+    return broadcast(scalar, shape=like.shape) if like.shape else scalar
+
+
+def in_rows(x: np.ndarray) -> np.ndarray:
+    """Lay an array out row by row, as one block of its own.
+
+    NumPy adds in an order that depends on strides, and multiplies a matrix by its own
+    transpose in another way: a meaning must depend on the elements alone.
+    """
+    return np.asarray(x, order="C")
+
+
+def keep_axes(reduced: Value, axes: Shape, shape: Shape) -> Value:
+    """Stretch a reduced value back over the axes that were reduced away."""
+    ones = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+    kept = reshape(reduced, shape=ones) if ones != reduced.shape else reduced
+    return broadcast(kept, shape=shape) if shape != ones else kept
+
+
+def check_axes(x: Value, axes: Shape) -> None:
+    """Refuse axes that the value does not have, or that repeat."""
+    if len(set(axes)) != len(axes) or any(not 0 <= axis < x.ndim for axis in axes):
+        raise ShapeError(f"axes {axes} do not fit {x.type_text}")
+
+
+def reduced(x: Value, axes: Shape) -> Typed:
+    """Infer the shape and type of a reduction over ``axes``."""
+    check_axes(x, axes)
+    if x.dtype == BOOL:
+        raise ShapeError("needs numbers, got bool; cast first")
+    return tuple(n for axis, n in enumerate(x.shape) if axis not in axes), x.dtype
+
+
+def _broadcast_infer(x: Value, shape: Shape) -> Typed:
+    kept = shape[len(shape) - x.ndim :]
+    fits = x.ndim <= len(shape) and all(
+        n in (1, m) for n, m in zip(x.shape, kept, strict=True)
+    )
+    if not fits:
+        raise ShapeError(f"{x.shape} does not broadcast to {shape}")
+    return shape, x.dtype
+
+
+def _broadcast_gradient(node: Node, g: Value) -> list[Value | None]:
+    (x,) = node.inputs
+    new = g.ndim - x.ndim
+    stretched = [
+        new + axis
+        for axis, size in enumerate(x.shape)
+        if size == 1 and g.shape[new + axis] != 1
+    ]
+    axes = (*range(new), *stretched)
+    total = sum_(g, axes=axes) if axes else g
+    return [reshape(total, shape=x.shape) if total.shape != x.shape else total]
+
+
+broadcast: Op = Op(
+    "broadcast",
+    "movement",
+    _broadcast_infer,
+    lambda x, shape: np.broadcast_to(x, shape),
+    lambda rng: ([rng.uniform(-2, 2, (3, 1))], {"shape": (2, 3, 4)}),
+    _broadcast_gradient,
+)
+
+
+def _sum_meaning(x: np.ndarray, axes: Shape) -> np.ndarray:
+    # Summed in float64: a long float32 sum over leading axes would lose a digit.
+    wide = np.float64 if is_float(x.dtype) else x.dtype
+    return np.sum(in_rows(x), axis=axes, dtype=wide).astype(x.dtype)
+
+
+sum_: Op = Op(
+    "sum",
+    "reduction",
+    reduced,
+    _sum_meaning,
+    drawn((3, 4, 2), axes=(0, 2)),
+    lambda node, g: [keep_axes(g, node.attrs["axes"], node.inputs[0].shape)],
+)
+
+
+def _reshape_infer(x: Value, shape: Shape) -> Typed:
+    if int(np.prod(shape, dtype=np.int64)) != x.size or min(shape, default=0) < 0:
+        raise ShapeError(f"cannot reshape {x.shape} ({x.size} elements) into {shape}")
+    return shape, x.dtype
+
+
+reshape: Op = Op(
+    "reshape",
+    "movement",
+    _reshape_infer,
+    lambda x, shape: np.reshape(x, shape),
+    drawn((3, 4), shape=(2, 6)),
+    lambda node, g: [reshape(g, shape=node.inputs[0].shape)],
+)

@@ -1,0 +1,222 @@
+"""Simplification: fold constants, drop identities, share equal work, forget the dead.
+
+One walk in order rebuilds the graph; each rule looks at one node whose inputs are
+already simple. Every rule keeps values bit for bit (but for the sign of zero).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ganglion.compiler.ir import arrays, pointwise, shaping
+from ganglion.compiler.ir.check import verify
+from ganglion.compiler.ir.graph import (
+    Constant,
+    Graph,
+    Node,
+    Op,
+    Value,
+    rebuild,
+    toposort,
+)
+
+FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
+
+
+def simplify(graph: Graph) -> Graph:
+    """Return an equal graph with less to do."""
+    verify(graph)
+    new: dict[Value, Value] = {}
+    shared: dict[Any, Value] = {}
+    for value in toposort(graph.outputs.values()):
+        if isinstance(value, Node):
+            inputs = tuple(new[one] for one in value.inputs)
+            new[value] = _simple(rebuild(value, inputs), shared)
+        else:
+            new[value] = _share(value, shared)
+    outputs = {name: new[value] for name, value in graph.outputs.items()}
+    return verify(Graph.of(graph.name, graph.inputs, outputs))
+
+
+def evaluate(
+    values: list[Value], known: Mapping[Value, np.ndarray] | None = None
+) -> list[np.ndarray]:
+    """Compute values from constants (and ``known`` inputs), keeping nothing."""
+    results: dict[Value, np.ndarray] = dict(known or {})
+    with np.errstate(all="ignore"):
+        for value in toposort(values):
+            if value in results:
+                continue
+            if isinstance(value, Constant):
+                results[value] = value.array
+            elif isinstance(value, Node):
+                arguments = [results[one] for one in value.inputs]
+                made = value.op.meaning(*arguments, **value.attrs)
+                results[value] = np.asarray(made)
+            else:
+                raise ValueError(f"{value!r} has no value outside of its trace")
+    return [results[value] for value in values]
+
+
+def _simple(node: Node, shared: dict[Any, Value]) -> Value:
+    folded = _fold(node)
+    if folded is not None:
+        return _share(folded, shared)
+    rule = _RULES.get(node.op.name)
+    reduced = rule(node) if rule else None
+    if reduced is None:
+        return _share(node, shared)
+    return _simple(reduced, shared) if isinstance(reduced, Node) else reduced
+
+
+def _share(value: Value, shared: dict[Any, Value]) -> Value:
+    """Return the first value that computes the same thing."""
+    key: Any = value
+    if isinstance(value, Node):
+        key = (value.op.name, value.inputs, _frozen(value.attrs))
+    elif isinstance(value, Constant):
+        key = (value.type_text, value.array.tobytes())
+    return shared.setdefault(key, value)
+
+
+def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(sorted((key, repr(value)) for key, value in attrs.items()))
+
+
+def _fold(node: Node) -> Value | None:
+    if node.op.kind == "random" or not node.inputs:
+        return None
+    if all(isinstance(one, Constant) for one in node.inputs):
+        grows = node.op.name in ("broadcast", "pad")
+        if node.size <= FOLD_LIMIT and not (grows and node.size > 1):
+            return Constant(evaluate([node])[0])
+    if node.op.kind == "pointwise" and node.size > 1:
+        splats = [splat(one) for one in node.inputs]
+        if all(one is not None for one in splats):
+            scalars = [Constant(one) for one in splats]
+            small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
+            number = Constant(evaluate([small])[0])
+            return _like(node, shaping.broadcast, number, shape=node.shape)
+    return None
+
+
+def splat(value: Value) -> np.ndarray | None:
+    """Return the one number that fills a constant value, None if there is none."""
+    if isinstance(value, Node) and value.op is shaping.broadcast:
+        value = value.inputs[0]
+    if isinstance(value, Constant) and value.size == 1:
+        return value.array.reshape(())
+    return None
+
+
+def _is(value: Value, number: float) -> bool:
+    found = splat(value)
+    return found is not None and bool(found == number)
+
+
+def _add(node: Node) -> Value | None:
+    a, b = node.inputs
+    return a if _is(b, 0) else b if _is(a, 0) else None
+
+
+def _subtract(node: Node) -> Value | None:
+    a, b = node.inputs
+    if _is(b, 0):
+        return a
+    return _like(node, pointwise.negative, b) if _is(a, 0) else None
+
+
+def _multiply(node: Node) -> Value | None:
+    a, b = node.inputs
+    return a if _is(b, 1) else b if _is(a, 1) else None
+
+
+def _divide(node: Node) -> Value | None:
+    return node.inputs[0] if _is(node.inputs[1], 1) else None
+
+
+def _extreme(node: Node) -> Value | None:
+    """Put a number second, where lowering looks for it; slopes are drawn by now."""
+    a, b = node.inputs
+    return rebuild(node, (b, a)) if splat(a) is not None and splat(b) is None else None
+
+
+def _where(node: Node) -> Value | None:
+    condition, a, b = node.inputs
+    if a is b or _is(condition, True):
+        return a
+    return b if _is(condition, False) else None
+
+
+def _negative(node: Node) -> Value | None:
+    return _undo(node, pointwise.negative)
+
+
+def _undo(node: Node, op: Op) -> Value | None:
+    (x,) = node.inputs
+    return x.inputs[0] if isinstance(x, Node) and x.op is op else None
+
+
+def _keeps_shape(node: Node) -> Value | None:
+    return node.inputs[0] if node.shape == node.inputs[0].shape else None
+
+
+def _reshape(node: Node) -> Value | None:
+    inner = _undo(node, shaping.reshape)
+    if inner is not None:
+        return _like(node, shaping.reshape, inner, shape=node.shape)
+    return _keeps_shape(node)
+
+
+def _broadcast(node: Node) -> Value | None:
+    inner = _undo(node, shaping.broadcast)
+    if inner is not None:
+        return _like(node, shaping.broadcast, inner, shape=node.shape)
+    return _keeps_shape(node)
+
+
+def _transpose(node: Node) -> Value | None:
+    axes = node.attrs["axes"]
+    if axes == tuple(range(node.ndim)):
+        return node.inputs[0]
+    inner = _undo(node, arrays.transpose)
+    if inner is None:
+        return None
+    first = node.inputs[0].attrs["axes"]  # type: ignore[attr-defined]
+    return _like(node, arrays.transpose, inner, axes=tuple(first[a] for a in axes))
+
+
+def _like(node: Node, op: Op, x: Value, **attrs: Any) -> Node:
+    """Put another op in the place of a node, for the same result."""
+    return Node(op, (x,), attrs, node.shape, node.dtype, node.origin)
+
+
+def _cast(node: Node) -> Value | None:
+    return node.inputs[0] if node.dtype == node.inputs[0].dtype else None
+
+
+def _sum(node: Node) -> Value | None:
+    return node.inputs[0] if not node.attrs["axes"] else None
+
+
+_RULES: dict[str, Callable[[Node], Value | None]] = {
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "divide": _divide,
+    "maximum": _extreme,
+    "minimum": _extreme,
+    "where": _where,
+    "negative": _negative,
+    "stop_gradient": lambda node: node.inputs[0],
+    "reshape": _reshape,
+    "broadcast": _broadcast,
+    "transpose": _transpose,
+    "cast": _cast,
+    "sum": _sum,
+    "pad": _keeps_shape,
+    "slice": _keeps_shape,
+}

@@ -1,0 +1,228 @@
+"""Lowering of pooling and its gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.plan import lower_pool_gather
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Expr,
+    Literal,
+    Load,
+    Loop,
+    PoolBack,
+    Shape,
+    View,
+    chained,
+    fixed,
+    row_major,
+)
+from ganglion.compiler.plan.lower import Lowering, Place
+from ganglion.compiler.plan.passes.pool_masks import is_masked
+from ganglion.compiler.plan.split import Pairs, copy_into
+
+FEW_TAPS = 4  # of a window whose elements are loaded side by side, not in a loop
+
+
+def _windows(
+    x_view: View, shape: Shape, attrs: Mapping[str, Any]
+) -> tuple[Shape, Shape]:
+    """Return the shape of (places, window) and the strides of x in it."""
+    rank = len(shape) - 2
+    steps = tuple(x_view.strides[i + 1] * attrs["strides"][i] for i in range(rank))
+    taps = tuple(x_view.strides[i + 1] for i in range(rank))
+    strides = (x_view.strides[0], *steps, x_view.strides[-1], *taps)
+    return (*shape, *attrs["window"]), strides
+
+
+def _element(
+    low: Lowering, x: Value, shape: Shape, attrs: Mapping[str, Any], lowest: float
+) -> Expr:
+    """Return an element of a window in a loop over (places, window).
+
+    What is cheap is computed here, where each element is in one window at most.
+    """
+    window, strides = attrs["window"], attrs["strides"]
+    padded = any(lo or hi for lo, hi in attrs["pairs"])
+    if padded or any(w > s for w, s in zip(window, strides, strict=True)):
+        view = _surrounded(low, x, attrs["pairs"], lowest)
+        _, found = _windows(view, shape, attrs)
+        return Load(x.dtype, View(view.buffer, found, view.offset))
+    rank = len(shape) + len(window)
+
+    def along(*steps: tuple[int, int]) -> Place:
+        made = dict(steps)
+        return tuple(made.get(axis, 0) for axis in range(rank)), 0
+
+    first = len(shape)  # axis of the window
+    spatial = [along((i + 1, strides[i]), (first + i, 1)) for i in range(len(window))]
+    return low.at(x, (along((0, 1)), *spatial, along((first - 1, 1))))
+
+
+def _surrounded(low: Lowering, x: Value, pairs: Pairs, value: float) -> View:
+    if not any(lo or hi for lo, hi in pairs):
+        return View.whole(low.store(x))
+    spans = zip(x.shape[1:-1], pairs, strict=True)
+    spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
+    target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
+    whole = View.whole(target)
+    low.emit(Loop("fill", target.shape, Literal(x.dtype, value), whole))
+    copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0,) * x.ndim)
+    return whole
+
+
+def lower_pool(low: Lowering, node: Node) -> None:
+    """Reduce every window."""
+    is_max = node.op.name == "max_pool"
+    (x,) = node.inputs
+    lowest = -math.inf if is_max else 0.0
+    expr = _element(low, x, node.shape, node.attrs, lowest)
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    window = node.attrs["window"]
+    if not low.for_gpu and math.prod(window) <= FEW_TAPS:
+        taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
+        every = _largest(taps) if is_max else chained("add", taps)
+        low.emit(Loop(node.op.name, node.shape, every, View.whole(target)))
+        return
+    shape = (*node.shape, *window)
+    how, reduced = "max" if is_max else "sum", len(window)
+    low.emit(Loop(node.op.name, shape, expr, View.whole(target), reduced, how))
+
+
+def _largest(exprs: list[Expr]) -> Expr:
+    """Return the largest; what a ReLU makes of each, it makes of the largest, too."""
+    limits = {_limit(one) for one in exprs}
+    if len(limits) > 1 or None in limits:
+        return chained("maximum", exprs)
+    inner = [one.args[0] for one in exprs if isinstance(one, Apply)]
+    (limit,) = limits
+    return chained("maximum", [*inner, Literal(exprs[0].dtype, limit)])
+
+
+def _limit(expr: Expr) -> float | None:
+    """Return the number that an expression is at least, if it is such a maximum."""
+    if not isinstance(expr, Apply) or expr.op != "maximum":
+        return None
+    return expr.args[1].value if isinstance(expr.args[1], Literal) else None
+
+
+def _cleared(low: Lowering, node: Node) -> View:
+    spans = zip(node.shape[1:-1], node.attrs["pairs"], strict=True)
+    spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
+    shape = (node.shape[0], *spatial, node.shape[-1])
+    target = low.new(shape, node.dtype, "pad")
+    whole = View.whole(target)
+    low.emit(Loop("fill", shape, Literal(node.dtype, 0.0), whole))
+    return whole
+
+
+def _cut_out(low: Lowering, node: Node, whole: View) -> None:
+    """Keep what lies inside of the padding."""
+    pairs = node.attrs["pairs"]
+    if whole.buffer.shape == node.shape:
+        low.buffers[node] = whole.buffer
+        return
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides[1:], strict=False))
+    inside = Load(node.dtype, View(whole.buffer, whole.strides, offset))
+    low.emit(Loop("copy", node.shape, inside, View.whole(target)))
+
+
+def lower_sum_pool_back(low: Lowering, node: Node) -> None:
+    """Give each window's gradient to all of its elements."""
+    (dy,) = node.inputs
+    if _covers(node, dy.shape):
+        _spread(low, node, dy)
+        return
+    if low.for_gpu:
+        lower_pool_gather.lower_sum_pool_back(low, node)
+        return
+    whole = _cleared(low, node)
+    shape, strides = _windows(whole, dy.shape, node.attrs)
+    grads = View.whole(low.store(dy))
+    taps = (0,) * len(node.attrs["window"])
+    expr = Load(node.dtype, View(grads.buffer, (*grads.strides, *taps)))
+    # Windows may overlap: within an image they are added one after the other.
+    order = _taps_before_channels(len(shape), len(taps))
+    kernel = Loop(
+        node.op.name,
+        tuple(shape[i] for i in order),
+        Load(
+            node.dtype, View(grads.buffer, tuple(expr.view.strides[i] for i in order))
+        ),
+        View(whole.buffer, tuple(strides[i] for i in order)),
+        adds=True,
+    )
+    low.emit(kernel)
+    _cut_out(low, node, whole)
+
+
+def _spread(low: Lowering, node: Node, dy: Value) -> None:
+    """Copy each window's gradient to its elements, of which no other window has any."""
+    first, *steps, last = row_major(dy.shape)
+    shape, strides = [dy.shape[0]], [first]
+    for size, step, window in zip(
+        dy.shape[1:-1], steps, node.attrs["window"], strict=True
+    ):
+        shape += [size, window]
+        strides += [step, 0]
+    whole = (*shape, dy.shape[-1])
+    grads = View(low.store(dy), (*strides, last))
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    to = View(target, row_major(whole))
+    low.emit(Loop(node.op.name, whole, Load(node.dtype, grads), to))
+
+
+def _taps_before_channels(rank: int, taps: int) -> list[int]:
+    """Put the channels last: neighbours in the loop are then neighbours in memory."""
+    channel = rank - taps - 1
+    return [*range(channel), *range(channel + 1, rank), channel]
+
+
+def lower_max_pool_back(low: Lowering, node: Node) -> None:
+    """Give each window's gradient to its first largest element."""
+    x, y, dy = node.inputs
+    # A mask that the largest element decides is asked where it is read, not stored.
+    above = None
+    if not low.for_gpu and is_masked(dy, y):
+        dy, above = dy.inputs[1], 0.0
+    element = _element(low, x, y.shape, node.attrs, -math.inf)
+    window = list(np.ndindex(*node.attrs["window"]))
+    elements = tuple(fixed(element, tap) for tap in window)
+    covers = _covers(node, y.shape)
+    if low.for_gpu and not covers:
+        lower_pool_gather.lower_max_pool_back(low, node, elements, dy)
+        return
+    whole = (
+        View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
+    )
+    _, strides = _windows(whole, y.shape, node.attrs)
+    places, steps = strides[: y.ndim], strides[y.ndim :]
+    taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
+    grads, back = View.whole(low.store(dy)), View(whole.buffer, places)
+    largest = None if low.for_gpu else View.whole(low.store(y))
+    moves = (elements, grads, back, taps, covers, largest, above)
+    low.emit(PoolBack("max_pool_back", y.shape, *moves))
+    _cut_out(low, node, whole)
+
+
+def _covers(node: Node, windows: Shape) -> bool:
+    """Tell whether each element of the images lies in exactly one window."""
+    window = node.attrs["window"]
+    return (
+        not any(lo or hi for lo, hi in node.attrs["pairs"])
+        and node.attrs["strides"] == window
+        and all(
+            n * w == size
+            for n, w, size in zip(windows[1:-1], window, node.shape[1:-1], strict=True)
+        )
+    )

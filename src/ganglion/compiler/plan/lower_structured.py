@@ -1,0 +1,182 @@
+"""Lowering of the ops that are more than one element at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.plan.kernels import (
+    Buffer,
+    Expr,
+    Literal,
+    Load,
+    Loop,
+    Scan,
+    Scatter,
+    Shape,
+    View,
+    rewrite,
+    row_major,
+)
+from ganglion.compiler.plan.lower import LONG_SUM, SLICES, Lowering, Places
+from ganglion.compiler.plan.lower_contractions import (
+    lower_conv,
+    lower_conv_kernel,
+    lower_conv_transpose,
+    lower_matmul,
+)
+from ganglion.compiler.plan.lower_pools import (
+    lower_max_pool_back,
+    lower_pool,
+    lower_sum_pool_back,
+)
+from ganglion.compiler.plan.split import copy_into, parts_of
+
+
+def lower_node(low: Lowering, node: Node) -> None:
+    """Emit the kernels of an op that is not lazy."""
+    _LOWER[node.op.name](low, node)
+
+
+def is_structured(node: Node) -> bool:
+    """Tell whether an op has kernels of its own."""
+    return node.op.name in _LOWER
+
+
+# ---- reductions ----------------------------------------------------------------------
+
+
+def _reduction_places(x: Value, axes: Shape) -> tuple[Shape, Places]:
+    """Return a loop over kept axes, then reduced ones, and the places of x in it."""
+    order = [i for i in range(x.ndim) if i not in axes] + list(axes)
+    rank = x.ndim
+    places: list[Any] = [None] * rank
+    for position, axis in enumerate(order):
+        places[axis] = (tuple(int(j == position) for j in range(rank)), 0)
+    return tuple(x.shape[i] for i in order), tuple(places)
+
+
+def _reduce(low: Lowering, node: Node) -> None:
+    (x,), axes = node.inputs, tuple(sorted(node.attrs["axes"]))
+    shape, places = _reduction_places(x, axes)
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    kept, count = node.size, math.prod(x.shape[i] for i in axes)
+    parts = parts_of(x.shape[axes[0]]) if axes else 1
+    is_sum = node.op.name == "sum"
+    sliced = bool(axes) and axes[0] > 0 and 2 * x.shape[0] >= SLICES
+    long = count >= LONG_SUM and kept <= LONG_SUM and not sliced
+    expr = low.at(x, places)
+    if not (is_sum and long and parts > 1):
+        view = View(target, row_major(node.shape))
+        low.emit(Loop(node.op.name, shape, expr, view, len(axes), node.op.name))
+        return
+    _long_sum(low, node, shape, expr, parts, target)
+
+
+def _long_sum(
+    low: Lowering, node: Node, shape: Shape, expr: Expr, parts: int, target: Buffer
+) -> None:
+    """Sum in a fixed number of parts that may run at the same time, then add those."""
+    kept = len(node.shape)
+    wide = np.dtype("float64") if node.dtype.kind == "f" else node.dtype
+    partial = low.new((parts, *node.shape), wide)
+    cut = (parts, *node.shape, shape[kept] // parts, *shape[kept + 1 :])
+    expr = _shifted(expr, kept, shape[kept] // parts)
+    view = View(partial, row_major(partial.shape))
+    reduced = len(shape) - kept
+    low.emit(Loop("sum", cut, expr, view, reduced, "sum"))
+    strides = row_major(partial.shape)
+    total = Load(wide, View(partial, (*strides[1:], strides[0])))
+    view = View(target, row_major(node.shape))
+    low.emit(Loop("sum", (*node.shape, parts), total, view, 1, "sum"))
+
+
+def _shifted(expr: Expr, axis: int, part: int) -> Expr:
+    """Rewrite an expression for a loop whose axis is cut into (part number, place)."""
+
+    def strides(old: Shape) -> Shape:
+        return (old[axis] * part, *old) if old else ()
+
+    return rewrite(expr, strides)
+
+
+def _argmax(low: Lowering, node: Node) -> None:
+    (x,) = node.inputs
+    shape, places = _reduction_places(x, (node.attrs["axis"],))
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    view = View(target, row_major(node.shape))
+    low.emit(Loop("argmax", shape, low.at(x, places), view, 1, "argmax"))
+
+
+def _cumsum(low: Lowering, node: Node) -> None:
+    (x,), axis = node.inputs, node.attrs["axis"]
+    source, target = low.view(x), low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+
+    def ordered(view: View) -> View:
+        return View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
+
+    shape = tuple(x.shape[i] for i in order)
+    low.emit(Scan("cumsum", shape, ordered(source), ordered(View.whole(target))))
+
+
+# ---- movement that is no affine view ----------------------------------------------
+
+
+def _pad(low: Lowering, node: Node) -> None:
+    pairs, interior = node.attrs["pairs"], node.attrs["interior"]
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    fill = Literal(node.dtype, node.dtype.type(node.attrs["value"]).item())
+    whole = View.whole(target)
+    low.emit(Loop("fill", node.shape, fill, whole))
+    copy_into(low, node.inputs[0], whole, pairs, interior)
+
+
+def _concat(low: Lowering, node: Node) -> None:
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    whole, axis, start = View.whole(target), node.attrs["axis"], 0
+    for one in node.inputs:
+        pairs = tuple((start if i == axis else 0, 0) for i in range(node.ndim))
+        copy_into(low, one, whole, pairs, (0,) * node.ndim)
+        start += one.shape[axis]
+
+
+def _scatter_add(low: Lowering, node: Node) -> None:
+    """Clear the rows, then add every update to its row, in order."""
+    updates, index = node.inputs
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    low.emit(Loop("fill", node.shape, Literal(node.dtype, 0), View.whole(target)))
+    count = index.size
+    row = node.size // max(node.shape[0], 1)
+    low.emit(
+        Scatter("scatter_add", count, row, low.store(updates), low.store(index), target)
+    )
+
+
+_LOWER: dict[str, Callable[[Lowering, Node], None]] = {
+    "sum": _reduce,
+    "max": _reduce,
+    "argmax": _argmax,
+    "cumsum": _cumsum,
+    "pad": _pad,
+    "concat": _concat,
+    "scatter_add": _scatter_add,
+    "matmul": lower_matmul,
+    "conv": lower_conv,
+    "conv_transpose": lower_conv_transpose,
+    "conv_kernel": lower_conv_kernel,
+    "max_pool": lower_pool,
+    "sum_pool": lower_pool,
+    "sum_pool_back": lower_sum_pool_back,
+    "max_pool_back": lower_max_pool_back,
+}

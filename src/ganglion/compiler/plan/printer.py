@@ -1,0 +1,165 @@
+"""A plan as text: one line a kernel, with what it reads, computes and writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Contract,
+    Expr,
+    Index,
+    Indirect,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Shuffled,
+    Uniform,
+    View,
+    children,
+    walk,
+)
+from ganglion.compiler.plan.lower_winograd import Tiled
+from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.sparsity import NonzeroBits, Nonzeros
+
+
+def show(plan: Plan) -> str:
+    """Return the text of a plan."""
+    lines = [
+        f"plan {plan.name}  {len(plan.kernels)} kernels, arena {plan.arena:,} bytes"
+    ]
+    sides = _sides(plan)
+    for number, kernel in enumerate(plan.kernels):
+        first, *more = kernel_text(kernel).split("\n")
+        if plan.marks:
+            mark = plan.marks[number]
+            first += "  [one thread]" * mark.alone + "  | all wait" * mark.barrier
+        lines += [f"  {number:3} {sides[number]}{first}", *more]
+    return "\n".join(lines)
+
+
+def _sides(plan: Plan) -> list[str]:
+    """Return the line that joins the kernels of a band."""
+    sides = [""] * len(plan.kernels)
+    for band in plan.bands:
+        count = band.last - band.first
+        sides[band.first : band.last] = ["┌ ", *["│ "] * (count - 2), "└ "]
+    return sides
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """Return the text of a kernel; what does not fit into its line is in more lines."""
+    if isinstance(kernel, Loop):
+        sign = "+=" if kernel.adds else "="
+        how = ""
+        if kernel.reduced:
+            how = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} "
+        texts = _Texts([expr for expr, _ in kernel.stored])
+        bodies = [
+            f"{_view(view)} {sign} {how}{texts.of(expr)}"
+            for expr, view in kernel.stored
+        ]
+        text = f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
+        return "".join([text, *(f"\n      with: {one}" for one in texts.named)])
+    if isinstance(kernel, Contract):
+        sizes = [
+            "×".join(str(axis.size) for axis in axes) or "1"
+            for axes in (kernel.batch, kernel.rows, kernel.columns, kernel.inner)
+        ]
+        text = "for batch {}, rows {}, columns {}, inner {}: ".format(*sizes)
+        out, left, right = kernel.out.buffer, kernel.left.buffer, kernel.right.buffer
+        lists = kernel.places.buffer if kernel.places else kernel.bits
+        where = f"  at {lists.name}" if lists else ""
+        return f"{kernel.name} {text}{out!r} = {left!r} · {right!r}{where}"
+    if isinstance(kernel, Nonzeros):
+        groups = f"{kernel.parallel} groups of {kernel.places.group}"
+        lists, source = kernel.places.buffer, kernel.source.buffer
+        text = f"for {groups}, inner {kernel.inner.size}: {lists!r}"
+        return f"{text} = where {source!r} is not zero"
+    if isinstance(kernel, NonzeroBits):
+        bits, source = kernel.target, kernel.source
+        return f"for {source.size} elements: {bits!r} = where {source!r} is not zero"
+    reads = ", ".join(repr(one) for one in kernel.reads())
+    writes = ", ".join(repr(one) for one in kernel.writes())
+    cut = f" for {kernel.tiling}" if isinstance(kernel, Tiled) else ""
+    return f"{kernel.name}{cut}: {writes} from {reads}"
+
+
+def _view(view: View) -> str:
+    place = f"@{list(view.strides)}" + (f"+{view.offset}" if view.offset else "")
+    return f"{view.buffer.name}{place}"
+
+
+class _Texts:
+    """Expressions as text; what they have in common is given a name, and said once."""
+
+    def __init__(self, exprs: Sequence[Expr]) -> None:
+        self._alike: dict[tuple[object, ...], int] = {}  # by what an expression says
+        self._number: dict[int, int] = {}  # of each expression: equal ones have one
+        self._text: dict[int, str] = {}
+        self.named: list[str] = []
+        every = list(walk(*exprs))
+        used = Counter[int]()
+        for one in every:
+            below = tuple(self._number[id(child)] for child in children(one))
+            key = (*_own(one), *below)
+            new = key not in self._alike
+            number = self._number[id(one)] = self._alike.setdefault(
+                key, len(self._alike)
+            )
+            if new:
+                used.update(below)
+        used.update(self._number[id(one)] for one in exprs)
+        for one in every:
+            number = self._number[id(one)]
+            if number not in self._text:
+                self._text[number] = self._written(one, used[number])
+
+    def _written(self, expr: Expr, uses: int) -> str:
+        below = [self._text[self._number[id(one)]] for one in children(expr)]
+        head = _head(expr)
+        if not below:
+            return head
+        text = head.replace("...", ", ".join(below))
+        if uses < 2 or not isinstance(expr, Apply):
+            return text
+        name = f"e{len(self.named) + 1}"
+        self.named.append(f"{name} = {text}")
+        return name
+
+    def of(self, expr: Expr) -> str:
+        """Return the text of an expression."""
+        return self._text[self._number[id(expr)]]
+
+
+def _own(expr: Expr) -> Iterator[str]:
+    """Yield all that an expression says, but for those below it."""
+    yield type(expr).__name__
+    for field in fields(expr):
+        value = getattr(expr, field.name)
+        below = value if isinstance(value, tuple) else (value,)
+        if not any(isinstance(one, Expr) for one in below):
+            yield repr(value)
+
+
+def _head(expr: Expr) -> str:
+    """Return an expression as text, with ... for those below it."""
+    if isinstance(expr, Load):
+        return _view(expr.view)
+    if isinstance(expr, Literal):
+        return f"{expr.value:g}"
+    if isinstance(expr, Index):
+        return f"place{list(expr.strides)}"
+    if isinstance(expr, Apply):
+        return f"{expr.op}(...)"
+    if isinstance(expr, Indirect):
+        return f"{expr.table.name}[...]"
+    if isinstance(expr, Uniform):
+        return f"uniform({expr.state.name})"
+    if isinstance(expr, Shuffled):
+        return f"shuffled({expr.state.name}, ...)"
+    return type(expr).__name__

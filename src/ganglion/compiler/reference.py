@@ -1,0 +1,83 @@
+"""This interpreter is the meaning of every op: it runs each record's NumPy definition.
+
+It is slow and obvious, runs everything, and every other backend is checked against it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from ganglion.compiler.ir.check import verify
+from ganglion.compiler.ir.graph import Constant, Node, Value
+from ganglion.compiler.registry import Program
+
+
+def missing() -> str | None:
+    """Say why this backend cannot run here: it always can."""
+    return None
+
+
+def compile(program: Program) -> Interpreter:  # noqa: A001 (the backends' verb)
+    """Make a program runnable."""
+    return Interpreter(program)
+
+
+class Interpreter:
+    """Runs a program node by node."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        graph = verify(program.graph)
+        self._inputs = {one.name: one for one in graph.inputs}
+        self._constants: dict[Value, np.ndarray] = {
+            one: one.array
+            for node in graph.nodes
+            for one in node.inputs
+            if isinstance(one, Constant)
+        }
+        for value in graph.outputs.values():
+            if isinstance(value, Constant):
+                self._constants[value] = value.array
+        uses = Counter(one for node in graph.nodes for one in set(node.inputs))
+        uses.update(graph.outputs.values())  # an output is never released
+        self._uses = uses
+
+    def run(
+        self,
+        data: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        steps: int,
+    ) -> dict[str, np.ndarray]:
+        """Advance the state arrays in place; return the results of every step."""
+        outputs = self.program.graph.outputs
+        collected: dict[str, list[np.ndarray]] = {n: [] for n in self.program.results}
+        for _ in range(steps):
+            values = self._step({**data, **state})
+            for name in self.program.results:
+                collected[name].append(values[outputs[name]])
+            changed = [name for name in self.program.state if name in outputs]
+            new = [np.array(values[outputs[name]]) for name in changed]
+            for name, array in zip(changed, new, strict=True):
+                state[name][...] = array
+        return {name: np.stack(parts) for name, parts in collected.items()}
+
+    def _step(self, arrays: Mapping[str, np.ndarray]) -> dict[Value, np.ndarray]:
+        values = dict(self._constants)
+        for name, value in self._inputs.items():
+            values[value] = arrays[name]
+        left = self._uses.copy()
+        with np.errstate(all="ignore"):
+            for node in self.program.graph.nodes:
+                values[node] = self._compute(node, values)
+                for one in set(node.inputs):
+                    left[one] -= 1
+                    if not left[one] and isinstance(one, Node):
+                        del values[one]
+        return values
+
+    def _compute(self, node: Node, values: dict[Value, np.ndarray]) -> np.ndarray:
+        arguments = [values[one] for one in node.inputs]
+        return np.asarray(node.op.meaning(*arguments, **node.attrs))

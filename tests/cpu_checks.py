@@ -16,8 +16,8 @@ from ganglion.compiler.plan import barriers
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.registry import Program
-from ganglion.data import Table
-from ganglion.runner import batch_of
+from ganglion.training.data_adapters import Table
+from ganglion.training.step_cache import batch_of
 
 Arrays = dict[str, np.ndarray]
 Ran = tuple[Arrays, Arrays]

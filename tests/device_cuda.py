@@ -316,8 +316,8 @@ def training(name, rows=12_800, batch=None):
     import cuda_networks
 
     from ganglion import recipes
-    from ganglion.data import Table
-    from ganglion.runner import batch_of
+    from ganglion.training.data_adapters import Table
+    from ganglion.training.step_cache import batch_of
 
     config.set_backend("numpy")
     if name in cuda_networks.NETWORKS:

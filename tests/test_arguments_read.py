@@ -28,8 +28,11 @@ UNREAD = {
         "channel_axis": "the limits are those of the whole image, whatever the axis"
     },
     "backend/__init__.py identity": {"name": "names of ops are no part of a graph"},
-    "compiling.py Compilable.compile": {"auto_scale_loss": NO_FLOAT16},
-    "compiling.py Compilable.compute_loss": {"x": INTERFACE, "training": INTERFACE},
+    "training/compilation.py Compilable.compile": {"auto_scale_loss": NO_FLOAT16},
+    "training/compilation.py Compilable.compute_loss": {
+        "x": INTERFACE,
+        "training": INTERFACE,
+    },
     "datasets/report.py fetching": {"title": INTERFACE},
     "explain/maps.py Explainer.call": {"training": INTERFACE, "mask": INTERFACE},
     "layers/augment.py ImageLayer.get_random_transformation": {

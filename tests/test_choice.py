@@ -9,7 +9,7 @@ import ganglion as keras
 from ganglion import config, dumping, machine, recipes
 from ganglion.compiler import choice
 from ganglion.compiler.cuda import backend, driver
-from ganglion.runner import Pace
+from ganglion.training.step_cache import Pace
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +173,7 @@ def test_the_second_epoch_knows_how_many_steps_to_take_at_a_time(monkeypatch):
     monkeypatch.setattr(
         Pace, "chunk", lambda self, most: taken.append(chunk(self, most)) or taken[-1]
     )
-    monkeypatch.setattr("ganglion.runner.CHUNK_SECONDS", 1e9)
+    monkeypatch.setattr("ganglion.training.step_cache.CHUNK_SECONDS", 1e9)
     config.set_backend("numpy")
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

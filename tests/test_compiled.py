@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ganglion import losses, metrics, ops
-from ganglion.compiled import CompiledLoss, CompiledMetrics
 from ganglion.compiler.ir.graph import Input, ShapeError
 from ganglion.compiler.ir.simplify import evaluate
+from ganglion.training.compile_utils import CompiledLoss, CompiledMetrics
 from ganglion.variables import Scope
 
 RNG = np.random.default_rng(0)

@@ -24,7 +24,7 @@ from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.plan import Mark
 from ganglion.compiler.plan.verify import PlanError, verify
-from ganglion.runner import CHUNK_SECONDS, Pace
+from ganglion.training.step_cache import CHUNK_SECONDS, Pace
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

@@ -18,8 +18,8 @@ from ganglion.compiler.cuda.passes.simplify import simplify
 from ganglion.compiler.ir import structured
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Buffer, Contract, Load, Loop, View
-from ganglion.data import Table
-from ganglion.runner import batch_of
+from ganglion.training.data_adapters import Table
+from ganglion.training.step_cache import batch_of
 
 emulation = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())

@@ -13,8 +13,8 @@ from ganglion.compiler.cuda.epilogue import Work
 from ganglion.compiler.cuda.row_fusion import given_by_rows, near_for_rows
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
-from ganglion.data import Table
-from ganglion.runner import batch_of
+from ganglion.training.data_adapters import Table
+from ganglion.training.step_cache import batch_of
 
 emulation = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())

@@ -15,8 +15,8 @@ from cuda_checks import compiled
 from test_plan import step_of
 
 import ganglion as keras
-from ganglion import config, lending
-from ganglion.compiler import reference, registry
+from ganglion import config
+from ganglion.compiler import device_arrays, reference, registry
 from ganglion.compiler.cuda import backend
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda import memory as cuda_memory
@@ -384,12 +384,12 @@ def test_nothing_is_kept_of_a_model_that_is_gone():
     model = keras.Sequential([keras.layers.Input((32,)), keras.layers.Dense(64)])
     model.compile("sgd", "mse")
     gc.collect()
-    before = len(lending._away)
+    before = len(device_arrays._away)
     model.fit(np.ones((9, 32)), np.ones((9, 64)), verbose=0)
-    assert len(lending._away) == before + 2  # kernel and bias
+    assert len(device_arrays._away) == before + 2  # kernel and bias
     del model
     gc.collect()
-    assert len(lending._away) == before
+    assert len(device_arrays._away) == before
 
 
 def test_memory_of_arrays_that_are_gone_is_used_again():
@@ -542,10 +542,10 @@ def test_threads_that_want_what_is_lent_fetch_it_once():
         time.sleep(0.05)
         one[...] = 7
 
-    lending.lend(array, fetch, lock)
+    device_arrays.lend(array, fetch, lock)
     seen = []
     threads = [
-        threading.Thread(target=lambda: seen.append(lending.home(array).copy()))
+        threading.Thread(target=lambda: seen.append(device_arrays.home(array).copy()))
         for _ in range(4)
     ]
     for thread in threads:

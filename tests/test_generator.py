@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import ganglion as keras
-from ganglion import config, feeding, layers
+from ganglion import config, layers
 from ganglion.augmenting import ImageDataGenerator
-from ganglion.data import Batches, Table
+from ganglion.training import model_data
+from ganglion.training.data_adapters import Batches, Table
 
 X = np.random.default_rng(1).integers(0, 256, (22, 6, 6, 3)).astype("uint8")
 Y = np.arange(22) % 3
@@ -47,12 +48,14 @@ def test_zoom_is_keras_2s() -> None:
 def test_fit_takes_rows_and_changes_them_in_the_step() -> None:
     made = model()
     batches = generator().flow(X, Y, batch_size=8)
-    source = feeding.training_source(made, batches, None, None, None, True, {})
+    source = model_data.training_source(made, batches, None, None, None, True, {})
     assert isinstance(source, Table)
     assert np.shares_memory(source.columns[0][1], X)  # no copy, and no floats
     assert (source.batch_size, source.shuffle) == (8, True)
     own = generator(preprocessing_function=lambda x: x)
-    source = feeding.training_source(made, own.flow(X, Y), None, None, None, True, {})
+    source = model_data.training_source(
+        made, own.flow(X, Y), None, None, None, True, {}
+    )
     assert isinstance(source, Batches)
 
 

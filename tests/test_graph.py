@@ -320,7 +320,7 @@ _STANDARD = sysconfig.get_path("stdlib")
 @pytest.mark.parametrize(
     "file",
     [
-        origin._PACKAGE + "training.py",
+        origin._PACKAGE + "training/trainer.py",
         f"{_STANDARD}/concurrent/futures/thread.py",
         f"{_STANDARD}/site-packages/typer/main.py",
         "/usr/lib/python3/dist-packages/click/core.py",
@@ -346,7 +346,7 @@ def test_within_the_command_line_there_is_no_line_of_the_user(name: str) -> None
 
 def test_a_thread_that_a_library_started_has_no_line_of_the_user() -> None:
     text = "def call():\n    return user_line()\n"
-    call = _defined_in(origin._PACKAGE + "training.py", text)
+    call = _defined_in(origin._PACKAGE + "training/trainer.py", text)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(call).result() == origin.UNKNOWN
 

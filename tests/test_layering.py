@@ -161,7 +161,7 @@ def test_the_reader_sees_imports_where_they_hide() -> None:
 import os, ganglion.models as m
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
-    from ganglion.training import Trainer
+    from ganglion.training.trainer import Trainer
 else:
     from ganglion import cli
 from .. import config

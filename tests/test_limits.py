@@ -18,9 +18,9 @@ from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.memory import packed
 from ganglion.compiler.plan.spans import Spans
 from ganglion.compiler.registry import Program
-from ganglion.data import Table
 from ganglion.dumping import text_of
-from ganglion.runner import batch_of
+from ganglion.training.data_adapters import Table
+from ganglion.training.step_cache import batch_of
 from ganglion.variables import Scope
 
 long_test = pytest.mark.skipif(

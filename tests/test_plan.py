@@ -33,9 +33,10 @@ def test_every_op(name, seed):
 
 def step_of(name, rows=6, batch=4, kind="train", shuffle=True):
     """Return a recipe's step on a few made-up rows, and the arrays it runs on."""
-    from ganglion import recipes, trace
-    from ganglion.data import Table
-    from ganglion.runner import batch_of
+    from ganglion import recipes
+    from ganglion.training import trace
+    from ganglion.training.data_adapters import Table
+    from ganglion.training.step_cache import batch_of
 
     recipe = recipes.get(name)
     rng = np.random.default_rng(0)

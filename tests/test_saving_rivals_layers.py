@@ -11,7 +11,8 @@ import pytest
 from layer_cases import CASES
 
 import ganglion
-from ganglion import model_ops, saving
+from ganglion import saving
+from ganglion.models import keras_ops
 
 pytestmark = pytest.mark.rivals
 
@@ -160,7 +161,7 @@ def test_registered_classes_go_both_ways_with_their_optimizer(keras, tmp_path):
 
 
 def test_the_table_of_ops_is_that_of_keras(keras):
-    entries = model_ops._entries()
+    entries = keras_ops._entries()
     assert len(entries) > 100
     for one in entries:
         cls = getattr(importlib.import_module(one.module), one.class_name)

@@ -5,7 +5,7 @@ import pytest
 
 import ganglion
 from ganglion import layers, ops
-from ganglion.summary import bytes_text, summary, summary_text
+from ganglion.models.summary import bytes_text, summary, summary_text
 
 
 @pytest.fixture(autouse=True)

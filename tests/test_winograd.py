@@ -285,8 +285,8 @@ def test_where_it_is_worth_it(name):
 
 def test_precise_is_part_of_what_a_step_is_known_by(choices):
     from ganglion import recipes
-    from ganglion.data import Table
-    from ganglion.runner import batch_of
+    from ganglion.training.data_adapters import Table
+    from ganglion.training.step_cache import batch_of
 
     recipe = recipes.get("mnist-mlp")
     table = Table(np.zeros((4, *recipe.input_shape), "uint8"), np.zeros(4, "int32"))

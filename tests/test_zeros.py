@@ -217,8 +217,8 @@ def test_an_offset_makes_zeros_go_away():
                 layers.Dense(32),
             ]
         )
-        from ganglion.data import Table
-        from ganglion.runner import batch_of
+        from ganglion.training.data_adapters import Table
+        from ganglion.training.step_cache import batch_of
 
         table = Table(np.zeros((16, 64), "uint8"))
         signature = table.signature(16, 16, False)

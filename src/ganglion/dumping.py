@@ -12,10 +12,10 @@ from ganglion.compiler.cuda import driver, printer
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.registry import Program
-from ganglion.data import Table
 from ganglion.recipes import Recipe
 from ganglion.recipes import build as build_model
-from ganglion.runner import batch_of
+from ganglion.training.data_adapters import Table
+from ganglion.training.step_cache import batch_of
 
 
 def program_of(recipe: Recipe, step: str, batch_size: int | None = None) -> Program:

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, config, lending
+from ganglion import budget, config
+from ganglion.compiler import device_arrays
 from ganglion.compiler.ir.graph import Constant, Input, ShapeError, Value
 from ganglion.compiler.ir.operators import Operators, call_function
 from ganglion.compiler.ir.origin import layer_path
@@ -131,7 +132,7 @@ class Variable(Operators):
     @property
     def array(self) -> np.ndarray:
         """The array itself, for backends: they read and write it in place."""
-        return lending.home(self._array)
+        return device_arrays.home(self._array)
 
     @property
     def array_as_it_is(self) -> np.ndarray:
@@ -139,7 +140,7 @@ class Variable(Operators):
         return self._array
 
     def __getstate__(self) -> dict[str, Any]:
-        lending.home(self._array)  # a copy is of the newest values
+        device_arrays.home(self._array)  # a copy is of the newest values
         return vars(self)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:

@@ -12,9 +12,9 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.explain.network import Inside, network_of
 from ganglion.explain.structure import CAM, structure_of
 from ganglion.explain.structure import scores_before_activation as plain_scores
-from ganglion.functional import Network
 from ganglion.images.batches import batch_for
 from ganglion.models import Model
+from ganglion.models.functional import Network
 
 
 class ActivationMaps(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganglion import tree
-from ganglion.functional import Network
 from ganglion.models import Model
+from ganglion.models.functional import Network
 from ganglion.symbolic import Call, KerasTensor, is_symbolic
 
 

@@ -6,13 +6,13 @@ import copy
 from typing import Any
 
 from ganglion import keras2, symbolic, tree
-from ganglion.functional import Network, shared
 from ganglion.layers import Layer
 from ganglion.layers.building import by_calling, shapes_of, unwrapped
+from ganglion.models.functional import Network, shared
+from ganglion.models.summary import summary as print_summary
 from ganglion.serialization import export
-from ganglion.summary import summary as print_summary
 from ganglion.symbolic import KerasTensor
-from ganglion.training import Trainer
+from ganglion.training.trainer import Trainer
 from ganglion.variables import current_scope, read
 
 
@@ -303,7 +303,7 @@ class Model(Trainer):
 
     def get_config(self) -> dict[str, Any]:
         """Return what rebuilds this model."""
-        from ganglion import model_config
+        from ganglion.models import config as model_config
 
         if self._network is None:
             return Layer.get_config(self)
@@ -312,19 +312,19 @@ class Model(Trainer):
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """Rebuild a model from its configuration."""
-        from ganglion import model_config
+        from ganglion.models import config as model_config
 
         return model_config.model_from_config(cls, config, custom_objects)
 
     def get_compile_config(self) -> dict[str, Any] | None:
         """Return the arguments of `compile` as plain data, None before `compile`."""
-        from ganglion import model_config
+        from ganglion.models import config as model_config
 
         return model_config.compile_config(self) if self.compiled else None
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as an equal model was compiled before."""
-        from ganglion import model_config
+        from ganglion.models import config as model_config
 
         model_config.compile_from_config(self, config)
 

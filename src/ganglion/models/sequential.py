@@ -8,9 +8,9 @@ import numpy as np
 
 from ganglion import keras2
 from ganglion.compiler.ir import origin
-from ganglion.functional import Network
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.building import by_calling
+from ganglion.models.functional import Network
 from ganglion.models.model import LayerList, Model
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
@@ -166,9 +166,9 @@ class Sequential(Model):
 
     def get_config(self) -> dict[str, Any]:
         """Return what rebuilds this model."""
-        from ganglion import model_config
+        from ganglion.models import config
 
-        return model_config.sequential_config(self)
+        return config.sequential_config(self)
 
 
 def _input_hint(layer: Layer) -> Any:

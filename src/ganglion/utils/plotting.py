@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import files, tree
-from ganglion.summary import operations_and_calls, output_shape, type_name
+from ganglion.models.summary import operations_and_calls, output_shape, type_name
 
 
 def model_to_dot(

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, lending
+from ganglion import config
 from ganglion.compiler import cache as cpu_cache
-from ganglion.compiler import choice
+from ganglion.compiler import choice, device_arrays
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
 from ganglion.compiler.cuda.emit import (
@@ -230,7 +230,7 @@ class CompiledProgram:
         for name in (*self.plan.data, *self.plan.state):
             is_data = name in self.plan.data
             one = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
-            if not lending.is_lent(arrays[name]):
+            if not device_arrays.is_lent(arrays[name]):
                 self._memory.refresh(arrays[name], one, is_data)
         return mirrors
 
@@ -243,9 +243,9 @@ class CompiledProgram:
         """Leave what is large on the device, until somebody wants it."""
         large = {name for name in self._written if state[name].nbytes >= WORTH_LENDING}
         for name in large - copies.keys():
-            if not lending.is_lent(state[name]):
+            if not device_arrays.is_lent(state[name]):
                 fetch = partial(self._memory.bring_home, mirrors[name])
-                lending.lend(state[name], fetch, self._memory.lock)
+                device_arrays.lend(state[name], fetch, self._memory.lock)
         return large - copies.keys()
 
     def _take_back(
@@ -258,7 +258,7 @@ class CompiledProgram:
         """Bring the new state to the host, but for what is kept on the device."""
         wanted = [name for name in self._written if name not in kept]
         for name in wanted:
-            lending.forget(id(state[name]))
+            device_arrays.forget(id(state[name]))
             self._memory.fetch(mirrors[name])
         self._memory.wait()
         for name in wanted:

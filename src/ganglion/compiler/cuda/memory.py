@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import lending
+from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
 
 UNIT, SMALL = 512, 4096  # bytes
@@ -152,7 +152,7 @@ class Memory:
         if known is None:
             known = self._mirror_of_data(array, name) if is_data else None
             if known is None:
-                lending.home(array)  # another device may have had it
+                device_arrays.home(array)  # another device may have had it
                 what = f"the array {name!r}"
                 address = self.allocate(array.nbytes, what, "the model's size")
                 known = Mirror(address, array.nbytes)
@@ -178,7 +178,7 @@ class Memory:
 
     def _forget(self, key: int) -> None:
         """Note that an array is gone: at once, another may get its address."""
-        lending.forget(key)
+        device_arrays.forget(key)
         mirror = self._mirrors.pop(key, None)
         if mirror is not None:
             self.discard(partial(self._leave, mirror))

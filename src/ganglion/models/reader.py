@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from ganglion import model_ops, tree
+from ganglion import tree
 from ganglion.layers import InputLayer, Layer
-from ganglion.models import Functional, Model
+from ganglion.models import Functional, Model, keras_ops
 from ganglion.serialization import deserialize_keras_object
 from ganglion.symbolic import KerasTensor
 
@@ -54,12 +54,12 @@ class GraphReader:
         name = entry.get("name") or entry["config"]["name"]
         if name in self._made:
             raise ValueError(f"two layers have the same name {name!r}")
-        if model_ops.is_operation(entry):
+        if keras_ops.is_operation(entry):
             config = {
                 key: deserialize_keras_object(one)
                 for key, one in entry["config"].items()
             }
-            self._made[name] = model_ops.operation_from(entry, config)
+            self._made[name] = keras_ops.operation_from(entry, config)
         else:
             self._made[name] = layer = layer_from(entry)
             if isinstance(layer, InputLayer):

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.compiled import get_loss
-from ganglion.data import Batches, Table, check_labels, class_weighted, is_stream
-from ganglion.outputs import Outputs
+from ganglion.training.compile_utils import get_loss
+from ganglion.training.data_adapters import (
+    Batches,
+    Table,
+    check_labels,
+    class_weighted,
+    is_stream,
+)
+from ganglion.training.outputs import Outputs
 
 
 def opened(x: Any, y: Any, batch_size: Any) -> tuple[Any, Any, Any, dict[str, Any]]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganglion.callbacks import CallbackList
-from ganglion.data import Table, class_weighted
-from ganglion.feeding import table
-from ganglion.runner import Interrupt, Runner
+from ganglion.training.data_adapters import Table, class_weighted
+from ganglion.training.model_data import table
+from ganglion.training.step_cache import Interrupt, Runner
 
 Logs = dict[str, float]
 

@@ -17,8 +17,8 @@ from ganglion.compiler.ir.graph import ShapeError
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.metrics.base import Metric
 from ganglion.metrics.reduction import Mean, MeanMetricWrapper
-from ganglion.outputs import Outputs, listed
 from ganglion.serialization import look_up
+from ganglion.training.outputs import Outputs, listed
 from ganglion.variables import snake_case
 
 Names = Sequence[str] | None

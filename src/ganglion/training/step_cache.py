@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, trace, tree
+from ganglion import config, tree
 from ganglion.compiler import choice, registry
-from ganglion.data import Signature, Table, named_leaves, warn_of_end
-from ganglion.trace import Batch, Step
-from ganglion.training_state import Cursor
-from ganglion.turns import Turns
+from ganglion.training import trace
+from ganglion.training.data_adapters import Signature, Table, named_leaves, warn_of_end
+from ganglion.training.state import Cursor
+from ganglion.training.trace import Batch, Step
+from ganglion.training.turns import Turns
 
 CHUNK_SECONDS = 0.2  # long enough to cost nothing, short enough to answer Ctrl-C
 KEPT_STEPS = 64

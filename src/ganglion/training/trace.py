@@ -20,9 +20,9 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, Value
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.compiler.registry import Program
-from ganglion.data import Signature
-from ganglion.index_limits import ColumnLimit, column_limits
-from ganglion.training_state import TrainingState
+from ganglion.training.data_adapters import Signature
+from ganglion.training.index_limits import ColumnLimit, column_limits
+from ganglion.training.state import TrainingState
 from ganglion.variables import Scope, Variable
 
 

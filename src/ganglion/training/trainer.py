@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion import counts, feeding, keras2, tree
+from ganglion import keras2, tree
 from ganglion.callbacks import CallbackList, History
-from ganglion.compiling import Compilable, Logs
-from ganglion.data import DEFAULT_BATCH, Table, checked_batch, class_weighted
-from ganglion.runner import joined
-from ganglion.session import Session, Validation
+from ganglion.training import counts, model_data
+from ganglion.training.compilation import Compilable, Logs
+from ganglion.training.data_adapters import (
+    DEFAULT_BATCH,
+    Table,
+    checked_batch,
+    class_weighted,
+)
+from ganglion.training.fit_loop import Session, Validation
+from ganglion.training.step_cache import joined
 
 
 class Trainer(Compilable):
@@ -70,9 +76,9 @@ class Trainer(Compilable):
         validation_steps = counts.count(validation_steps, "validation_steps")
         counts.count(batch_size, "batch_size")
         counts.count(validation_batch_size, "validation_batch_size")
-        x, y, batch_size, rows = feeding.opened(x, y, batch_size)
+        x, y, batch_size, rows = model_data.opened(x, y, batch_size)
         shuffle = rows.get("shuffle", shuffle)
-        source = feeding.training_source(
+        source = model_data.training_source(
             self,
             x,
             y,
@@ -89,7 +95,7 @@ class Trainer(Compilable):
         shuffle = _shuffles(source, shuffle)
         held_out = None
         if validation_data is not None:
-            held_out = feeding.validation_source(self, validation_data)
+            held_out = model_data.validation_source(self, validation_data)
         elif validation_split and isinstance(source, Table):
             source, held_out = source.split(validation_split)
         for one in (source, held_out):
@@ -160,8 +166,8 @@ class Trainer(Compilable):
         self._require_compiled("evaluate")
         steps = counts.count(steps, "steps")
         counts.count(batch_size, "batch_size")
-        x, y, batch_size, _ = feeding.opened(x, y, batch_size)
-        source = feeding.source(self, x, y, sample_weight)
+        x, y, batch_size, _ = model_data.opened(x, y, batch_size)
+        source = model_data.source(self, x, y, sample_weight)
         size, total = _size_and_steps(source, batch_size)
         calls = self._callbacks(callbacks, verbose, steps or total)
         logs = self.evaluate_source(source, size, steps, calls)
@@ -195,8 +201,8 @@ class Trainer(Compilable):
         """Return the model's outputs for data."""
         steps = counts.count(steps, "steps")
         counts.count(batch_size, "batch_size")
-        x, _, batch_size, _ = feeding.opened(x, None, batch_size)
-        source = feeding.source(self, x)
+        x, _, batch_size, _ = model_data.opened(x, None, batch_size)
+        source = model_data.source(self, x)
         size, total = _size_and_steps(source, batch_size)
         calls = self._callbacks(callbacks, verbose, steps or total)
         self.stop_predicting = False
@@ -224,7 +230,7 @@ class Trainer(Compilable):
             source.restart()
             for done, (x, y, weight) in enumerate(source.batches(steps), 1):
                 begin(done - 1)
-                results = self._runner.once(kind, feeding.table(self, x, y, weight))
+                results = self._runner.once(kind, model_data.table(self, x, y, weight))
                 if parts is not None:
                     parts.append(results)
                 yield done
@@ -271,7 +277,7 @@ class Trainer(Compilable):
         return self._one("test", x, y, sample_weight, return_dict)
 
     def _one(self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
-        batch = feeding.table(self, x, y, weight)
+        batch = model_data.table(self, x, y, weight)
         with self._runner.turns.take():
             if kind == "train":
                 self._runner.turns.refuse_training("train_on_batch")
@@ -283,7 +289,7 @@ class Trainer(Compilable):
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's outputs for one batch."""
-        results = self._runner.once("predict", feeding.table(self, x))
+        results = self._runner.once("predict", model_data.table(self, x))
         return tree.map_leaves(lambda one: one[0], results)
 
     # ---- Keras 2 -------------------------------------------------------------------

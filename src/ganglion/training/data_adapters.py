@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, tree
-from ganglion.index_limits import ColumnLimit
 from ganglion.random import shuffled
+from ganglion.training.index_limits import ColumnLimit
 
 DEFAULT_BATCH = 32
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from ganglion import keras2, metrics, ops, optimizers
 from ganglion.callbacks import History
-from ganglion.compiled import CompiledLoss, CompiledMetrics
 from ganglion.compiler.ir import origin
-from ganglion.counts import count
 from ganglion.layers import Layer
-from ganglion.runner import Runner
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
-from ganglion.training_state import TrainingState
+from ganglion.training.compile_utils import CompiledLoss, CompiledMetrics
+from ganglion.training.counts import count
+from ganglion.training.state import TrainingState
+from ganglion.training.step_cache import Runner
 from ganglion.variables import Variable, current_scope, suspended
 
 Logs = dict[str, float]

@@ -6,11 +6,11 @@ import inspect
 import warnings
 from typing import Any
 
-from ganglion import model_ops, serialization, tree
-from ganglion.functional import Network
+from ganglion import serialization, tree
 from ganglion.layers import InputLayer, Layer
-from ganglion.model_reader import GraphReader, Place, layer_from
-from ganglion.models import Functional, Model, Sequential
+from ganglion.models import Functional, Model, Sequential, keras_ops
+from ganglion.models.functional import Network
+from ganglion.models.reader import GraphReader, Place, layer_from
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
 from ganglion.variables import Variable
@@ -77,7 +77,7 @@ class _GraphWriter:
     def _entry(self, operation: Any) -> dict[str, Any]:
         calls = self._nodes.get(id(operation), [])
         if isinstance(operation, Function):
-            entry, args, kwargs = model_ops.entry_of(calls[0])
+            entry, args, kwargs = keras_ops.entry_of(calls[0])
             entry = {**entry, "config": serialization.plain_config(entry["config"])}
             nodes = [self._node(args, kwargs)]
         else:

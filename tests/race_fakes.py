@@ -12,7 +12,7 @@ def prepare(task, form):
     if form == "unbuildable":
         raise NotImplementedError("no such layer here")
     if form == "unavailable":
-        from ganglion.rivals import Unavailable
+        from ganglion.race.engines import Unavailable
 
         raise Unavailable("there is no such device; buy one")
     if form == "coarse" and task.dtype == "float64":

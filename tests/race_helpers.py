@@ -11,7 +11,7 @@ import pytest
 
 from ganglion import recipes
 from ganglion.race import lockstep, runner
-from ganglion.rivals import Engine
+from ganglion.race.engines import Engine
 
 HERE = Path(__file__).parent
 RECIPE = recipes.get("mnist-perceptron")

@@ -2,8 +2,8 @@
 
 import cli_small
 
-from ganglion import cli, recipes, rivals
-from ganglion.race import runner
+from ganglion import cli, recipes
+from ganglion.race import engines, runner
 
 FAKES = {"ganglion": "good", "keras": "slow", "torch": "good"}
 
@@ -11,5 +11,5 @@ if __name__ == "__main__":
     recipes.load = cli_small.small
     runner.PAUSE = 0.0
     for name, form in FAKES.items():
-        rivals.ENGINES[name] = rivals.Engine(name, "race_fakes", (), (form,))
+        engines.ENGINES[name] = engines.Engine(name, "race_fakes", (), (form,))
     cli.main()

@@ -15,9 +15,12 @@ import pytest
 import race_helpers
 from race_helpers import HERE, RECIPE, noise, take_noise
 
-from ganglion import bench, bench_report, recipes, rivals
-from ganglion.bench import Entry, Result
-from ganglion.rivals import Task, peak, process, worker
+from ganglion import recipes
+from ganglion.race import engines as rivals
+from ganglion.race.bench import report
+from ganglion.race.bench import steps as bench
+from ganglion.race.bench.steps import Entry, Result
+from ganglion.race.engines import Task, peak, process, worker
 
 fake = partial(race_helpers.fake, module="bench_fakes")
 
@@ -83,7 +86,7 @@ def test_an_engine_that_fails_is_reported_and_the_others_go_on(form, told):
     assert len(ours.milliseconds) == 2
     assert not rival.milliseconds
     assert told in rival.problem
-    assert told in "\n".join(bench_report.notes(result))
+    assert told in "\n".join(report.notes(result))
 
 
 def test_an_engine_that_hangs_is_ended(monkeypatch):
@@ -116,7 +119,7 @@ def test_a_missing_engine_is_skipped_with_the_command_that_installs_it():
     result = measure(fake("ganglion", "good"), absent)
     told = "no_such_package is not installed: pip install it"
     assert result.entries[1].problem == told
-    assert f"rival: {told}" in bench_report.notes(result)
+    assert f"rival: {told}" in report.notes(result)
 
 
 def test_ctrl_c_returns_what_was_measured(monkeypatch):
@@ -136,7 +139,7 @@ def test_ctrl_c_returns_what_was_measured(monkeypatch):
 def test_no_worker_outlives_its_parent(tmp_path):
     bench.lay_out(RECIPE, 16, tmp_path)
     script = (
-        "from ganglion.rivals.process import Process; from pathlib import Path; "
+        "from ganglion.race.engines.process import Process; from pathlib import Path; "
         f"p = Process('bench_fakes', 'hang', 1, Path({str(tmp_path / 'log')!r})); "
         f"p.ask('prepare', recipe='mnist-perceptron', folder={str(tmp_path)!r}, "
         "batch_size=16, threads=1); print(p._process.pid, flush=True); "
@@ -167,7 +170,7 @@ def result_of(**milliseconds):
 def test_the_verdict_compares_round_by_round():
     # Both are twice as slow in the second round: the ratio is 3 in every one.
     result = result_of(ganglion=[1.0, 2.0, 1.0], torch=[3.0, 6.0, 3.0], jax=[9.0] * 3)
-    text = bench_report.verdict(result)
+    text = report.verdict(result)
     assert "3.00× as fast as the best rival, torch (form)" in text
     assert "1.00 of the memory of torch" in text
 
@@ -175,12 +178,12 @@ def test_the_verdict_compares_round_by_round():
 def test_the_verdict_says_what_shortcuts_are_worth():
     times = {"ganglion": [1.0] * 3, "ganglion-precise": [2.0] * 3, "torch": [3.0] * 3}
     result = result_of(**times, jax=[4.0] * 3)
-    text = bench_report.verdict(result)
+    text = report.verdict(result)
     assert "3.00× as fast as the best rival, torch (form)" in text
     assert "Without shortcuts (ganglion-precise)" in text
     assert text.endswith("1.50×.")
     assert result.best_rival.engine == "torch"
-    assert "shortcuts" in bench_report.page([result], "ganglion bench")
+    assert "shortcuts" in report.page([result], "ganglion bench")
 
 
 def test_ganglion_has_one_voice_about_the_loss():
@@ -193,7 +196,7 @@ def test_ganglion_has_one_voice_about_the_loss():
 
 def test_the_page_names_versions_machine_and_command():
     result = result_of(ganglion=[1.0, 2.0, 3.0], torch=[4.0, 4.0, 4.0])
-    text = bench_report.page([result], "ganglion bench mnist-mlp")
+    text = report.page([result], "ganglion bench mnist-mlp")
     assert "    ganglion bench mnist-mlp\n" in text
     assert "torch 1.0" in text
     row = "| ganglion: form | 2.00 | 1.50–2.50 | 1.00 | 125% | 256 MB | 1.5 s |"
@@ -202,14 +205,14 @@ def test_the_page_names_versions_machine_and_command():
 
 def test_a_busy_machine_is_told_of():
     result = result_of(ganglion=[1.0])
-    assert not any("Other work" in one for one in bench_report.notes(result))
+    assert not any("Other work" in one for one in report.notes(result))
     result.busy = 0.5
-    assert any("Other work took 50%" in one for one in bench_report.notes(result))
+    assert any("Other work took 50%" in one for one in report.notes(result))
 
 
 def test_json_has_every_round():
     result = result_of(ganglion=[1.0, 2.0, 3.0], torch=[4.0, 4.0, 4.0])
-    found = json.loads(bench_report.as_json([result]))["results"][0]
+    found = json.loads(report.as_json([result]))["results"][0]
     assert found["entries"][0]["milliseconds"] == [1.0, 2.0, 3.0]
     assert found["best_rival"] == "torch"
     assert found["ratio_to_best_rival"] == pytest.approx(2.0)
@@ -222,7 +225,7 @@ def test_unknown_names_are_refused_with_the_nearest():
 
 def test_the_memory_of_a_worker_is_its_own_and_not_its_parents():
     ballast = np.ones(300_000_000 // 8)  # Linux' ru_maxrss would hand this down
-    code = "from ganglion.rivals.worker import most_memory; print(most_memory())"
+    code = "from ganglion.race.engines.worker import most_memory; print(most_memory())"
     made = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
@@ -273,7 +276,7 @@ def steps(engine, form, recipe, folder):
 @pytest.mark.parametrize("name", ["mnist-cnn", "mnist-mlp"])
 def test_pytorch_gives_back_the_weights_it_was_given(name):
     pytest.importorskip("torch")
-    from ganglion.rivals import torch as engine
+    from ganglion.race.engines import torch as engine
 
     recipe = recipes.get(name)
     weights = recipes.build(recipe).get_weights()

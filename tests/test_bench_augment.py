@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from ganglion import bench_augment, rivals
-from ganglion.bench import Entry
-from ganglion.bench_augment import Cost, Costs
+from ganglion.race import engines
+from ganglion.race.bench import augment
+from ganglion.race.bench.augment import Cost, Costs
+from ganglion.race.bench.steps import Entry
 
 
 def made_up(plain: list[float], changed: list[float], name: str = "ganglion") -> Cost:
@@ -31,26 +32,26 @@ def test_what_was_found_is_told_cheapest_first(capsys: pytest.CaptureFixture) ->
     broken.changed.problem = "no such layer\nin a stack trace"
     costs = Costs("cifar10-cam", 128, 2, [dear, broken, cheap], ["jax"], 0.5, True)
     assert [one.engine for one in costs.timed] == ["ganglion", "keras"]
-    bench_augment.print_table(costs)
+    augment.print_table(costs)
     text = capsys.readouterr().out
     assert text.index("ganglion: fit") < text.index("keras: fit")
     wanted = ("RandomFlip, RandomZoom", "torch: no such layer", "jax", "50%", "5.0%")
     assert all(told in text for told in wanted)
     assert "Interrupted" in text
-    data = json.loads(bench_augment.as_json([costs]))[0]
+    data = json.loads(augment.as_json([costs]))[0]
     assert data["engines"]["keras"]["share"] == pytest.approx(0.5)
     assert data["problems"] == {"torch": "no such layer\nin a stack trace"}
 
 
 def test_recipes_without_augmentation_are_refused() -> None:
     with pytest.raises(ValueError, match="Nothing is augmented in mnist-mlp"):
-        bench_augment.measure(["mnist-mlp"], "", rounds=1)
+        augment.measure(["mnist-mlp"], "", rounds=1)
 
 
 @pytest.mark.slow
 def test_ganglion_is_timed_both_ways() -> None:
     pytest.importorskip("llvmlite")
-    (found,) = bench_augment.measure(
+    (found,) = augment.measure(
         ["cifar10-cam"], "jax", rounds=1, batch_size=8, threads=1
     )
     assert [one.engine for one in found.timed] == ["ganglion"]
@@ -58,4 +59,4 @@ def test_ganglion_is_timed_both_ways() -> None:
     (one,) = found.timed
     # Not the same computation: the first loss is of other images.
     assert one.plain.losses[0] != one.changed.losses[0]
-    assert rivals.engine("jax").name not in bench_augment.OWN
+    assert engines.engine("jax").name not in augment.OWN

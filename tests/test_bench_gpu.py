@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 from test_bench import _small, fake, noise, result_of  # noqa: F401 (a fixture)
 
-from ganglion import bench, bench_report, recipes, rivals, utils
-from ganglion.rivals import Task
+from ganglion import recipes, utils
+from ganglion.race import engines as rivals
+from ganglion.race.bench import report, steps
+from ganglion.race.engines import Task
 
 RECIPE = recipes.get("mnist-perceptron")
 
 
 def on_gpu(*engines, **given):
-    return bench.run(RECIPE, list(engines), rounds=2, threads=1, device="cuda", **given)
+    return steps.run(RECIPE, list(engines), rounds=2, threads=1, device="cuda", **given)
 
 
 def test_engines_are_timed_over_whole_epochs_and_no_processor_is_measured():
@@ -55,13 +57,13 @@ def gpu_result(precision, **milliseconds):
 def test_the_section_of_a_page_is_replaced_and_the_rest_is_left(tmp_path):
     page = tmp_path / "cuda.md"
     page.write_text(
-        f"# CUDA\n\nbefore\n\n{bench_report.GPU_HEADING}\n\nold\n\n## After\n\nend\n"
+        f"# CUDA\n\nbefore\n\n{report.GPU_HEADING}\n\nold\n\n## After\n\nend\n"
     )
     found = [
         gpu_result("tf32", ganglion=[0.1] * 3, jax=[0.2] * 3),
         gpu_result("bf16", ganglion=[0.1] * 3, jax=[0.3] * 3),
     ]
-    bench_report.write(found, page, "ganglion bench --device cuda")
+    report.write(found, page, "ganglion bench --device cuda")
     text = page.read_text()
     assert text.startswith("# CUDA\n\nbefore\n")
     assert text.endswith("\n## After\n\nend\n")
@@ -80,7 +82,7 @@ def test_the_section_of_a_page_is_replaced_and_the_rest_is_left(tmp_path):
 def test_what_cannot_be_asked_for(device, precision, told):
     given = {"rounds": 1, "batch_size": None, "threads": 1, "each": print, "say": print}
     with pytest.raises(ValueError, match=told):
-        bench_report.measure([], "", device=device, precision=precision, **given)
+        report.measure([], "", device=device, precision=precision, **given)
 
 
 # ---- rivals ------------------------------------------------------------------------
@@ -107,20 +109,20 @@ def losses(trainer, *counts):
 @pytest.mark.parametrize("rival", ["torch", "torch_optimized", "jax"])
 def test_bf16_is_near_and_not_the_same(rival, name):
     pytest.importorskip(rival.partition("_")[0])
-    engine = __import__(f"ganglion.rivals.{rival}", fromlist=["prepare"])
+    engine = __import__(f"ganglion.race.engines.{rival}", fromlist=["prepare"])
     exact, rounded = (
         losses(engine.prepare(task_of(name, precision=one), "eager"), 1, 1)
         for one in ("float32", "bf16")
     )
-    np.testing.assert_allclose(rounded, exact, rtol=max(bench.TOLERANCES["bf16"]))
-    np.testing.assert_allclose(rounded[0], exact[0], rtol=bench.TOLERANCES["bf16"][0])
+    np.testing.assert_allclose(rounded, exact, rtol=max(steps.TOLERANCES["bf16"]))
+    np.testing.assert_allclose(rounded[0], exact[0], rtol=steps.TOLERANCES["bf16"][0])
     assert (rounded != exact).any()
 
 
 @pytest.mark.rivals
 def test_a_scan_an_epoch_is_the_same_training():
     pytest.importorskip("jax")
-    from ganglion.rivals.jax import JaxTrainer
+    from ganglion.race.engines.jax import JaxTrainer
 
     here = JaxTrainer(task_of("mnist-mlp"), "scan")
     there = JaxTrainer(task_of("mnist-mlp", device="cuda"), "scan")
@@ -134,8 +136,8 @@ def test_a_scan_an_epoch_is_the_same_training():
 def test_recordings_are_the_same_training(monkeypatch):
     """A recording is played by doing the steps again."""
     torch = pytest.importorskip("torch")
-    from ganglion.rivals import torch_recorded
-    from ganglion.rivals.torch_optimized import OptimizedTrainer
+    from ganglion.race.engines import torch_recorded
+    from ganglion.race.engines.torch_optimized import OptimizedTrainer
 
     class Played:
         def __init__(self, action):

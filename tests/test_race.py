@@ -22,20 +22,11 @@ from race_helpers import (
 
 from ganglion import recipes
 from ganglion.compiler.cpu import threads
-from ganglion.race import (
-    facts,
-    lockstep,
-    markdown,
-    order,
-    report,
-    results,
-    runner,
-    settings,
-    tables,
-)
+from ganglion.race import facts, lockstep, order, results, runner, settings
+from ganglion.race.engines import engine
 from ganglion.race.lockstep import Found
+from ganglion.race.report import html, markdown, terminal_tables
 from ganglion.race.watch import LiveWatch, Quiet
-from ganglion.rivals import engine
 
 LIMIT = 20.0  # seconds; a start of Python takes a part of one, on a busy machine more
 
@@ -100,7 +91,7 @@ def test_a_failure_is_reported_with_its_log_and_the_others_go_on(
     assert log in failed.log_end
     if form == "crash":
         assert len(failed.epochs) == 1  # what it did before is kept
-    told = "\n".join(tables.problems(made))
+    told = "\n".join(terminal_tables.problems(made))
     assert f"rival, run 1 failed: {reason}" in told
     assert log in told
 
@@ -177,11 +168,11 @@ def test_steps_that_part_in_float32_are_taken_again_in_float64(tmp_path, capsys)
     assert (seen.learning_rate, seen.apart) == (0.5, 0.0)
     assert seen.missing == {"c": "ended with exit code 1"}
     told = "at the same learning rate of 0.5, the first 16 steps of ganglion, a are"
-    notes = "\n".join(tables.notes(made))
-    for text in (notes, markdown.text(made), report.page([made])):
+    notes = "\n".join(terminal_tables.notes(made))
+    for text in (notes, markdown.text(made), html.page([made])):
         assert told in text
         assert "c took no steps in it: ended with exit code 1." in text
-    tables.show(made)
+    terminal_tables.show(made)
     assert re.search(r"│ +4 of 16 │ +16 of 16 │", capsys.readouterr().out)
     # All of it is known when the race goes on.
     kept = replace(made, finished=made.finished[:1], complete=False)
@@ -395,7 +386,7 @@ def Batches():
 def test_our_own_engines_start_anew_after_the_first_steps(name, tmp_path):
     import importlib
 
-    from ganglion.rivals import Task
+    from ganglion.race.engines import Task
 
     (x, y), (x_test, y_test), _ = noise(RECIPE, 50)
     start = order.lay_out_start(RECIPE, 3, 2, 50, tmp_path)
@@ -520,7 +511,7 @@ def test_ganglion_counts_what_it_needs_or_says_nothing(packages):
 
 def test_the_tables_have_every_run_and_average(tmp_path, capsys):
     made = race(tmp_path, fake("ganglion", "good"), fake("rival", "good"), runs=2)
-    tables.show(made)
+    terminal_tables.show(made)
     text = capsys.readouterr().out
     assert text.count("0.9000 ± 0.0000") == 4  # two engines, alone and side by side
     for word in ("import", "prepare", "in all", "memory", "on disk", "lockstep"):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ganglion import config, recipes, utils
+from ganglion.race.engines import augmented
+from ganglion.race.engines.worker import Handler
 from ganglion.race.order import lay_out_start
-from ganglion.rivals import augmented
-from ganglion.rivals.worker import Handler
 
 ROWS, SIZE, EPOCHS = 50, 16, 2
 CAM = recipes.get("cifar10-cam")
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def prepared(module: str, form: str, folder: Path) -> Handler:
     start = lay_out_start(SMALL, 3, EPOCHS, ROWS, folder / "start")
-    handler = Handler(f"ganglion.rivals.{module}", form)
+    handler = Handler(f"ganglion.race.engines.{module}", form)
     answer = handler.prepare(
         json.loads(json.dumps(asdict(SMALL))),
         str(folder),
@@ -100,8 +100,10 @@ def test_engines_agree_on_changed_images(
 ) -> None:
     pytest.importorskip("llvmlite")
     pytest.importorskip(module.split("_")[0])
-    monkeypatch.setattr("ganglion.rivals.worker.limit_cores", lambda threads: None)
-    monkeypatch.setattr("ganglion.rivals.tensorflow.set_up", lambda task: None)
+    monkeypatch.setattr(
+        "ganglion.race.engines.worker.limit_cores", lambda threads: None
+    )
+    monkeypatch.setattr("ganglion.race.engines.tensorflow.set_up", lambda task: None)
     ours = epochs_of(prepared("ganglion", "fit", folder))
     theirs = epochs_of(prepared(module, form, folder))
     np.testing.assert_allclose(ours, theirs, rtol=1e-3)
@@ -110,13 +112,15 @@ def test_engines_agree_on_changed_images(
 def test_a_bench_leaves_images_alone_unless_asked(
     folder: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("ganglion.rivals.worker.limit_cores", lambda threads: None)
+    monkeypatch.setattr(
+        "ganglion.race.engines.worker.limit_cores", lambda threads: None
+    )
     utils.set_random_seed(3)
     weights = recipes.build(SMALL).get_weights()
     np.savez(folder / "weights.npz", **{f"w{i}": w for i, w in enumerate(weights)})
     losses = []
     for augment in (False, False, True):
-        handler = Handler("ganglion.rivals.ganglion", "numpy")
+        handler = Handler("ganglion.race.engines.ganglion", "numpy")
         plain = json.loads(json.dumps(asdict(SMALL)))
         handler.prepare(plain, str(folder), SIZE, 2, augment=augment)
         losses.append(handler.run(1)["loss"])

@@ -23,16 +23,10 @@ from race_helpers import (
 )
 
 from ganglion import machine
-from ganglion.race import (
-    cluster,
-    connection,
-    node,
-    results,
-    session,
-    settings,
-    tasks,
-)
-from ganglion.race.cluster import RayRacing
+from ganglion.race import results, session, settings
+from ganglion.race.cluster import connection, node, tasks
+from ganglion.race.cluster import run as cluster
+from ganglion.race.cluster.run import RayRacing
 from ganglion.race.watch import LiveWatch, Watch
 
 # Ray leaves files of its own open.

@@ -18,9 +18,10 @@ import pytest
 import race_made_up
 from typer.testing import CliRunner
 
-from ganglion.race import report, report_charts, results
+from ganglion.race import results
+from ganglion.race.report import charts, html
 
-PAGE = Path(report.__file__).parent / "page"
+PAGE = Path(html.__file__).parent / "page"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;]]>$x"
 
 
@@ -45,7 +46,7 @@ class Elements(HTMLParser):
 
 
 def test_the_page_is_small_and_names_no_address() -> None:
-    page = report.page([race_made_up.race()])
+    page = html.page([race_made_up.race()])
     assert len(page.encode()) < 400_000
     elements = Elements(page)
     assert not [one for _, one in elements.seen if "src" in one]
@@ -55,7 +56,7 @@ def test_the_page_is_small_and_names_no_address() -> None:
 
 
 def test_the_policy_allows_just_our_own_scripts() -> None:
-    page = report.page([race_made_up.race()])
+    page = html.page([race_made_up.race()])
     policy = next(
         one["content"] or ""
         for one in Elements(page).all("meta")
@@ -90,7 +91,7 @@ def test_every_value_of_hostile_results_is_only_text() -> None:
         started=HOSTILE,
     )
     for races in ([race], [race, replace(race, seed=1)]):
-        elements = Elements(report.page(races))
+        elements = Elements(html.page(races))
         assert len(elements.all("script")) == 3
         assert not elements.all("img")
         assert not [a for _, one in elements.seen for a in one if a.startswith("on")]
@@ -99,7 +100,7 @@ def test_every_value_of_hostile_results_is_only_text() -> None:
 
 def test_the_data_of_the_charts_is_what_was_measured() -> None:
     race = race_made_up.race(3, 4)
-    held = json.loads(re.search(r'id="curves">(.*?)</script>', report.page([race]))[1])
+    held = json.loads(re.search(r'id="curves">(.*?)</script>', html.page([race]))[1])
     curves = {one["engine"]: one for one in held["charts"][0]["curves"]}
     assert list(curves) == list(race.engines)
     runs = [one for one in race.finished if one.engine == "jax"]
@@ -117,15 +118,15 @@ def test_the_data_of_the_charts_is_what_was_measured() -> None:
 
 
 def test_an_engine_keeps_its_sign_whoever_else_takes_part() -> None:
-    places = [report_charts.place(name) for name in report_charts.PLACES]
-    assert len(set(places)) == len(places) < len(report_charts.SHAPES)
-    new = report_charts.place("somebody-else")
-    assert new == report_charts.place("somebody-else")
-    assert new >= report_charts.PLACES.index("ganglion-numpy")
+    places = [charts.place(name) for name in charts.PLACES]
+    assert len(set(places)) == len(places) < len(charts.SHAPES)
+    new = charts.place("somebody-else")
+    assert new == charts.place("somebody-else")
+    assert new >= charts.PLACES.index("ganglion-numpy")
 
 
 def test_every_table_has_a_caption_and_every_heading_its_scope() -> None:
-    elements = Elements(report.page([race_made_up.race(), race_made_up.race(salt="b")]))
+    elements = Elements(html.page([race_made_up.race(), race_made_up.race(salt="b")]))
     tables = elements.all("table")
     assert len(tables) == len(elements.all("caption")) > 20
     assert all(one.get("scope") in ("row", "col") for one in elements.all("th"))
@@ -148,25 +149,25 @@ def test_several_races_show_a_regression_against_the_oldest() -> None:
     new = race_made_up.race(
         slower=1.2, salt="b", started="2026-12-01T00:00:00+00:00", commit="fedcba9876"
     )
-    page = report.page([new, old])  # the order is by date, not as given
+    page = html.page([new, old])  # the order is by date, not as given
     rows = rows_of(page, "Run time, s")
     assert re.search(r"\+(19|20)\.\d% slower", rows["ganglion"])
     assert "noise" in rows["jax"]
     assert "noise" in rows_of(page, "Accuracy")["ganglion"]
     assert "A: </strong>Ganglion 0.1.0 (169ce72), AMD EPYC 9B14, 2026-11-15" in page
     assert "B: </strong>Ganglion 0.1.0 (fedcba9), AMD EPYC 9B14, 2026-12-01" in page
-    better = report.page([old, replace(race_made_up.race(slower=0.5), started="2027")])
+    better = html.page([old, replace(race_made_up.race(slower=0.5), started="2027")])
     assert re.search(r"-\d+\.\d% faster", rows_of(better, "Run time, s")["ganglion"])
 
 
 def test_a_single_run_proves_no_regression() -> None:
     old, new = race_made_up.race(1, 2), race_made_up.race(1, 2, slower=1.3)
-    row = rows_of(report.page([old, new]), "Run time, s")["ganglion"]
+    row = rows_of(html.page([old, new]), "Run time, s")["ganglion"]
     assert row.endswith("% one run")
 
 
 def test_races_that_are_not_alike_are_said_to_be() -> None:
-    page = report.page([race_made_up.race(1, 2), race_made_up.race(1, 3, threads=8)])
+    page = html.page([race_made_up.race(1, 2), race_made_up.race(1, 3, threads=8)])
     assert "The races are not alike: epochs (2, 3), threads (2, 8)." in page
 
 
@@ -174,11 +175,11 @@ def test_engines_that_only_one_race_has_stay_in_the_table() -> None:
     old = race_made_up.race(1, 2)
     kept = tuple(one for one in old.finished if one.engine != "jax")
     new = replace(old, started="2027", finished=kept)
-    assert rows_of(report.page([old, new]), "Run time, s")["jax"].count("–") == 2
+    assert rows_of(html.page([old, new]), "Run time, s")["jax"].count("–") == 2
 
 
 def test_races_of_several_recipes_are_not_compared() -> None:
-    page = report.page([race_made_up.race(1, 1), race_made_up.race(1, 1, recipe="x")])
+    page = html.page([race_made_up.race(1, 1), race_made_up.race(1, 1, recipe="x")])
     assert page.count("<h2>") == 2
     assert "noise" not in "".join(Elements(page).texts[:-10])
 
@@ -186,12 +187,12 @@ def test_races_of_several_recipes_are_not_compared() -> None:
 def test_a_failed_engine_and_an_incomplete_race_are_told() -> None:
     race = race_made_up.race(2, 2, complete=False)
     race = race_made_up.with_a_failure(race, log_end="the very end")
-    page = report.page([race])
+    page = html.page([race])
     assert "This race is not complete: 12 runs are in." in page
     assert "tensorflow</strong>, run 2 failed: killed by the time limit" in page
     assert "the very end</pre>" in page
     assert "0 of 2" in page
-    nothing = report.page([replace(race, finished=())])
+    nothing = html.page([replace(race, finished=())])
     assert "No run is finished yet." in nothing
     assert "No run has come to its end yet." in nothing
 
@@ -200,16 +201,16 @@ def test_diverged_runs_and_runs_of_no_time_are_shown() -> None:
     run = race_made_up.run("torch", 1, 2)
     epochs = tuple(replace(one, test_accuracy=math.nan) for one in run.epochs)
     lost = replace(run, epochs=epochs, first_losses=(math.nan, math.inf))
-    page = report.page([race_made_up.race(1, 2, finished=(lost,))])
+    page = html.page([race_made_up.race(1, 2, finished=(lost,))])
     assert ">nan</td>" in page
     quick = replace(run, train_seconds=0.0, test_seconds=0.0, import_seconds=0.0)
     quick = replace(quick, prepare_seconds=0.0, epochs=())
-    assert report.page([race_made_up.race(1, 2, finished=(quick,))])
+    assert html.page([race_made_up.race(1, 2, finished=(quick,))])
 
 
 def test_other_data_and_changed_sources_are_told() -> None:
     race = race_made_up.race(1, 1, machine={"data": "drawn digits"}, commit="abc123+")
-    page = report.page([race])
+    page = html.page([race])
     assert '<p class="bad" role="note">drawn digits</p>' in page
     assert "git checkout abc123\n" in page
     assert "changes that were not committed" in page
@@ -217,7 +218,7 @@ def test_other_data_and_changed_sources_are_told() -> None:
 
 def test_no_race_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
-        report.page([])
+        html.page([])
 
 
 def test_the_vendored_library_is_the_one_its_note_tells() -> None:
@@ -322,7 +323,7 @@ def chromium() -> Iterator[browser.Browser]:
 
 
 def written(path: Path, *races: results.Race) -> Path:
-    return report.write(races, path / "report.html")
+    return html.write(races, path / "report.html")
 
 
 # How many different colours are in the inner part of every chart's canvas.
@@ -369,7 +370,7 @@ def test_engines_are_switched_on_and_off(
     chromium: browser.Browser, tmp_path: Path
 ) -> None:
     chromium.open(written(tmp_path, race_made_up.race()))
-    torch = engine_colours(chromium)[report_charts.place("torch")]
+    torch = engine_colours(chromium)[charts.place("torch")]
     assert torch in chromium.evaluate(COLOURS)[0]
     box = "document.querySelector('input[value=torch]').click()"
     chromium.evaluate(box)

@@ -16,7 +16,8 @@ import race_made_up
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganglion.race import figures, markdown, report, results
+from ganglion.race import figures, results
+from ganglion.race.report import html, markdown
 from ganglion.race.results import (
     Epoch,
     ExactSteps,
@@ -358,10 +359,10 @@ def test_other_work_on_the_machine_is_told_on_every_page() -> None:
     loud = race_made_up.race(1, 1, threads=2, machine={"load before": "1.90"})
     quiet = race_made_up.race(1, 1, threads=2, machine={"load before": "0.10"})
     warning = "Other work was running when the race began (load 1.90)"
-    for page_of in (markdown.text, lambda race: report.page([race])):
+    for page_of in (markdown.text, lambda race: html.page([race])):
         assert warning in page_of(loud)
         assert "Other work" not in page_of(quiet)
-    assert report.page([loud, quiet]).count(warning) == 1
+    assert html.page([loud, quiet]).count(warning) == 1
     odd = race_made_up.race(1, 1, machine={"load before": "much"})
     assert "Other work" not in markdown.text(odd)
 

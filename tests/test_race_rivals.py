@@ -15,15 +15,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganglion import recipes, rivals
-from ganglion.race import exact, figures, order, session, settings
+from ganglion import recipes
+from ganglion.race import engines, exact, figures, order, session, settings
+from ganglion.race.engines import Unavailable
 from ganglion.race.session import Job, Place
-from ganglion.rivals import Unavailable
 
 ROWS, BATCH, STEPS = 330, 16, 20  # the last batch has ten rows
 FORMS = [
     (name, form)
-    for name, one in rivals.ENGINES.items()
+    for name, one in engines.ENGINES.items()
     for form in one.forms
     if name != "ganglion"
 ]
@@ -62,7 +62,7 @@ def run(folder, recipe, name, form, device="cpu"):
     chosen = settings.Settings(recipe.name, (name,), 1, 2, BATCH, 1, device, 1)
     if recipe.name == "mnist-cnn":
         chosen = replace(chosen, optimizer={"learning_rate": 0.01})
-    job = Job(rivals.engine(name), chosen, Place(data, folder), start, form)
+    job = Job(engines.engine(name), chosen, Place(data, folder), start, form)
     with session.opened(job, form) as asked:
         asked.load()
         made = asked.prepare()
@@ -77,7 +77,7 @@ def run(folder, recipe, name, form, device="cpu"):
 @pytest.mark.parametrize("recipe", ["mnist-mlp", "mnist-cnn"])
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses):
-    engine = rivals.engine(name)
+    engine = engines.engine(name)
     if engine.missing():
         pytest.skip(engine.missing())
     if form.startswith("compiled") and not any(map(shutil.which, ("g++", "clang++"))):
@@ -99,7 +99,7 @@ def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_the_first_steps_on_a_gpu(name, form, courses, tmp_path):
-    engine = rivals.engine(name)
+    engine = engines.engine(name)
     if engine.missing() or name == "ganglion-numpy":
         pytest.skip(engine.missing() or "NumPy knows no GPU")
     ours, _ = courses("mnist-mlp", "ganglion-numpy", "numpy")
@@ -138,7 +138,7 @@ def small_course(tmp_path_factory):
     def course(name, dtype):
         chosen = settings.Settings(SMALL.name, (name,), 1, 1, BATCH, 1, "cpu", 1)
         chosen = replace(chosen, made=SMALL, dtype=dtype)
-        engine, place = rivals.engine(name), Place(folder, folder)
+        engine, place = engines.engine(name), Place(folder, folder)
         job = Job(engine, chosen, place, start, engine.forms[0])
         with session.opened(job, dtype) as asked:
             asked.load()
@@ -150,10 +150,10 @@ def small_course(tmp_path_factory):
 
 @pytest.mark.rivals
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [one for one in rivals.ENGINES if one != "ganglion"])
+@pytest.mark.parametrize("name", [one for one in engines.ENGINES if one != "ganglion"])
 def test_where_float32_parts_float64_does_not(name, small_course):
     """At the recipe's own rate, with momentum, pooling and batch norm."""
-    if reason := rivals.engine(name).missing():
+    if reason := engines.engine(name).missing():
         pytest.skip(reason)
     far = {
         dtype: figures.distance(small_course(one, dtype) for one in ("ganglion", name))
@@ -167,7 +167,7 @@ def test_where_float32_parts_float64_does_not(name, small_course):
 @pytest.mark.rivals
 @pytest.mark.parametrize("name", ["keras", "tensorflow", "torch", "jax"])
 def test_a_device_that_is_not_there_is_named(name, tmp_path):
-    engine = rivals.engine(name)
+    engine = engines.engine(name)
     if engine.missing():
         pytest.skip(engine.missing())
     if shutil.which("nvidia-smi"):

@@ -6,9 +6,10 @@ import pytest
 from race_helpers import RECIPE, fake, small_race, start  # noqa: F401 (a fixture)
 
 from ganglion import machine, recipes
-from ganglion.race import figures, markdown, results, runner, settings, sweep, tables
+from ganglion.race import figures, results, runner, settings, sweep
+from ganglion.race.engines import engine
+from ganglion.race.report import markdown, terminal_tables
 from ganglion.race.watch import Quiet
-from ganglion.rivals import engine
 
 
 def race(folder, *engines, runs=1, before=None, epochs=1, **swept):
@@ -88,10 +89,10 @@ def test_each_point_runs_every_engine_and_says_so(tmp_path, capsys):
     assert [one.name for one in tmp_path.glob("lockstep*")] == ["lockstep.json"]
     assert (tmp_path / "logs" / "rival-run-2-lr-0.5-seed-9.log").exists()
     failed = "rival (lr 0.1, seed 3), run 1 failed"
-    assert failed in "\n".join(tables.problems(made))
+    assert failed in "\n".join(terminal_tables.problems(made))
     assert failed in markdown.text(made)
     assert "seed 3 or 9" in markdown.text(made)
-    tables.show(made)
+    terminal_tables.show(made)
     assert "rival (lr 0.5, seed 9)" in capsys.readouterr().out
 
 

@@ -10,10 +10,12 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
-from ganglion import bench_report, datasets, recipes, terminal
-from ganglion.bench_result import Entry, Result
+from ganglion import datasets, recipes, terminal
 from ganglion.cli import app
-from ganglion.race import figures, tables
+from ganglion.race import figures
+from ganglion.race.bench import report
+from ganglion.race.bench.result import Entry, Result
+from ganglion.race.report import terminal_tables
 from ganglion.race.watch import LiveWatch
 
 WIDTHS = (20, 40, 60, 80, 100, 144)
@@ -46,7 +48,7 @@ def test_no_command_cuts_a_name(command, columns, monkeypatch):
 def test_a_race_cuts_no_name(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(columns))
     race = race_made_up.race(3, 2)
-    tables.show(race)
+    terminal_tables.show(race)
     text = capsys.readouterr().out
     assert "…" not in text
     for group in figures.groups(race):
@@ -60,7 +62,7 @@ def test_a_bench_cuts_no_name(columns, monkeypatch, capsys):
     entries = [
         Entry(name, "a form", milliseconds=[1.0, 1.1], memory=10**8) for name in names
     ]
-    bench_report.print_table(Result("mnist-mlp", 128, 2, entries, 1e6, {}))
+    report.print_table(Result("mnist-mlp", 128, 2, entries, 1e6, {}))
     text = capsys.readouterr().out
     assert "…" not in text
     for name in names:

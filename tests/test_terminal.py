@@ -137,14 +137,15 @@ def test_races(capsys):
 
     import race_made_up
 
-    from ganglion.race import tables, watch
+    from ganglion.race import watch
+    from ganglion.race.report import terminal_tables
 
     made = race_made_up.with_a_failure(race_made_up.race())
     runs = tuple(
         replace(one, engine=HOSTILE, reason=HOSTILE, log_end=HOSTILE)
         for one in made.finished
     )
-    tables.show(replace(made, finished=runs, recipe=HOSTILE))
+    terminal_tables.show(replace(made, finished=runs, recipe=HOSTILE))
     plain = watch.Watch()
     plain.says(HOSTILE, HOSTILE)
     out, told = capsys.readouterr()

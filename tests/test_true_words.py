@@ -15,7 +15,7 @@ import ganglion
 from ganglion import config, machine
 from ganglion.cli import app
 from ganglion.race import facts
-from ganglion.rivals import engine
+from ganglion.race.engines import engine
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

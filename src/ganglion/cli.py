@@ -31,7 +31,7 @@ from ganglion.cli_options import (
     engine_names,
     recipe_names,
 )
-from ganglion.rivals import RIVALS
+from ganglion.race.engines import RIVALS
 
 NAME = "ganglion"
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
@@ -141,17 +141,17 @@ def bench(
         against = against or ",".join(RIVALS)
         _bench_augment(recipes or [], against, rounds, batch_size, threads, json)
         return
-    from ganglion import bench_report
+    from ganglion.race.bench import report
 
     def keep(done: list[Any]) -> None:
         if not json:
-            bench_report.print_table(done[-1])
+            report.print_table(done[-1])
         if write is not None:
             command = " ".join(["ganglion", *sys.argv[1:]])
             command = command.replace(str(write), f"docs/{write.name}")
-            bench_report.write(done, write, command)
+            report.write(done, write, command)
 
-    done = bench_report.measure(
+    done = report.measure(
         recipes or recipe_book.published(),
         against,
         rounds=rounds,
@@ -163,7 +163,7 @@ def bench(
         say=_say,
     )
     if json:
-        print(bench_report.as_json(done))
+        print(report.as_json(done))
     if any(one.interrupted for one in done):
         raise typer.Exit(INTERRUPTED)
 
@@ -176,7 +176,7 @@ def _bench_augment(
     threads: int | None,
     json: bool,
 ) -> None:
-    from ganglion import bench_augment
+    from ganglion.race.bench import augment as bench_augment
 
     found = bench_augment.measure(
         names,

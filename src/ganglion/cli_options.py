@@ -102,7 +102,7 @@ def recipe_names() -> list[str]:
 
 def engine_names() -> list[str]:
     """Return the names of all engines."""
-    from ganglion.rivals import ENGINES
+    from ganglion.race.engines import ENGINES
 
     return list(ENGINES)
 

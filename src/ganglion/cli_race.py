@@ -213,7 +213,7 @@ def race(
     assert folder is not None
     kind = runner.Racing
     if chosen.on:
-        from ganglion.race import cluster
+        from ganglion.race.cluster import run as cluster
 
         kind = cluster.RayRacing
     racing = kind(
@@ -354,14 +354,14 @@ def _free(folder: Path) -> Path:
 
 def _conclude(race: Any, folder: Path) -> None:
     """Write the pages and print the tables of what was measured."""
-    from ganglion.race import markdown, report, tables
+    from ganglion.race.report import html, markdown, terminal_tables
 
     if not race.finished:
         _say("Nothing was measured.")
         return
-    tables.show(race)
+    terminal_tables.show(race)
     markdown.write(race, folder)
-    page = report.write([race], folder / "report.html")
+    page = html.write([race], folder / "report.html")
     _say(f"Kept in {folder}: results.json, results.md and {page}")
 
 

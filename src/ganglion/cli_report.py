@@ -31,8 +31,9 @@ def report(
     ] = None,
 ) -> None:
     """Make the page on a race again, or compare several races on one page."""
-    from ganglion.race import markdown, results
-    from ganglion.race import report as page
+    from ganglion.race import results
+    from ganglion.race.report import html as page
+    from ganglion.race.report import markdown
 
     held = [results.load(one) for one in races]
     if out is not None:

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from ganglion.race import figures, session
+from ganglion.race.engines import Unavailable
+from ganglion.race.engines.process import EngineError
 from ganglion.race.lockstep import TOLERANCE, Found, Say, most_shared
 from ganglion.race.results import ExactSteps
 from ganglion.race.session import Job
 from ganglion.race.settings import Settings
-from ganglion.rivals import Unavailable
-from ganglion.rivals.process import EngineError
 
 DTYPE = "float64"
 Losses = tuple[float, ...]

@@ -15,7 +15,7 @@ from typing import Any
 
 from ganglion import config, machine
 from ganglion.config import DISTRIBUTION
-from ganglion.rivals import Engine
+from ganglion.race.engines import Engine
 
 HERE = Path(__file__).parents[1]
 BUSY = 0.25  # of the cores, before the race: more than that moves the times

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from ganglion import files
 from ganglion.race import session
+from ganglion.race.engines import Unavailable
+from ganglion.race.engines.process import EngineError
 from ganglion.race.figures import OURS
 from ganglion.race.session import Job, Session
 from ganglion.race.settings import Settings
-from ganglion.rivals import Unavailable
-from ganglion.rivals.process import EngineError
 
 TOLERANCE = 1e-3  # of a loss, relative
 ROUNDED = {"tf32": 2e-3, "bf16": 2e-2}  # the same, where operands have fewer bits

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ganglion.race import lockstep, session
+from ganglion.race.engines import Unavailable
+from ganglion.race.engines.process import EngineError
 from ganglion.race.results import Epoch, Run
 from ganglion.race.session import Job, Session
 from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
-from ganglion.rivals import Unavailable
-from ganglion.rivals.process import EngineError
 
 
 class Refused(EngineError):  # noqa: N818 (it did not fail: it computes something else)

@@ -2,7 +2,7 @@
 
 The order of the rows is the one that Ganglion's own `fit` makes from its seed. It makes
 it inside of its compiled step; everybody else is given it as an array, before the clock
-starts. The same holds for images that are changed at random (`rivals/augmented.py`).
+starts. The same holds for images that are changed at random (`engines/augmented.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from ganglion import random, recipes, utils
+from ganglion.race.engines import augmented
 from ganglion.recipes import Recipe
-from ganglion.rivals import augmented
 
 
 @dataclass(frozen=True)

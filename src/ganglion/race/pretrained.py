@@ -20,11 +20,11 @@ import numpy as np
 
 from ganglion import files
 from ganglion.race import facts
+from ganglion.race.engines import engine as engine_named
+from ganglion.race.engines.process import environment
 from ganglion.race.once import now
 from ganglion.race.pretrained_engines import ENGINES
 from ganglion.race.results import Epoch, Race, Run, Skipped, save
-from ganglion.rivals import engine as engine_named
-from ganglion.rivals.process import environment
 
 RECIPE = "pretrained"
 EPOCHS, BATCH = 5, 32

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ganglion.race import exact, facts, lockstep, session, sweep
+from ganglion.race.engines import ENGINES, Engine
+from ganglion.race.engines.process import LIMIT, EngineError
 from ganglion.race.figures import OURS, settings_text
 from ganglion.race.lockstep import Found
 from ganglion.race.once import begun, now, run_once
@@ -20,8 +22,6 @@ from ganglion.race.results import Race, Run, Skipped, save
 from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
-from ganglion.rivals import ENGINES, Engine
-from ganglion.rivals.process import LIMIT, EngineError
 
 PAUSE = 0.5  # seconds between runs: threads of the engine before may still spin
 SHORTEST_LIMIT = 120.0  # seconds

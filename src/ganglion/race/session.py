@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ganglion.race.engines import Engine, Unavailable
+from ganglion.race.engines.process import LIMIT, EngineError, Process
 from ganglion.race.order import Start
 from ganglion.race.settings import Settings
-from ganglion.rivals import Engine, Unavailable
-from ganglion.rivals.process import LIMIT, EngineError, Process
 
 FIRST_STEPS = 20
 

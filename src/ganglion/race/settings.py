@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import config, image_recipes, machine, recipes
+from ganglion.race.engines import ON_GPU, RIVALS, Engine, engine
 from ganglion.race.results import DEVICES, Race
 from ganglion.recipes import Recipe
-from ganglion.rivals import ON_GPU, RIVALS, Engine, engine
 
 DEFAULT_ENGINES = ("ganglion", *RIVALS)
 GPU_ENGINES = ("ganglion", *ON_GPU)

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ganglion import bench, config, files, machine, recipes
-from ganglion.bench_result import Entry, Result, shown
-from ganglion.rivals import ON_GPU, PRECISE, RIVALS, engine
+from ganglion import config, files, machine, recipes
+from ganglion.race.bench import steps
+from ganglion.race.bench.result import Entry, Result, shown
+from ganglion.race.engines import ON_GPU, PRECISE, RIVALS, engine
 
 COLUMNS = (
     "engine",
@@ -53,7 +54,7 @@ def measure(
     for recipe, kind in chosen:
         say(f"{recipe.name}{_in(kind)}:")
         done.append(
-            bench.run(
+            steps.run(
                 recipe,
                 engines,
                 rounds=rounds,
@@ -170,7 +171,7 @@ def notes(result: Result) -> list[str]:
             found.append(
                 f"{one.engine} was also tried as {form!r}: {why.splitlines()[0]}"
             )
-    if result.busy > bench.QUIET:
+    if result.busy > steps.QUIET:
         found.append(
             f"Other work took {result.busy:.0%} of all cores when this began: times "
             "are longer than on a quiet machine, most of all for engines whose threads "
@@ -244,7 +245,7 @@ medians over the rounds; "ratio" is the time in units of Ganglion's, as the medi
 the ratios round by round.
 
 Rivals are in their fastest form on the CPU that we know, in files of their own in
-`src/ganglion/rivals`: their pixels are scaled to floats before the clock starts, and
+`src/ganglion/race/engines`: their pixels are scaled to floats before the clock starts, and
 where there are several forms (XLA or not, a loop in the graph or a jitted step), each
 is tried and the fastest is shown. Ganglion is timed through `fit`: images as whole
 numbers, metrics and callbacks included. "Of peak" is the share of the fastest large
@@ -306,7 +307,7 @@ or bf16 autocasts (`bf16`), in their fastest form; Ganglion is timed through `fi
 def gpu_section(results: list[Result], command: str) -> str:
     """Return the results on a GPU as a section of the docs."""
     rounds = max((len(one.milliseconds) for r in results for one in r.timed), default=0)
-    about = {"command": command, "rounds": rounds, "seconds": bench.GPU_ROUND_SECONDS}
+    about = {"command": command, "rounds": rounds, "seconds": steps.GPU_ROUND_SECONDS}
     parts = [_ABOUT_GPU.format(heading=GPU_HEADING, **about)]
     where = next((one.gpu for one in results if one.gpu), "")
     own = (f"{name} {machine.version(name)}" for name in _OF_CUDA)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ganglion.race.engines import untranslated
 from ganglion.recipes import LayerSpec
-from ganglion.rivals import untranslated
 
 _BORDERS = {"nearest": "border", "reflect": "reflection", "constant": "zeros"}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ganglion.race import figures
 from ganglion.race.figures import Group
-from ganglion.race.markup import Html, clean, element, heading, number, table
+from ganglion.race.report.markup import Html, clean, element, heading, number, table
 from ganglion.race.results import Epoch, Race, Run
 
 # An engine has one place, hence one colour (page.css) and one shape, in every report.

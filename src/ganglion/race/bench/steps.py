@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ganglion import machine, recipes
-from ganglion.bench_result import Entry, Result, shown
+from ganglion.race.bench.result import Entry, Result, shown
+from ganglion.race.engines import PRECISE, Engine, process
+from ganglion.race.engines.process import EngineError, Process
 from ganglion.recipes import Recipe
-from ganglion.rivals import PRECISE, Engine, process
-from ganglion.rivals.process import EngineError, Process
 
 ROWS = 12_800  # an epoch of 100 steps of 128; more would only take memory
 GPU_ROWS = 49_920  # about what a GPU's users have; 100 steps are 3 ms there
@@ -369,7 +369,7 @@ def _agree(one: Running, other: Running, within: tuple[float, float]) -> bool:
 def versions(engine: Engine) -> str:
     """Return an engine's packages with their versions.
 
-    >>> from ganglion.rivals import engine
+    >>> from ganglion.race.engines import engine
     >>> versions(engine("ganglion")).split()[0]
     'ganglion'
     """

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ganglion.race.engines import Task, untranslated
 from ganglion.recipes import LayerSpec
-from ganglion.rivals import Task, untranslated
 
 
 class Network:

@@ -38,9 +38,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from ganglion.race.engines import Task, Trainer
+    from ganglion.race.engines.augmented import Source
     from ganglion.recipes import Recipe
-    from ganglion.rivals import Task, Trainer
-    from ganglion.rivals.augmented import Source
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ class Handler:
         to change them itself. `more` is what a task has as it is given.
         """
         from ganglion import recipes
-        from ganglion.rivals import Task, Unavailable
+        from ganglion.race.engines import Task, Unavailable
 
         limit_cores(threads)
         if isinstance(recipe, str):
@@ -201,9 +201,9 @@ class Handler:
 
     def _take_up(self, *source: Any) -> None:
         """Remember where changed images come from; Ganglion makes them itself."""
-        from ganglion.rivals.augmented import Source
+        from ganglion.race.engines.augmented import Source
 
-        if self._module != "ganglion.rivals.ganglion":
+        if self._module != "ganglion.race.engines.ganglion":
             self._source = Source(*source)
 
     def _feed(self, number: int, trainer: Trainer) -> None:
@@ -223,7 +223,7 @@ class Handler:
 
     def peak(self, threads: int) -> dict[str, float]:
         """Measure what the machine can do."""
-        from ganglion.rivals import peak
+        from ganglion.race.engines import peak
 
         limit_cores(threads)
         return peak.measure(threads)

@@ -9,8 +9,8 @@ import numpy as np
 
 from ganglion import config, recipes
 from ganglion.compiler import registry
-from ganglion.rivals import TEST_BATCH, Task, Unavailable
-from ganglion.rivals.augmented import set_states
+from ganglion.race.engines import TEST_BATCH, Task, Unavailable
+from ganglion.race.engines.augmented import set_states
 
 
 def prepare(task: Task, form: str) -> GanglionTrainer:

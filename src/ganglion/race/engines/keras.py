@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.rivals import (
+from ganglion.race.engines import (
     TEST_BATCH,
     Rival,
     Task,
@@ -17,7 +17,7 @@ from ganglion.rivals import (
     untranslated,
     up_to_logits,
 )
-from ganglion.rivals.augmented import parts
+from ganglion.race.engines.augmented import parts
 
 STEPS_PER_EXECUTION = 32  # Keras' own way to leave Python out of most steps
 
@@ -34,16 +34,16 @@ def prepare(task: Task, form: str) -> KerasTrainer:
     keras.config.set_dtype_policy("mixed_bfloat16" if mixed else task.dtype)
     chosen = keras.backend.backend()
     if chosen == "tensorflow":
-        from ganglion.rivals import tensorflow
+        from ganglion.race.engines import tensorflow
 
         tensorflow.set_up(task)
         return KerasOnTensorFlow(task, form == "XLA")
     if chosen == "torch":
-        from ganglion.rivals import torch
+        from ganglion.race.engines import torch
 
         torch.set_up(task)
     else:
-        from ganglion.rivals import jax
+        from ganglion.race.engines import jax
 
         jax.set_up(task)
     if task.dtype == "float64":

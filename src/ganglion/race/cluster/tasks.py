@@ -68,7 +68,7 @@ def task() -> Any:
 
         post("")
         try:
-            performs = importlib.import_module("ganglion.race.node")
+            performs = importlib.import_module("ganglion.race.cluster.node")
         except ImportError as error:
             told = f"on {where}, Ganglion cannot be imported ({error}): "
             return {"where": where, "absent": f"{told}pip install ganglion-nn"}

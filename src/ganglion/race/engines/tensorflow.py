@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.rivals import Rival, Task, Unavailable, scaled, test_set, up_to_logits
-from ganglion.rivals.tensorflow_layers import Network
+from ganglion.race.engines import (
+    Rival,
+    Task,
+    Unavailable,
+    scaled,
+    test_set,
+    up_to_logits,
+)
+from ganglion.race.engines.tensorflow_layers import Network
 
 
 def prepare(task: Task, form: str) -> TensorFlowTrainer:

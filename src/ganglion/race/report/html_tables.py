@@ -7,8 +7,8 @@ from typing import Any
 
 from ganglion.race import figures
 from ganglion.race.figures import NOTHING, Group, Spread
-from ganglion.race.markup import Html, element, heading, joined, number, table
-from ganglion.race.report_charts import named, row_class, swatch
+from ganglion.race.report.charts import named, row_class, swatch
+from ganglion.race.report.markup import Html, element, heading, joined, number, table
 from ganglion.race.results import Race, Run
 
 

@@ -16,8 +16,10 @@ from string import Template, ascii_uppercase
 from typing import Any
 
 from ganglion import files
-from ganglion.race import facts, figures, report_charts, report_tables
-from ganglion.race.markup import Html, element, escaped, joined
+from ganglion.race import facts, figures
+from ganglion.race.report import charts as report_charts
+from ganglion.race.report import html_tables
+from ganglion.race.report.markup import Html, element, escaped, joined
 from ganglion.race.results import Race
 
 FILE = "report.html"
@@ -60,7 +62,7 @@ def page(races: Sequence[Race]) -> str:
 
 
 def _file(name: str) -> str:
-    folder = resources.files("ganglion.race") / "page"
+    folder = resources.files("ganglion.race.report") / "page"
     return folder.joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
@@ -123,7 +125,7 @@ def _recipe(
 ) -> Html:
     parts = []
     if len(races) > 1:
-        beside = report_tables.comparison(races, letters)
+        beside = html_tables.comparison(races, letters)
         parts.append(_section("Beside each other", beside, 3))
     parts.append(_section("Accuracy", _curves(races, letters, charts), 3))
     for race, letter in zip(races, letters, strict=True):
@@ -144,14 +146,14 @@ def _letters(count: int) -> list[str]:
 
 def _parts(race: Race) -> tuple[Html, list[tuple[str, Html | None]]]:
     """Return the summary of a race, and its other parts with their titles."""
-    return report_tables.summary(race), [
+    return html_tables.summary(race), [
         ("Start-up, memory, size", report_charts.bars(race)),
-        ("Run by run", report_tables.run_by_run(race)),
-        ("What did not run", report_tables.problems(race)),
-        ("First steps", report_tables.first_steps(race)),
-        ("Published results", report_tables.published(race)),
-        ("Versions and machine", report_tables.facts(race)),
-        ("How to repeat it", report_tables.repeat(race)),
+        ("Run by run", html_tables.run_by_run(race)),
+        ("What did not run", html_tables.problems(race)),
+        ("First steps", html_tables.first_steps(race)),
+        ("Published results", html_tables.published(race)),
+        ("Versions and machine", html_tables.facts(race)),
+        ("How to repeat it", html_tables.repeat(race)),
     ]
 
 

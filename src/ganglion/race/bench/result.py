@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ganglion.rivals import PRECISE
+from ganglion.race.engines import PRECISE
 
 
 @dataclass

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ganglion import bench, config, machine, recipes
-from ganglion.bench import Bench, Running
-from ganglion.bench_result import Entry, shown
+from ganglion import config, machine, recipes
+from ganglion.race.bench import steps
+from ganglion.race.bench.result import Entry, shown
+from ganglion.race.bench.steps import Bench, Running
+from ganglion.race.engines import Engine, engine
 from ganglion.recipes import Recipe
-from ganglion.rivals import Engine, engine
 
 OWN = ("ganglion", "keras", "keras-jax", "keras-torch", "torch", "torch-optimized")
 COLUMNS = ("engine", "plain, ms", "augmented, ms", "more, ms", "more")
@@ -133,13 +134,13 @@ def run(
 ) -> Costs:
     """Measure one recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
-    costs = Costs(recipe.name, size, threads, [], busy=bench.busy())
+    costs = Costs(recipe.name, size, threads, [], busy=steps.busy())
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
         given = {"recipe": recipe.name, "folder": place, "batch_size": size}
         given["threads"] = threads
         try:
-            bench.lay_out(recipe, size, folder)
+            steps.lay_out(recipe, size, folder)
             pair = []
             for augment in (False, True):
                 logs = folder / ("augmented" if augment else "plain")
@@ -186,7 +187,7 @@ def notes(costs: Costs) -> list[str]:
             f"Not timed, because they have no augmentation of their own here: "
             f"{', '.join(costs.skipped)}."
         )
-    if costs.busy > bench.QUIET:
+    if costs.busy > steps.QUIET:
         found.append(
             f"Other work took {costs.busy:.0%} of all cores when this began: mistrust "
             "small differences."

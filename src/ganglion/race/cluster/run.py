@@ -15,19 +15,19 @@ from typing import Any
 
 from ganglion import files
 from ganglion.race import sweep
-from ganglion.race.connection import address_of, connected
+from ganglion.race.cluster.connection import address_of, connected
+from ganglion.race.cluster.node import packed, run_of
+from ganglion.race.cluster.tasks import Work, board, task
+from ganglion.race.engines import ENGINES, Engine
 from ganglion.race.exact import Taken
 from ganglion.race.figures import OURS, settings_text
 from ganglion.race.lockstep import Found
-from ganglion.race.node import packed, run_of
 from ganglion.race.once import begun
 from ganglion.race.order import Start
 from ganglion.race.results import Race
 from ganglion.race.runner import Racing
 from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
-from ganglion.race.tasks import Work, board, task
-from ganglion.rivals import ENGINES, Engine
 
 PATIENCE = 5.0  # seconds for news
 RETRIES = 3  # of a task whose worker is lost

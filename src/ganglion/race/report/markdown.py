@@ -13,7 +13,7 @@ from typing import Any
 from ganglion import files
 from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
-from ganglion.race.markup import clean
+from ganglion.race.report.markup import clean
 from ganglion.race.results import Race
 
 FILE = "results.md"

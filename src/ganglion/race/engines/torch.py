@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.rivals import Rival, Task, Unavailable, scaled, test_set, up_to_logits
-from ganglion.rivals.augmented import parts
-from ganglion.rivals.torch_augment import augmentation
-from ganglion.rivals.torch_layers import (
+from ganglion.race.engines import (
+    Rival,
+    Task,
+    Unavailable,
+    scaled,
+    test_set,
+    up_to_logits,
+)
+from ganglion.race.engines.augmented import parts
+from ganglion.race.engines.torch_augment import augmentation
+from ganglion.race.engines.torch_layers import (
     correct,
     criterion,
     network,

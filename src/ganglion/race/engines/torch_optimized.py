@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.rivals import Rival, Task, scaled, test_set, up_to_logits
-from ganglion.rivals.augmented import parts
-from ganglion.rivals.torch import mixed, set_up, wait_for
-from ganglion.rivals.torch_augment import augmentation
-from ganglion.rivals.torch_layers import (
+from ganglion.race.engines import Rival, Task, scaled, test_set, up_to_logits
+from ganglion.race.engines.augmented import parts
+from ganglion.race.engines.torch import mixed, set_up, wait_for
+from ganglion.race.engines.torch_augment import augmentation
+from ganglion.race.engines.torch_layers import (
     correct,
     criterion,
     network,
@@ -38,7 +38,7 @@ def prepare(task: Task, form: str) -> OptimizedTrainer:
     set_up(task)
     torch.backends.cudnn.benchmark = task.device == "cuda"
     if form.endswith(RECORDED):
-        from ganglion.rivals.torch_recorded import RecordedTrainer
+        from ganglion.race.engines.torch_recorded import RecordedTrainer
 
         return RecordedTrainer(task, compiled)
     return OptimizedTrainer(task, compiled)

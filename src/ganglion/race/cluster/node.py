@@ -20,6 +20,8 @@ import numpy as np
 
 from ganglion import files, machine
 from ganglion.race import exact, facts, lockstep, session
+from ganglion.race.engines import Engine, Unavailable
+from ganglion.race.engines.process import EngineError
 from ganglion.race.lockstep import Found
 from ganglion.race.once import begun, run_once
 from ganglion.race.order import Start
@@ -27,8 +29,6 @@ from ganglion.race.results import Epoch, Run
 from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
-from ganglion.rivals import Engine, Unavailable
-from ganglion.rivals.process import EngineError
 
 Parcel = dict[str, np.ndarray]  # the bytes of files, by name
 Post = Callable[..., None]  # of a text, and whether it is worth a line

@@ -4,7 +4,7 @@ Ganglion changes them inside of its step, and its clock; everybody else is given
 results as an array, before the clock starts. They are computed from the same counters,
 in a process of their own: neither its memory nor its time is the engine's.
 
-Run as ``python -m ganglion.rivals.augmented``, with a request as JSON on its input.
+Run as ``python -m ganglion.race.engines.augmented``: a request is JSON on its input.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Source:
             "epoch": epoch,
             "target": str(target),
         }
-        program = [sys.executable, "-P", "-m", "ganglion.rivals.augmented"]
+        program = [sys.executable, "-P", "-m", "ganglion.race.engines.augmented"]
         subprocess.run(program, input=json.dumps(request).encode(), check=True)
         made = np.load(target, mmap_mode="c")
         target.unlink()  # what is mapped stays until nobody needs it

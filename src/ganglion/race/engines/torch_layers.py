@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.race.engines import Task, untranslated
 from ganglion.recipes import LayerSpec
-from ganglion.rivals import Task, untranslated
 
 
 def tensors(task: Task, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.rivals import Task
-from ganglion.rivals.torch_layers import put_back
-from ganglion.rivals.torch_optimized import OptimizedTrainer
+from ganglion.race.engines import Task
+from ganglion.race.engines.torch_layers import put_back
+from ganglion.race.engines.torch_optimized import OptimizedTrainer
 
 FEWEST = 8  # batches; below, a recording does not pay
 

@@ -176,7 +176,7 @@ class Engine:
         return None
 
 
-_ROOM = "ganglion.rivals"
+_ROOM = "ganglion.race.engines"
 _OURS = ("ganglion", "ganglion.layers", "ganglion.models")
 _LLVM = "pip install llvmlite"
 _KERAS = f"{_ROOM}.keras"
@@ -314,5 +314,5 @@ def untranslated(what: str, kind: Any) -> NotImplementedError:
     """Return the error for a part of a recipe that an engine has no words for."""
     return NotImplementedError(
         f"This engine has no translation of {what} {kind}; add it to its file in "
-        "ganglion/rivals."
+        "ganglion/race/engines."
     )

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ganglion.rivals import Engine
+from ganglion.race.engines import Engine
 
 LIMIT = 600.0  # seconds for an answer; compiling can take minutes on a busy machine
 LOG_LINES = 12

@@ -9,8 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.rivals import Rival, Task, Unavailable, scaled, test_set, up_to_logits
-from ganglion.rivals.jax_layers import judging, learning
+from ganglion.race.engines import (
+    Rival,
+    Task,
+    Unavailable,
+    scaled,
+    test_set,
+    up_to_logits,
+)
+from ganglion.race.engines.jax_layers import judging, learning
 
 
 def prepare(task: Task, form: str) -> JaxTrainer:

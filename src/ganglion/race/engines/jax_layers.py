@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ganglion.race.engines import Task, untranslated
 from ganglion.recipes import LayerSpec
-from ganglion.rivals import Task, untranslated
 
 Weights = list[Any]
 

@@ -1,0 +1,1 @@
+"""Milliseconds of a training step, measured side by side."""

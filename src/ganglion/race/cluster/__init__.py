@@ -1,0 +1,1 @@
+"""Races as tasks of a Ray cluster."""

@@ -4,7 +4,8 @@ import os
 
 import numpy as np
 
-from ganglion import cli, cli_train, recipes
+from ganglion import recipes
+from ganglion.cli import app, train
 from ganglion.datasets import glyphs
 
 
@@ -27,6 +28,6 @@ def in_colour(x):
 
 if __name__ == "__main__":
     recipes.load = small
-    seconds = os.environ.get("SMALL_SAVE_SECONDS", cli_train.SAVE_SECONDS)
-    cli_train.SAVE_SECONDS = float(seconds)
-    cli.main()
+    seconds = os.environ.get("SMALL_SAVE_SECONDS", train.SAVE_SECONDS)
+    train.SAVE_SECONDS = float(seconds)
+    app.main()

@@ -18,11 +18,11 @@ from pathlib import Path
 from cuda_networks import NETWORKS, step_of
 
 from ganglion import config, recipes, variables
+from ganglion.cli.dump import program_of
 from ganglion.compiler.cpu import emit
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.registry import Program
-from ganglion.dumping import program_of
 
 
 def programs() -> Iterator[tuple[str, Program]]:
@@ -43,7 +43,7 @@ def hashes(program: Program) -> dict[str, str]:
     modules, calls = emit.emit(plan)
     made = cuda_emit.emit(build(program, for_gpu=True), cuda_emit.Target())
     forms = {
-        "graph": re.sub(r"\w+\.py:\d+", "", str(program.graph)),
+        "graph": re.sub(r" *#.*", "", str(program.graph)),
         "plan": str(plan),
         "cpu": "\n".join(modules.values()) + str(calls),
         "cuda": "\n".join(made.functions.values()) + str(list(made.calls)),

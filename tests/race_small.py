@@ -2,7 +2,8 @@
 
 import cli_small
 
-from ganglion import cli, recipes
+from ganglion import recipes
+from ganglion.cli import app
 from ganglion.race import engines, runner
 
 FAKES = {"ganglion": "good", "keras": "slow", "torch": "good"}
@@ -12,4 +13,4 @@ if __name__ == "__main__":
     runner.PAUSE = 0.0
     for name, form in FAKES.items():
         engines.ENGINES[name] = engines.Engine(name, "race_fakes", (), (form,))
-    cli.main()
+    app.main()

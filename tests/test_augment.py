@@ -142,10 +142,11 @@ def test_shifts_by_whole_pixels_show_what_lies_outside(
 
 
 def test_a_step_stores_the_batch_and_the_result_and_nothing_between() -> None:
-    from ganglion import dumping, recipes
+    from ganglion import recipes
+    from ganglion.cli import dump
     from ganglion.compiler.plan.build import build
 
-    program = dumping.program_of(recipes.get("cifar10-cam"), "train", 16)
+    program = dump.program_of(recipes.get("cifar10-cam"), "train", 16)
     plan = build(program)
     written = [one for kernel in plan.kernels for one in kernel.writes()]
     conv = next(i for i, one in enumerate(written) if one.shape == (16, 32, 32, 32))

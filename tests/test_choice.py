@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ganglion as keras
-from ganglion import config, dumping, machine, recipes
+from ganglion import config, machine, recipes
+from ganglion.cli import dump
 from ganglion.compiler import choice
 from ganglion.compiler.cuda import backend, driver
 from ganglion.training.step_cache import Pace
@@ -30,7 +31,7 @@ def gpu(monkeypatch):
 
 
 def program(name, step="train"):
-    return dumping.program_of(recipes.get(name), step)
+    return dump.program_of(recipes.get(name), step)
 
 
 # ---- auto --------------------------------------------------------------------------

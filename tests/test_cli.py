@@ -23,7 +23,7 @@ LINE = re.compile(
 
 
 def command(*arguments, small=True):
-    start = [str(HERE / "cli_small.py")] if small else ["-m", "ganglion.cli"]
+    start = [str(HERE / "cli_small.py")] if small else ["-m", "ganglion.cli.app"]
     return [sys.executable, *start, *map(str, arguments)]
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import ganglion
 from ganglion import config
-from ganglion.cli import app
+from ganglion.cli.app import app
 from ganglion.compiler.cpu import jit
 
 ROOT = Path(__file__).parents[1]

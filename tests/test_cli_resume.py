@@ -21,15 +21,8 @@ pytest.importorskip("h5py")
 from PIL import Image
 
 import ganglion
-from ganglion import (
-    callbacks,
-    cli,
-    cli_again,
-    image_judging,
-    image_training,
-    images,
-    saving,
-)
+from ganglion import callbacks, image_judging, image_training, images, saving
+from ganglion.cli import app, resume
 
 HERE = Path(__file__).parent
 CHOICES = {
@@ -47,7 +40,7 @@ CHOICES = {
 def parameters(command: str) -> list[Any]:
     return [
         one
-        for one in get_command(cli.app).commands[command].params
+        for one in get_command(app.app).commands[command].params
         if one.name not in ("help", "resume")
     ]
 
@@ -69,15 +62,15 @@ def sample(parameter: Any) -> list[str]:
 
 
 def parsed(command: str, words: list[str]) -> Any:
-    return get_command(cli.app).commands[command].make_context(command, list(words))
+    return get_command(app.app).commands[command].make_context(command, list(words))
 
 
 @pytest.mark.parametrize("name", [one.name for one in parameters("train")])
 def test_every_option_of_train_is_repeated(name):
     chosen = next(one for one in parameters("train") if one.name == name)
     context = parsed("train", sample(chosen))
-    assert cli_again.given(context, name)
-    told = shlex.split(cli_again.command(context, {"resume": Path("a b.keras")}))
+    assert resume.given(context, name)
+    told = shlex.split(resume.command(context, {"resume": Path("a b.keras")}))
     assert told[:2] == ["ganglion", "train"]
     again = parsed("train", told[2:])
     assert again.params == context.params | {"resume": "a b.keras"}
@@ -87,12 +80,12 @@ def test_all_options_at_once_are_repeated():
     words = [word for one in parameters("train") for word in sample(one)]
     context = parsed("train", words)
     last = {"epochs": 150, "resume": "-x.keras", "save": "-x.keras"}
-    again = parsed("train", shlex.split(cli_again.command(context, last))[2:])
+    again = parsed("train", shlex.split(resume.command(context, last))[2:])
     assert again.params == context.params | last
     plain = parsed("train", ["mnist-mlp"])
-    assert cli_again.command(plain, {}) == "ganglion train mnist-mlp"
+    assert resume.command(plain, {}) == "ganglion train mnist-mlp"
     odd = parsed("train", ["--test", "192", "--", "-odd"])
-    assert cli_again.command(odd, {}) == "ganglion train --test 192 -- -odd"
+    assert resume.command(odd, {}) == "ganglion train --test 192 -- -odd"
 
 
 # ---- recipes, as users interrupt them --------------------------------------------

@@ -8,7 +8,8 @@ import sys
 import pytest
 from test_cli import run
 
-from ganglion import config, dumping, recipes
+from ganglion import config, recipes
+from ganglion.cli import dump
 from ganglion.compiler.cuda import backend, driver, emit
 from ganglion.compiler.cuda.launches import works_of
 
@@ -52,8 +53,8 @@ def test_dump_prints_cuda_text_without_a_gpu():
 
 def test_the_plan_for_cuda_is_what_the_gpu_runs():
     """After all of its passes: every kernel of every launch, and its memory."""
-    program = dumping.program_of(recipes.get("mnist-mlp"), "train", 128)
-    text = dumping.text_of(program, "plan", "cuda")
+    program = dump.program_of(recipes.get("mnist-mlp"), "train", 128)
+    text = dump.text_of(program, "plan", "cuda")
     target = emit.Target(precision=config.precision())
     plan = backend.plan_of(program)
     made, schedule = emit.emit(plan, target), emit.schedule_of(plan, target)
@@ -76,9 +77,9 @@ def test_dump_says_what_ptx_needs(monkeypatch):
     for name in ("cuda", "cuda.core"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(driver, "missing", lambda: "no GPU here")
-    program = dumping.program_of(recipes.get("mnist-perceptron"), "predict", 16)
+    program = dump.program_of(recipes.get("mnist-perceptron"), "predict", 16)
     with pytest.raises(RuntimeError, match=r"NVRTC.*ganglion-nn\[cuda\]"):
-        dumping.text_of(program, "asm", "cuda")
+        dump.text_of(program, "asm", "cuda")
 
 
 def test_the_cache_is_shown_and_cleared(tmp_path):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import ganglion as keras
 from ganglion import explain, layers
-from ganglion.cli import app
+from ganglion.cli.app import app
 from ganglion.datasets import png
 from ganglion.explain import gallery, maps
 from ganglion.explain.pictures import as_pixels

@@ -334,7 +334,7 @@ def test_a_line_of_a_library_is_not_the_users(file: str) -> None:
     assert found == origin.Origin("", __file__, line)
 
 
-@pytest.mark.parametrize("name", ["cli.py", "cli_train.py", "__main__.py"])
+@pytest.mark.parametrize("name", ["cli/app.py", "cli/train.py", "__main__.py"])
 def test_within_the_command_line_there_is_no_line_of_the_user(name: str) -> None:
     """Neither Typer's, between its commands and its main function, nor its script's."""
     inner = _defined_in(
@@ -356,13 +356,13 @@ def test_layers_of_the_command_line_name_no_line(
 ) -> None:
     from typer.testing import CliRunner
 
-    from ganglion import cli, cli_train
+    from ganglion.cli import app, train
 
     text = "def call(recipe):\n    raise ValueError(f'made at {user_line()!s:.99}.')\n"
     built = _defined_in(origin._PACKAGE + "recipes.py", text)
-    monkeypatch.setattr(cli_train.recipe_book, "build", built)
-    monkeypatch.setattr(cli_train.recipe_book, "load", lambda one: (None, None, None))
-    done = CliRunner().invoke(cli.app, ["train", "mnist-mlp"])
+    monkeypatch.setattr(train.recipe_book, "build", built)
+    monkeypatch.setattr(train.recipe_book, "load", lambda one: (None, None, None))
+    done = CliRunner().invoke(app.app, ["train", "mnist-mlp"])
     assert str(done.exception) == "made at ."
 
 

@@ -26,7 +26,7 @@ TRAIN = ("--size", "16", "--log", "steps", "--threads", "1")
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "ganglion.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "ganglion.cli.app", *map(str, arguments)]
 
 
 def run(*arguments, **env):

@@ -127,10 +127,10 @@ def test_where_all_are_right_the_loss_decides():
 
 
 def test_with_few_images_a_pretrained_start_is_suggested(tmp_path, capsys):
-    from ganglion import cli
+    from ganglion.cli import app
 
     with pytest.raises(SystemExit) as ended:
-        cli.app(
+        app.app(
             ["train", "--images", str(figures(tmp_path / "my figures", 8, 4)),
              "--epochs", "2", "--size", "16", "--log", "steps", "--seed", "2"]
         )  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import config, layers, models, ops, optimizers, saving, utils
+from ganglion.cli.dump import text_of
 from ganglion.compiler.cpu import emit
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.ir.gradient import gradients
@@ -18,7 +19,6 @@ from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.memory import packed
 from ganglion.compiler.plan.spans import Spans
 from ganglion.compiler.registry import Program
-from ganglion.dumping import text_of
 from ganglion.training.data_adapters import Table
 from ganglion.training.step_cache import batch_of
 from ganglion.variables import Scope

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from ganglion import explain, saving
 from ganglion.applications import kept, transfer
-from ganglion.cli import app
+from ganglion.cli.app import app
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ganglion import image_recipes
 from ganglion.applications import efficientnet_lite
-from ganglion.cli import app
+from ganglion.cli.app import app
 from ganglion.images import Form
 from ganglion.race import pretrained, pretrained_engines
 from ganglion.race.pretrained import Choices

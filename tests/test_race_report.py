@@ -293,22 +293,22 @@ def test_colours_are_told_apart_by_everybody(theme: int) -> None:
 def test_the_command_makes_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ganglion import cli
+    from ganglion.cli import app
 
     monkeypatch.chdir(tmp_path)
     results.save(race_made_up.race(1, 1), "one")
     results.save(race_made_up.race(1, 1, started="2027"), "two")
     runner = CliRunner()
-    done = runner.invoke(cli.app, ["report", "one"])
+    done = runner.invoke(app.app, ["report", "one"])
     assert done.exit_code == 0
     assert done.stdout.split() == ["one/results.md", "one/report.html"]
-    assert runner.invoke(cli.app, ["report", "one/results.json"]).exit_code == 0
-    done = runner.invoke(cli.app, ["report", "one", "two"])
+    assert runner.invoke(app.app, ["report", "one/results.json"]).exit_code == 0
+    done = runner.invoke(app.app, ["report", "one", "two"])
     assert done.stdout.split() == ["race-report.html"]
     assert "2 races</h1>" in Path("race-report.html").read_text()
-    done = runner.invoke(cli.app, ["report", "two", "--out", "new/page.html"])
+    done = runner.invoke(app.app, ["report", "two", "--out", "new/page.html"])
     assert Path("new/page.html").is_file()
-    done = runner.invoke(cli.app, ["report", "three"])
+    done = runner.invoke(app.app, ["report", "three"])
     assert done.exit_code
     assert "three does not exist; give a folder" in str(done.exception)
 

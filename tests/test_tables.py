@@ -11,7 +11,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from ganglion import datasets, recipes, terminal
-from ganglion.cli import app
+from ganglion.cli.app import app
 from ganglion.race import figures
 from ganglion.race.bench import report
 from ganglion.race.bench.result import Entry, Result

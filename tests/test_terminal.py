@@ -75,14 +75,14 @@ def classifier(tmp_path):
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_predict(classifier, form, capsys, monkeypatch):
-    from ganglion import cli
+    from ganglion.cli import app
 
     model, files = classifier
     monkeypatch.setenv("NO_COLOR", "1")
     argv = ["ganglion", "predict", str(model), *map(str, files), "--format", form]
     monkeypatch.setattr(sys, "argv", argv)
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        app.main()
     assert not ended.value.code
     out, told = capsys.readouterr()
     assert_harmless(out)

@@ -13,7 +13,7 @@ import typer
 
 import ganglion
 from ganglion import config, machine
-from ganglion.cli import app
+from ganglion.cli.app import app
 from ganglion.race import facts
 from ganglion.race.engines import engine
 
@@ -51,7 +51,7 @@ def test_such_a_text_would_be_seen(text):
 
 def test_the_distribution_has_a_name_of_its_own():
     assert PROJECT["name"] == config.DISTRIBUTION == "ganglion-nn"
-    assert PROJECT["scripts"] == {"ganglion": "ganglion.cli:main"}
+    assert PROJECT["scripts"] == {"ganglion": "ganglion.cli.app:main"}
 
 
 def test_the_version_stands_in_one_place():

@@ -245,9 +245,9 @@ medians over the rounds; "ratio" is the time in units of Ganglion's, as the medi
 the ratios round by round.
 
 Rivals are in their fastest form on the CPU that we know, in files of their own in
-`src/ganglion/race/engines`: their pixels are scaled to floats before the clock starts, and
-where there are several forms (XLA or not, a loop in the graph or a jitted step), each
-is tried and the fastest is shown. Ganglion is timed through `fit`: images as whole
+`src/ganglion/race/engines`: their pixels are scaled to floats before the clock starts,
+and where there are several forms (XLA or not, a loop in the graph or a jitted step),
+each is tried and the fastest is shown. Ganglion is timed through `fit`: images as whole
 numbers, metrics and callbacks included. "Of peak" is the share of the fastest large
 float32 matrix product measured here; a convolution counts as a direct one. "Memory" is
 the most that the engine's whole process ever had, with its libraries and the data.

@@ -10,17 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import (
-    cli_cam,
-    cli_predict,
-    cli_race,
-    cli_report,
-    cli_train,
-    config,
-    terminal,
-)
+from ganglion import config, terminal
 from ganglion import recipes as recipe_book
-from ganglion.cli_options import (
+from ganglion.cli import cam, predict, race, train
+from ganglion.cli import report as cli_report
+from ganglion.cli.options import (
     BatchSize,
     RecipeName,
     Threads,
@@ -86,7 +80,7 @@ def _say(text: str) -> None:
     print(terminal.lines(text), file=sys.stderr, flush=True)
 
 
-cli_train.register(app)
+train.register(app)
 
 
 @app.command(
@@ -289,7 +283,7 @@ def dump(
     batch_size: BatchSize = None,
 ) -> None:
     """Print what a recipe is compiled from, and what it becomes."""
-    from ganglion import dumping
+    from ganglion.cli import dump as dumping
 
     chosen = {"graph": graph, "plan": plan, "source": source, "asm": asm}
     wanted = [name for name, is_asked in chosen.items() if is_asked]
@@ -332,10 +326,10 @@ def info() -> None:
         print(terminal.lines(f"{name:<12} {value}"))
 
 
-cli_cam.register(app)
-cli_race.register(app)
+cam.register(app)
+race.register(app)
 cli_report.register(app)
-cli_predict.register(app)
+predict.register(app)
 
 if __name__ == "__main__":
     main()

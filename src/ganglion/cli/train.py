@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import cli_again, config, terminal
+from ganglion import config, terminal
 from ganglion import recipes as recipe_book
-from ganglion.cli_images import parse_size
-from ganglion.cli_options import (
+from ganglion.cli import resume as cli_again
+from ganglion.cli.images import parse_size
+from ganglion.cli.options import (
     BatchSize,
     RecipeOrNone,
     Seed,
@@ -193,7 +194,8 @@ def _train_folder(
     fine_tune: int | None,
 ) -> None:
     """Train on a folder of images, a made one if there is none."""
-    from ganglion import cli_images, image_recipes
+    from ganglion import image_recipes
+    from ganglion.cli import images as cli_images
 
     if images is None:
         images = image_recipes.made_folder()
@@ -201,7 +203,7 @@ def _train_folder(
     chosen = cli_images.Choices(folder=images, test=test, **asked)
     more = _callbacks(asked["log"], None)
     if fine_tune is not None:
-        from ganglion import cli_pretrained
+        from ganglion.cli import pretrained as cli_pretrained
 
         done = cli_pretrained.train_folder(chosen, fine_tune, more)
     else:

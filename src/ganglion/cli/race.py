@@ -11,8 +11,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ganglion import terminal
-from ganglion.cli_images import parse_size
-from ganglion.cli_options import (
+from ganglion.cli.images import parse_size
+from ganglion.cli.options import (
     LARGEST_SEED,
     BatchSize,
     RecipeOrNone,
@@ -249,7 +249,8 @@ def _what(
         return recipe
     if recipe is not None:
         raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
-    from ganglion import cli_images, image_recipes
+    from ganglion import image_recipes
+    from ganglion.cli import images as cli_images
 
     with cli_images.decoding() as watch:
         return image_recipes.of_folder(
@@ -269,9 +270,10 @@ def _race_pretrained(
     given: dict[str, Any],
 ) -> None:
     """Race on a pretrained start; without a folder, on the one made of CIFAR-10."""
-    from ganglion import cli_images, config, image_recipes
+    from ganglion import config, image_recipes
     from ganglion import images as image_folders
     from ganglion.applications.efficientnet_lite import SIZE
+    from ganglion.cli import images as cli_images
     from ganglion.images.making import HELD_OUT
     from ganglion.race import pretrained, settings
 

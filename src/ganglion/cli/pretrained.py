@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from ganglion import terminal
-from ganglion.cli_images import load_folder, parse_size, say
+from ganglion.cli.images import load_folder, parse_size, say
 
 EPOCHS = 100  # of the head, at most; each takes milliseconds
 

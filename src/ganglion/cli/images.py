@@ -12,7 +12,8 @@ from typing import Any
 
 import typer
 
-from ganglion import cli_again, terminal
+from ganglion import terminal
+from ganglion.cli import resume as cli_again
 
 FEW_IMAGES = 600  # fewer to train on: a pretrained start is much better
 # What --pretrained cannot follow, or has another meaning there.

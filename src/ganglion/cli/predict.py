@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ganglion import terminal
-from ganglion.cli_images import decoding, files_of, say
-from ganglion.cli_options import completed
+from ganglion.cli.images import decoding, files_of, say
+from ganglion.cli.options import completed
 
 FORMATS = ("table", "csv", "json")
 SHOWN = 3  # classes a row of the table

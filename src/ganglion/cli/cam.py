@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ganglion import terminal
-from ganglion.cli_images import files_of, say
-from ganglion.cli_options import choice, completed, dataset_names
+from ganglion.cli.images import files_of, say
+from ganglion.cli.options import choice, completed, dataset_names
 
 METHODS = ("cam", "grad-cam", "auto")
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended

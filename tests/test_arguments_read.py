@@ -105,7 +105,7 @@ def found() -> dict[str, set[str]]:
     every = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         where = path.relative_to(PACKAGE).as_posix()
-        if where.startswith(PROGRAMS) or path.name in ("image_training.py",):
+        if where.startswith(PROGRAMS) or path.name in ("images/training.py",):
             continue
         for name, function in functions(ast.parse(path.read_text())):
             method = name.rpartition(".")[2]

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import ganglion as keras
-from ganglion import budget, layers, saving
+from ganglion import layers, saving
+from ganglion.system import budget
 
 pytest.importorskip("h5py")
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import ganglion as keras
-from ganglion import config, machine, recipes
+from ganglion import config, recipes
 from ganglion.cli import dump
 from ganglion.compiler import choice
 from ganglion.compiler.cuda import backend, driver
+from ganglion.system import machine
 from ganglion.training.step_cache import Pace
 
 

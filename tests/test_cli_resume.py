@@ -21,8 +21,9 @@ pytest.importorskip("h5py")
 from PIL import Image
 
 import ganglion
-from ganglion import callbacks, image_judging, image_training, images, saving
+from ganglion import callbacks, images, saving
 from ganglion.cli import app, resume
+from ganglion.images import judging, training
 
 HERE = Path(__file__).parent
 CHOICES = {
@@ -187,7 +188,7 @@ class Stop(callbacks.Callback):
 def impatient(monkeypatch):
     """Let training end soon: least epochs, whatever the steps."""
     for name in ("WARM_UP_STEPS", "SLOWER_STEPS", "STOP_STEPS"):
-        monkeypatch.setattr(image_judging, name, 1)
+        monkeypatch.setattr(judging, name, 1)
 
 
 @pytest.fixture
@@ -198,7 +199,7 @@ def held(tmp_path, monkeypatch, impatient):
 
 def fit(held: Any, model: Any, save: Path | None, *more: Any) -> Any:
     logger = callbacks.CSVLogger(Path(held.folder).parent / f"{save.stem}.csv")
-    return image_training.fit(
+    return training.fit(
         model,
         held,
         epochs=60,
@@ -211,7 +212,7 @@ def fit(held: Any, model: Any, save: Path | None, *more: Any) -> Any:
 
 def fresh(held: Any) -> Any:
     ganglion.utils.set_random_seed(4)
-    return image_training.new_model(held)
+    return training.new_model(held)
 
 
 def test_a_training_on_images_is_the_same_however_often_it_is_stopped(tmp_path, held):

@@ -14,7 +14,8 @@ import pytest
 from training_models import alike, trained_beside
 
 import ganglion as keras
-from ganglion import config, forks
+from ganglion import config
+from ganglion.system import forks
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),

@@ -9,7 +9,7 @@ import pytest
 
 import ganglion as keras
 from ganglion import config, layers
-from ganglion.augmenting import ImageDataGenerator
+from ganglion.compat.image_generator import ImageDataGenerator
 from ganglion.training import model_data
 from ganglion.training.data_adapters import Batches, Table
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ganglion.augmenting import ImageDataGenerator, apply_affine_transform
-from ganglion.augmenting import apply_brightness_shift as brighten
-from ganglion.augmenting import apply_channel_shift as shift_channels
+from ganglion.compat.image_generator import ImageDataGenerator, apply_affine_transform
+from ganglion.compat.image_generator import apply_brightness_shift as brighten
+from ganglion.compat.image_generator import apply_channel_shift as shift_channels
 
 pytestmark = [
     pytest.mark.rivals,

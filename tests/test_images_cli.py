@@ -18,8 +18,8 @@ import image_files
 from PIL import Image
 
 import ganglion
-from ganglion import image_recipes, image_training, images, recipes
-from ganglion.images import scores
+from ganglion import images, recipes
+from ganglion.images import networks, scores, training
 from ganglion.race import results, settings
 
 TRAIN = ("--size", "16", "--log", "steps", "--threads", "1")
@@ -245,21 +245,21 @@ def test_ctrl_c_keeps_the_best_epoch_and_the_run_goes_on(tmp_path):
 
 
 def test_networks_grow_with_the_data():
-    small = image_recipes.network((32, 32, 3), 6, 600)
-    many = image_recipes.network((32, 32, 3), 6, 5000)
-    large = image_recipes.network((128, 128, 3), 6, 600)
+    small = networks.network((32, 32, 3), 6, 600)
+    many = networks.network((32, 32, 3), 6, 5000)
+    large = networks.network((128, 128, 3), 6, 600)
     count = [[kind for kind, _ in one].count("Conv2D") for one in (small, many, large)]
     assert count == [3, 6, 5]
     assert small[-1] == ("Dense", {"units": 6, "activation": "softmax"})
-    tiny = image_recipes.network((4, 4, 1), 2, 10)
+    tiny = networks.network((4, 4, 1), 2, 10)
     assert [kind for kind, _ in tiny].count("MaxPooling2D") == 0
 
 
 def test_the_best_epoch_is_kept(tmp_path):
     folder = image_files.folder(tmp_path / "photos", each=4)
     held = images.load(folder, size=8, test=3, validation=3)
-    model = image_training.new_model(held)
-    keeper = image_training.BestKeeper("val_loss", tmp_path / "best.keras")
+    model = training.new_model(held)
+    keeper = training.BestKeeper("val_loss", tmp_path / "best.keras")
     keeper.set_model(model)
     seen = []
     for epoch, loss in enumerate([3.0, 1.0, 2.0, float("nan")]):
@@ -276,7 +276,7 @@ def test_a_model_without_notes_is_asked_by_its_shapes():
     model = ganglion.Sequential(
         [ganglion.Input((8, 6)), ganglion.layers.Flatten(), ganglion.layers.Dense(3)]
     )
-    asked = image_training.Classifier.of(model)
+    asked = training.Classifier.of(model)
     assert asked.classes == ("0", "1", "2")
     assert asked.form.shape == (8, 6, 1)
     made = asked.probabilities(np.zeros((2, 8, 6, 1), "uint8"))
@@ -288,7 +288,7 @@ def test_a_model_without_notes_is_asked_by_its_shapes():
             ganglion.layers.Dense(1, activation="sigmoid"),
         ]
     )
-    made = image_training.Classifier.of(yes).probabilities(np.zeros((2, 8, 6, 3)))
+    made = training.Classifier.of(yes).probabilities(np.zeros((2, 8, 6, 3)))
     assert made.tolist() == [[0.5, 0.5]] * 2
     for notes in (
         {"class_names": ["a"]},
@@ -297,10 +297,10 @@ def test_a_model_without_notes_is_asked_by_its_shapes():
     ):
         yes.notes = notes
         with pytest.raises(ValueError, match=r"class names|form of images"):
-            image_training.Classifier.of(yes)
+            training.Classifier.of(yes)
     flat = ganglion.Sequential([ganglion.Input((4,)), ganglion.layers.Dense(2)])
     with pytest.raises(images.ImagesError, match="no image"):
-        image_training.Classifier.of(flat)
+        training.Classifier.of(flat)
 
 
 def test_scores_of_classes_that_are_missing():
@@ -326,7 +326,7 @@ def test_the_picture_is_darkest_where_a_model_is_right():
 
 def test_a_folder_as_a_recipe_travels_as_data(tmp_path):
     folder = image_files.folder(tmp_path / "photos", each=10)
-    made = image_recipes.of_folder(folder, test=6)
+    made = networks.of_folder(folder, test=6)
     assert made.parameters == recipes.build(made).count_params()
     sent = json.loads(json.dumps(asdict(made)))
     assert recipes.from_data(sent) == made
@@ -340,7 +340,7 @@ def test_a_folder_as_a_recipe_travels_as_data(tmp_path):
 
 def test_a_race_on_a_folder_that_changed_does_not_go_on(tmp_path):
     folder = image_files.folder(tmp_path / "photos", each=10)
-    made = image_recipes.of_folder(folder, test=6)
+    made = networks.of_folder(folder, test=6)
     race = results.Race(
         made.name, "t", 1, 4, 1, 1, "cpu", 0, ("torch",), images=made.source
     )

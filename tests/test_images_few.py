@@ -14,8 +14,9 @@ pytest.importorskip("PIL", reason="Pillow is not installed")
 from PIL import Image
 
 import ganglion
-from ganglion import image_recipes, image_training, images
-from ganglion.image_judging import Judge, Patience
+from ganglion import images
+from ganglion.images import networks, training
+from ganglion.images.judging import Judge, Patience
 
 
 def drawn(kind: str, rng: np.random.Generator) -> np.ndarray:
@@ -49,15 +50,15 @@ def figures(place: Path, each: int, tested: int = 25) -> Path:
 def test_a_folder_of_32_images_is_learned_from(tmp_path, monkeypatch, seed):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "home"))
     held = images.load(
-        figures(tmp_path / "figures", 8), size=16, validation=image_training.VALIDATION
+        figures(tmp_path / "figures", 8), size=16, validation=training.VALIDATION
     )
     ganglion.utils.set_random_seed(seed)
-    model = image_training.new_model(held)
-    size = image_recipes.batch_size(len(held.train))
-    epochs = image_training.most_epochs(len(held.train), size)
-    keeper = image_training.fit(model, held, epochs=epochs, batch_size=size, verbose=0)
+    model = training.new_model(held)
+    size = networks.batch_size(len(held.train))
+    epochs = training.most_epochs(len(held.train), size)
+    keeper = training.fit(model, held, epochs=epochs, batch_size=size, verbose=0)
     assert keeper.epoch > 40
-    assert image_training.evaluated(model, held.test)["accuracy"] >= 0.7  # .92, .84
+    assert training.evaluated(model, held.test)["accuracy"] >= 0.7  # .92, .84
 
 
 class Model:

@@ -13,8 +13,16 @@ pytest.importorskip("PIL", reason="Pillow is not installed")
 import image_files
 from PIL import Image
 
-from ganglion import config, image_recipes, images, recipes
-from ganglion.images import ImagesError, cache, find, loading, making, stratified
+from ganglion import config, images, recipes
+from ganglion.images import (
+    ImagesError,
+    cache,
+    find,
+    loading,
+    making,
+    networks,
+    stratified,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -418,7 +426,7 @@ def test_the_made_folder_holds_photographs_of_cifar10(tmp_path, cifar):
 
 
 def test_published_figures_are_said_to_be_of_other_images(photos):
-    made = image_recipes.of_folder(photos)
+    made = networks.of_folder(photos)
     figures = [(one.accuracy, one.time) for one in made.published]
     assert figures == [
         (0.9518, "7 min 16 s"),

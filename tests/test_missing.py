@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import ganglion as keras
-from ganglion import missing
+from ganglion.compat import unsupported
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_an_attribute_says_why(name, match):
 
 def test_what_is_said_to_be_missing_is_missing():
     places = ("layers", "utils", "ops", "datasets", "models", "optimizers", "backend")
-    for full in missing._reasons():
+    for full in unsupported._reasons():
         module, _, name = full.rpartition(".")
         if module in places:
             found = getattr(getattr(keras, module), "__dict__", {})

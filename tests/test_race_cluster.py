@@ -22,12 +22,12 @@ from race_helpers import (
     start,
 )
 
-from ganglion import machine
 from ganglion.race import results, session, settings
 from ganglion.race.cluster import connection, node, tasks
 from ganglion.race.cluster import run as cluster
 from ganglion.race.cluster.run import RayRacing
 from ganglion.race.watch import LiveWatch, Watch
+from ganglion.system import machine
 
 # Ray leaves files of its own open.
 pytestmark = [

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ganglion import image_recipes
 from ganglion.applications import efficientnet_lite
 from ganglion.cli.app import app
-from ganglion.images import Form
+from ganglion.images import Form, networks
 from ganglion.race import pretrained, pretrained_engines
 from ganglion.race.pretrained import Choices
 from ganglion.race.results import Run, load, save
@@ -93,7 +92,7 @@ def test_a_race_goes_on_with_the_runs_that_are_missing(tmp_path, monkeypatch):
     ran.clear()
     again = load(tmp_path)
     assert Choices.of(again) == asked
-    monkeypatch.setattr(image_recipes, "read_source", lambda source: held())
+    monkeypatch.setattr(networks, "read_source", lambda source: held())
     made = CliRunner().invoke(app, ["race", "--resume", str(tmp_path)])
     assert made.exit_code == 0, made.output
     assert ran == [("torch", 2, 4, 50.0)]
@@ -104,7 +103,7 @@ def test_a_race_goes_on_with_the_runs_that_are_missing(tmp_path, monkeypatch):
 
 def test_a_race_without_the_form_of_its_images_cannot_go_on():
     with pytest.raises(ValueError, match="start anew"):
-        image_recipes.read_source({"folder": "noise"})
+        networks.read_source({"folder": "noise"})
 
 
 def test_what_cannot_race_is_refused():

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from race_helpers import RECIPE, fake, small_race, start  # noqa: F401 (a fixture)
 
-from ganglion import machine, recipes
+from ganglion import recipes
 from ganglion.race import figures, results, runner, settings, sweep
 from ganglion.race.engines import engine
 from ganglion.race.report import markdown, terminal_tables
 from ganglion.race.watch import Quiet
+from ganglion.system import machine
 
 
 def race(folder, *engines, runs=1, before=None, epochs=1, **swept):

@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
-from ganglion import datasets, recipes, terminal
+from ganglion import datasets, recipes
 from ganglion.cli.app import app
 from ganglion.race import figures
 from ganglion.race.bench import report
 from ganglion.race.bench.result import Entry, Result
 from ganglion.race.report import terminal_tables
 from ganglion.race.watch import LiveWatch
+from ganglion.system import terminal
 
 WIDTHS = (20, 40, 60, 80, 100, 144)
 

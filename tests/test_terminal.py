@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ganglion as keras
-from ganglion import layers, progress, saving, terminal
+from ganglion import layers, progress, saving
+from ganglion.system import terminal
 
 # Clears the screen, sets the title, hides text, turns writing round; styles of rich's.
 HOSTILE = "cat\x1b[2J\x1b]0;owned\x07[bold red]\x9b31m\u202egnp\r\n[/]"

@@ -12,10 +12,11 @@ import pytest
 import typer
 
 import ganglion
-from ganglion import config, machine
+from ganglion import config
 from ganglion.cli.app import app
 from ganglion.race import facts
 from ganglion.race.engines import engine
+from ganglion.system import machine
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

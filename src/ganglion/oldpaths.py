@@ -14,7 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ganglion import keras2, missing
+from ganglion import keras2
+from ganglion.compat import unsupported
 
 _LAYER_FILES = (
     "core",
@@ -41,13 +42,13 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.optimizers.legacy": "ganglion.optimizers",
     "ganglion.preprocessing": "ganglion.utils",
     "ganglion.preprocessing.sequence": "ganglion.utils",
-    "ganglion.preprocessing.image": "ganglion.augmenting",
+    "ganglion.preprocessing.image": "ganglion.compat.image_generator",
     # Where Keras 3 keeps it, for those who look.
     **{f"ganglion.{one}": "ganglion" for one in ("src", "src.legacy", "_legacy")},
     "ganglion.src.legacy.preprocessing": "ganglion.utils",
-    "ganglion.src.legacy.preprocessing.image": "ganglion.augmenting",
+    "ganglion.src.legacy.preprocessing.image": "ganglion.compat.image_generator",
     "ganglion._legacy.preprocessing": "ganglion.utils",
-    "ganglion._legacy.preprocessing.image": "ganglion.augmenting",
+    "ganglion._legacy.preprocessing.image": "ganglion.compat.image_generator",
     "ganglion.preprocessing.text": "ganglion.utils.text",
 }
 # Importing what lies in them imports them too, and that is one old spelling, not two.
@@ -89,9 +90,9 @@ class _OldModule(Loader):
             inner = f"{spec.name}.{name}"
             if inner in OLD_PATHS:
                 return importlib.import_module(inner)
-            why = missing.reason(spec.name, name)
+            why = unsupported.reason(spec.name, name)
             if why is not None and not hasattr(target, name):
-                raise AttributeError(missing.explain(spec.name, name))
+                raise AttributeError(unsupported.explain(spec.name, name))
             if not name.startswith("__"):
                 _note(spec.name)
             return getattr(target, name)
@@ -120,8 +121,10 @@ class _OldPathFinder(MetaPathFinder):
         """Return how to load an old path, None for any other."""
         if fullname not in OLD_PATHS:
             package, _, name = fullname.rpartition(".")
-            if package.split(".")[0] == "ganglion" and missing.reason(package, name):
-                raise ImportError(missing.explain(package, name), name=fullname)
+            if package.split(".")[0] == "ganglion" and unsupported.reason(
+                package, name
+            ):
+                raise ImportError(unsupported.explain(package, name), name=fullname)
             return None
         return ModuleSpec(fullname, _OldModule(), is_package=True)
 
@@ -154,6 +157,8 @@ def attribute_of(package: str) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if f"{package}.{name}" in OLD_PATHS:
             return importlib.import_module(f"{package}.{name}")
-        raise AttributeError(missing.explain(package, name, dir(sys.modules[package])))
+        raise AttributeError(
+            unsupported.explain(package, name, dir(sys.modules[package]))
+        )
 
     return find

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.terminal import lines, shown
+from ganglion.system.terminal import lines, shown
 
 _BOLD, _GREEN, _GREY, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 _ERASE_TO_END = "\x1b[K"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import image_recipes
 from ganglion.config import closest
+from ganglion.images import networks
 
 LayerSpec = tuple[str, dict[str, Any]]
 
@@ -188,16 +188,16 @@ CAM = Recipe(
 )
 
 FOLDER = Recipe(
-    name=image_recipes.NAME,
+    name=networks.NAME,
     title="600 photographs of six classes, PNG files: three 3×3 convolutions",
-    dataset=image_recipes.DATASET,
+    dataset=networks.DATASET,
     input_shape=(32, 32, 3),
-    layers=image_recipes.network((32, 32, 3), 6, 600),
+    layers=networks.network((32, 32, 3), 6, 600),
     loss="sparse_categorical_crossentropy",
-    optimizer=image_recipes.optimizer(image_recipes.RACE_RATE),
-    epochs=image_recipes.RACE_EPOCHS,
+    optimizer=networks.optimizer(networks.RACE_RATE),
+    epochs=networks.RACE_EPOCHS,
     parameters=94_918,
-    published=tuple(Published(*one) for one in image_recipes.PUBLISHED),
+    published=tuple(Published(*one) for one in networks.PUBLISHED),
     batch_size=32,
     classes=6,
     source={
@@ -230,9 +230,7 @@ def published() -> list[str]:
     """
     every = RECIPES.values()
     return [
-        one.name
-        for one in every
-        if one.published and one.dataset != image_recipes.DATASET
+        one.name for one in every if one.published and one.dataset != networks.DATASET
     ]
 
 
@@ -307,8 +305,8 @@ def load(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
 
     from ganglion.datasets import DataUnavailable
 
-    if recipe.dataset == image_recipes.DATASET:
-        return image_recipes.arrays(recipe)
+    if recipe.dataset == networks.DATASET:
+        return networks.arrays(recipe)
     remark = None
     try:
         source = importlib.import_module(f"ganglion.datasets.{recipe.dataset}")

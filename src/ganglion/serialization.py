@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget
 from ganglion.config import closest
+from ganglion.system import budget
 
 _builtin: dict[tuple[str, str], Any] = {}
 _custom: dict[str, Any] = {}

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, tree
+from ganglion import tree
 from ganglion.compiler.ir.graph import Input, ShapeError, Value
 from ganglion.compiler.ir.operators import Operators, call_function
+from ganglion.system import budget
 from ganglion.variables import Scope, unique_name
 
 # Stand-ins for an unknown axis: what differs between the two depends on it. Both have

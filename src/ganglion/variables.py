@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, config
+from ganglion import config
 from ganglion.compiler import device_arrays
 from ganglion.compiler.ir.graph import Constant, Input, ShapeError, Value
 from ganglion.compiler.ir.operators import Operators, call_function
 from ganglion.compiler.ir.origin import layer_path
 from ganglion.compiler.ir.pointwise import cast
 from ganglion.compiler.ir.simplify import evaluate
+from ganglion.system import budget
 
 # NumPy's name of an operator, which `array + variable` calls, and ours.
 _OPERATORS = {

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ganglion import budget
+from ganglion.system import budget
 
 
 class RefusedError(ValueError):

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, files
+from ganglion import files
 from ganglion.applications.opcodes import Machine, RefusedError, Storage, Tensor
-from ganglion.terminal import lines
+from ganglion.system import budget
+from ganglion.system.terminal import lines
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 # What damaged and hostile files cause; `RefusedError` is a ValueError.

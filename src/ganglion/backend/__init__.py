@@ -37,6 +37,7 @@ from ganglion.backend.layers import (
     spatial_2d_padding,
     temporal_padding,
 )
+from ganglion.compat.unsupported import explain
 from ganglion.config import (
     epsilon,
     floatx,
@@ -46,7 +47,6 @@ from ganglion.config import (
     set_image_data_format,
 )
 from ganglion.layers import Dot
-from ganglion.missing import explain
 from ganglion.ops import (
     abs,  # noqa: A004 (Keras' name)
     arange,

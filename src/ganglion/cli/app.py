@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import config, terminal
+from ganglion import config
 from ganglion import recipes as recipe_book
 from ganglion.cli import cam, predict, race, train
 from ganglion.cli import report as cli_report
@@ -26,6 +26,7 @@ from ganglion.cli.options import (
     recipe_names,
 )
 from ganglion.race.engines import RIVALS
+from ganglion.system import terminal
 
 NAME = "ganglion"
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
@@ -193,7 +194,7 @@ def recipes() -> None:
     """List the published experiments."""
     from rich.table import Table
 
-    from ganglion import terminal
+    from ganglion.system import terminal
 
     table = Table("recipe", "model", "parameters", "training", "published accuracy")
     for one in recipe_book.RECIPES.values():
@@ -243,7 +244,8 @@ def data(
 def _show_data() -> None:
     from rich.table import Table
 
-    from ganglion import datasets, terminal
+    from ganglion import datasets
+    from ganglion.system import terminal
 
     table = Table("data set", "what", "train", "test", "here")
     for one in datasets.info():
@@ -320,7 +322,7 @@ def cache(
 @app.command(epilog="Example:  ganglion info")
 def info() -> None:
     """Show versions, the processor, which backends work here, and what is kept."""
-    from ganglion import machine
+    from ganglion.system import machine
 
     for name, value in (machine.facts() | machine.kept()).items():
         print(terminal.lines(f"{name:<12} {value}"))

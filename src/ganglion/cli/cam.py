@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import terminal
 from ganglion.cli.images import files_of, say
 from ganglion.cli.options import choice, completed, dataset_names
+from ganglion.system import terminal
 
 METHODS = ("cam", "grad-cam", "auto")
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended

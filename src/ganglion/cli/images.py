@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from ganglion import terminal
 from ganglion.cli import resume as cli_again
+from ganglion.system import terminal
 
 FEW_IMAGES = 600  # fewer to train on: a pretrained start is much better
 # What --pretrained cannot follow, or has another meaning there.
@@ -41,7 +41,7 @@ class Choices:
 
 def train_folder(chosen: Choices, more: list[Any]) -> bool:
     """Train on a folder of images; return whether it came to its end."""
-    from ganglion import image_recipes, image_training
+    from ganglion.images import networks, training
 
     model = None
     if chosen.resume is not None:
@@ -50,21 +50,21 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
         model = saving.load_model(chosen.resume)
         chosen = _as_begun(chosen, model)
     held = _load(chosen, model)
-    say(image_recipes.told_of_skipped(held))
+    say(networks.told_of_skipped(held))
     if model is None:
-        model = image_training.new_model(held, chosen.augment)
+        model = training.new_model(held, chosen.augment)
     elif (known := model.notes.get("class_names")) != list(held.classes):
         raise ValueError(
             f"{chosen.resume} tells other classes apart than {held.folder} has: "
             f"{', '.join(map(terminal.shown, known or ['unnamed ones']))}."
         )
-    image_training.remember(model, held, test=chosen.test, validation=chosen.validation)
-    size = chosen.batch_size or image_recipes.batch_size(len(held.train))
-    total = chosen.epochs or image_training.most_epochs(len(held.train), size)
+    training.remember(model, held, test=chosen.test, validation=chosen.validation)
+    size = chosen.batch_size or networks.batch_size(len(held.train))
+    total = chosen.epochs or training.most_epochs(len(held.train), size)
     _announce(chosen, model, held, f"batch {size}, at most {total} epochs")
     started = time.perf_counter()
     try:
-        keeper = image_training.fit(
+        keeper = training.fit(
             model,
             held,
             epochs=total,
@@ -98,7 +98,7 @@ def _load(chosen: Choices, model: Any) -> Any:
     """Read the folder: as a model that goes on is used to, or as is asked for."""
     if model is None:
         return load_folder(chosen, size=parse_size(chosen.size), color=chosen.color)
-    from ganglion.image_training import Classifier
+    from ganglion.images.training import Classifier
 
     form = Classifier.of(model, str(chosen.resume)).form
     return load_folder(chosen, size=form.size, color=form.color, fit=form.fit)
@@ -143,8 +143,8 @@ def _augments(model: Any) -> bool:
 def load_folder(chosen: Choices, **form: Any) -> Any:
     """Read the folder; some images find the best epoch, unless it has its own."""
     from ganglion import images
-    from ganglion.image_training import VALIDATION as SHARE
     from ganglion.images.finding import VALIDATION, find
+    from ganglion.images.training import VALIDATION as SHARE
 
     share = chosen.validation
     if share is None:
@@ -170,13 +170,13 @@ def _stopped(chosen: Choices, model: Any, total: int) -> None:
 def _conclude(
     chosen: Choices, model: Any, held: Any, keeper: Any, seconds: float
 ) -> None:
-    from ganglion import image_training
+    from ganglion.images import training
 
     when = f"epoch {keeper.epoch}" if keeper.epoch else "where it began"
     told = f"{seconds:.1f} s; the best is {when}"
     for name, part in (("validation", held.validation), ("test", held.test)):
         if part is not None:
-            found = image_training.evaluated(model, part)
+            found = training.evaluated(model, part)
             told += f", {name} accuracy {found['accuracy']:.4f} ({len(part)} images)"
     say(f"{told}.")
     if chosen.save is None:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import terminal
 from ganglion.cli.images import decoding, files_of, say
 from ganglion.cli.options import completed
+from ganglion.system import terminal
 
 FORMATS = ("table", "csv", "json")
 SHOWN = 3  # classes a row of the table
@@ -43,10 +43,11 @@ def predict(
     ] = "table",
 ) -> None:
     """Print the class of images, and how sure the model is."""
-    from ganglion import image_training, saving
+    from ganglion import saving
+    from ganglion.images import training
 
     _check_format(format)
-    asked = image_training.Classifier.of(saving.load_model(model), str(model))
+    asked = training.Classifier.of(saving.load_model(model), str(model))
     files = files_of(images)
     with decoding() as watch:
         decoded = asked.read(files, keep=False, watch=watch)
@@ -126,16 +127,16 @@ def evaluate(
     ] = "table",
 ) -> None:
     """Test a model on a folder: accuracy, precision and recall, confusion."""
-    from ganglion import image_recipes, image_training, saving
-    from ganglion.images import scores
+    from ganglion import saving
+    from ganglion.images import networks, scores, training
 
     _check_format(format, ("table", "json"))
     if out is not None and out.suffix.lower() != ".png":
         raise typer.BadParameter(f"--out {out}: the name must end in .png.")
-    asked = image_training.Classifier.of(saving.load_model(model), str(model))
+    asked = training.Classifier.of(saving.load_model(model), str(model))
     with decoding() as watch:
         part, which, skipped = asked.images_to_test(images, everything, watch)
-    say(image_recipes.told_of(images, skipped))
+    say(networks.told_of(images, skipped))
     said = asked.probabilities(part.x).argmax(axis=1)
     found = scores.Scores.of(part.y, said, asked.classes)
     if format == "json":

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from ganglion import terminal
 from ganglion.cli.images import load_folder, parse_size, say
+from ganglion.system import terminal
 
 EPOCHS = 100  # of the head, at most; each takes milliseconds
 
@@ -29,13 +29,13 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
         )
     if chosen.color not in (None, "rgb"):
         raise typer.BadParameter("--pretrained sees colours: leave --color away.")
-    from ganglion import image_recipes, image_training
     from ganglion.applications.efficientnet_lite import SIZE
+    from ganglion.images import networks, training
 
     held = load_folder(chosen, size=parse_size(chosen.size) or SIZE, color="rgb")
-    say(image_recipes.told_of_skipped(held))
+    say(networks.told_of_skipped(held))
     start = _start(held)
-    image_training.remember(start.model, held, test=chosen.test)
+    training.remember(start.model, held, test=chosen.test)
     rows, columns = held.form.size
     say(
         f"{held.folder}: {len(held.classes)} classes "

@@ -10,7 +10,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ganglion import terminal
 from ganglion.cli.images import parse_size
 from ganglion.cli.options import (
     LARGEST_SEED,
@@ -26,6 +25,7 @@ from ganglion.cli.options import (
     engine_names,
     sweep_keys,
 )
+from ganglion.system import terminal
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 EPILOG = (
@@ -150,9 +150,9 @@ def race(
     page with curves are kept in a folder; Ctrl-C loses nothing.
     """
     if pretrained:
-        from ganglion import image_recipes
+        from ganglion.images import networks
 
-        is_folder = recipe is None or (recipe == image_recipes.NAME and not images)
+        is_folder = recipe is None or (recipe == networks.NAME and not images)
         if not is_folder or any((resume, sweep, on, device, memory)):
             raise typer.BadParameter(
                 "--pretrained goes with image-folder or --images, and with --test, "
@@ -249,11 +249,11 @@ def _what(
         return recipe
     if recipe is not None:
         raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
-    from ganglion import image_recipes
     from ganglion.cli import images as cli_images
+    from ganglion.images import networks
 
     with cli_images.decoding() as watch:
-        return image_recipes.of_folder(
+        return networks.of_folder(
             images,
             size=cli_images.parse_size(size),
             test=test,
@@ -270,16 +270,17 @@ def _race_pretrained(
     given: dict[str, Any],
 ) -> None:
     """Race on a pretrained start; without a folder, on the one made of CIFAR-10."""
-    from ganglion import config, image_recipes
+    from ganglion import config
     from ganglion import images as image_folders
     from ganglion.applications.efficientnet_lite import SIZE
     from ganglion.cli import images as cli_images
+    from ganglion.images import networks
     from ganglion.images.making import HELD_OUT
     from ganglion.race import pretrained, settings
 
     test, size, fit = how
     if images is None:
-        images = image_recipes.made_folder()
+        images = networks.made_folder()
         test = HELD_OUT if test is None else test
     with cli_images.decoding() as watch:
         held = image_folders.load(
@@ -303,10 +304,10 @@ def _race_pretrained(
 
 def _resume_pretrained(before: Any, folder: Path, limit: float | None) -> None:
     """Do what is missing of a race on a pretrained start."""
-    from ganglion import image_recipes
+    from ganglion.images import networks
     from ganglion.race import pretrained
 
-    held = image_recipes.read_source(before.images)
+    held = networks.read_source(before.images)
     _run_pretrained(held, folder, pretrained.Choices.of(before, limit), before)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion import config, terminal
+from ganglion import config
 from ganglion import recipes as recipe_book
 from ganglion.cli import resume as cli_again
 from ganglion.cli.images import parse_size
@@ -23,6 +23,7 @@ from ganglion.cli.options import (
     completed,
     count_or_share,
 )
+from ganglion.system import terminal
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 LOGS = ("keras", "steps", "json")
@@ -194,11 +195,11 @@ def _train_folder(
     fine_tune: int | None,
 ) -> None:
     """Train on a folder of images, a made one if there is none."""
-    from ganglion import image_recipes
     from ganglion.cli import images as cli_images
+    from ganglion.images import networks
 
     if images is None:
-        images = image_recipes.made_folder()
+        images = networks.made_folder()
         test = recipe_book.FOLDER.source["test"] if test is None else test
     chosen = cli_images.Choices(folder=images, test=test, **asked)
     more = _callbacks(asked["log"], None)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ganglion.missing import explain
+from ganglion.compat.unsupported import explain
 
 from .errors import DataUnavailable
 

@@ -7,8 +7,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ganglion import budget, config, files
+from ganglion import config, files
 from ganglion.files import locked
+from ganglion.system import budget
 
 from . import decode
 from .arrays import Arrays

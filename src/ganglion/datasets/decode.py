@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ganglion import budget
+from ganglion.system import budget
 
 from . import png
 from .arrays import Arrays, Bytes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ganglion import budget
+from ganglion.system import budget
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ganglion.terminal import lines
+from ganglion.system.terminal import lines
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -16,7 +16,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ganglion import budget, files
+from ganglion import files
+from ganglion.system import budget
 
 from . import decode
 from .arrays import Arrays

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.images.decoding import pillow
-from ganglion.terminal import cell, shown
+from ganglion.system.terminal import cell, shown
 
 CELL, MARGIN, LETTER = 44, 14, 7  # pixels of the picture
 INK, PAPER, BLUE = (20, 20, 20), (255, 255, 255), (8, 64, 129)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import forks, initializers, keras2, ops, regularizers, symbolic, tree
+from ganglion import initializers, keras2, ops, regularizers, symbolic, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import Value
 from ganglion.constraints import get as get_constraint
@@ -49,6 +49,7 @@ from ganglion.layers.weights import WeightHolder
 from ganglion.ops.dispatch import concrete
 from ganglion.serialization import deserialize_keras_object
 from ganglion.symbolic import Call, KerasTensor
+from ganglion.system import forks
 from ganglion.variables import (
     Scope,
     Variable,

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, ops, random
+from ganglion import ops, random
 from ganglion.layers.arguments import choice, positive
 from ganglion.layers.augment import ImageLayer, RandomImageLayer
 from ganglion.serialization import export
+from ganglion.system import budget
 from ganglion.variables import draw_seed
 
 Kernel = tuple[float, Callable[[np.ndarray], np.ndarray]]

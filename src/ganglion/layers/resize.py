@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, ops
+from ganglion import ops
 from ganglion.layers.arguments import channels_last, choice, positive, sizes
 from ganglion.layers.base import Layer
 from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export
+from ganglion.system import budget
 
 _INTERPOLATIONS = ("nearest", "bilinear")
 

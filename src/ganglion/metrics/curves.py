@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, config, ops
+from ganglion import config, ops
 from ganglion.config import closest
 from ganglion.losses.base import whole
 from ganglion.losses.reduction import divide_no_nan
@@ -14,6 +14,7 @@ from ganglion.metrics.base import registered
 from ganglion.metrics.confusion import ConfusionMetric
 from ganglion.ops import op
 from ganglion.serialization import deserialize_keras_object
+from ganglion.system import budget
 from ganglion.variables import read
 
 _CURVES = {"roc": "ROC", "pr": "PR", "prgain": "PRGAIN"}

@@ -12,7 +12,7 @@ import numpy as np
 from ganglion import tree
 from ganglion.progress import print_message
 from ganglion.symbolic import Call, Function, KerasTensor
-from ganglion.terminal import shown
+from ganglion.system.terminal import shown
 
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
 _SIDES: dict[str, Callable[[str, int], str]] = {

@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ganglion import config, machine
+from ganglion import config
 from ganglion.config import DISTRIBUTION
 from ganglion.race.engines import Engine
+from ganglion.system import machine
 
 HERE = Path(__file__).parents[1]
 BUSY = 0.25  # of the cores, before the race: more than that moves the times

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from ganglion import budget, files
+from ganglion import files
+from ganglion.system import budget
 
 SCHEMA = 1
 FILE = "results.json"

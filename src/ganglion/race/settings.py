@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ganglion import config, image_recipes, machine, recipes
+from ganglion import config, recipes
+from ganglion.images import networks
 from ganglion.race.engines import ON_GPU, RIVALS, Engine, engine
 from ganglion.race.results import DEVICES, Race
 from ganglion.recipes import Recipe
+from ganglion.system import machine
 
 DEFAULT_ENGINES = ("ganglion", *RIVALS)
 GPU_ENGINES = ("ganglion", *ON_GPU)
@@ -168,7 +170,7 @@ def of_race(
         limit=limit or race.limit or None,
         memory=memory or race.memory or None,
         on=on or race.on,
-        made=image_recipes.of_source(race.images) if race.images else None,
+        made=networks.of_source(race.images) if race.images else None,
     )
 
 

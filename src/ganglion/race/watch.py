@@ -7,10 +7,10 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from ganglion import terminal
 from ganglion.race.figures import settings_text
 from ganglion.race.results import Epoch, Run
-from ganglion.terminal import cell, lines
+from ganglion.system import terminal
+from ganglion.system.terminal import cell, lines
 
 REFRESHES = 2  # a second; drawing takes time from the engines
 

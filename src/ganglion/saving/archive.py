@@ -13,10 +13,11 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ganglion import budget, serialization
+from ganglion import serialization
 from ganglion.config import VERSION
 from ganglion.saving import h5, state, weights
 from ganglion.saving.files import check_exists
+from ganglion.system import budget
 from ganglion.variables import uninitialized
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"

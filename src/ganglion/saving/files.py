@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ganglion import budget, files
-from ganglion.terminal import lines
+from ganglion import files
+from ganglion.system import budget
+from ganglion.system.terminal import lines
 
 _MUCH = 64 << 20  # bytes
 _LONGEST = (

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget
+from ganglion.system import budget
 
 # An array may be declared larger than what is stored, if it is small or compresses.
 _FREE_BYTES = 1 << 26

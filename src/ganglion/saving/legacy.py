@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget, serialization
+from ganglion import serialization
 from ganglion.saving import archive, h5
 from ganglion.saving.weights import MismatchError
-from ganglion.terminal import lines
+from ganglion.system import budget
+from ganglion.system.terminal import lines
 from ganglion.variables import uninitialized
 
 _HEADER_LIMIT = 64_512  # HDF5 cannot hold more in one attribute

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import budget
 from ganglion.saving import h5
+from ganglion.system import budget
 
 _TEXT, _ARRAYS = "json", "arrays"
 _MARK = "__array__"  # stands in the text for the array of a number

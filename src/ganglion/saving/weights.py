@@ -16,7 +16,7 @@ import numpy as np
 from ganglion.layers.base import Layer
 from ganglion.optimizers import Optimizer
 from ganglion.saving import h5
-from ganglion.terminal import lines
+from ganglion.system.terminal import lines
 from ganglion.variables import Variable, snake_case
 
 OWN_GROUP = "ganglion"  # what Keras has no place for; Keras does not look there

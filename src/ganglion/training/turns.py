@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import forks
+from ganglion.system import forks
 from ganglion.variables import Variable
 
 

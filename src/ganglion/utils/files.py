@@ -9,8 +9,9 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from ganglion import budget, files
+from ganglion import files
 from ganglion.progress import print_message
+from ganglion.system import budget
 
 _FREE_ON_DISK, _MOST_EXPANSION = 4 << 30, 100  # of what is unpacked
 _ALGORITHMS = {"md5": 32, "sha256": 64}

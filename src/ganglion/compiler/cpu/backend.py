@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ganglion import config, forks
+from ganglion import config
 from ganglion.compiler import cache
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu import threads as cpu_threads
@@ -21,6 +21,7 @@ from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.registry import Program
+from ganglion.system import forks
 
 # Waking sleeping threads costs about this many nanoseconds: less work is not shared.
 WORTH_WAKING = 150_000.0

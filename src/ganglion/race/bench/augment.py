@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ganglion import config, machine, recipes
+from ganglion import config, recipes
 from ganglion.race.bench import steps
 from ganglion.race.bench.result import Entry, shown
 from ganglion.race.bench.steps import Bench, Running
 from ganglion.race.engines import Engine, engine
 from ganglion.recipes import Recipe
+from ganglion.system import machine
 
 OWN = ("ganglion", "keras", "keras-jax", "keras-torch", "torch", "torch-optimized")
 COLUMNS = ("engine", "plain, ms", "augmented, ms", "more, ms", "more")
@@ -201,7 +202,7 @@ def print_table(costs: Costs) -> None:
     """Print the costs for people."""
     from rich.table import Table
 
-    from ganglion import terminal
+    from ganglion.system import terminal
 
     console = terminal.console(highlight=False)
     kinds = ", ".join(kind for kind, _ in recipes.get(costs.recipe).augment)

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ganglion import config, files, machine, recipes
+from ganglion import config, files, recipes
 from ganglion.race.bench import steps
 from ganglion.race.bench.result import Entry, Result, shown
 from ganglion.race.engines import ON_GPU, PRECISE, RIVALS, engine
+from ganglion.system import machine
 
 COLUMNS = (
     "engine",
@@ -193,7 +194,7 @@ def print_table(result: Result) -> None:
     """Print a result for people."""
     from rich.table import Table
 
-    from ganglion import terminal
+    from ganglion.system import terminal
 
     table = Table(*columns(result))
     for name, *cells in rows(result):

@@ -6,12 +6,12 @@ import math
 import statistics
 from typing import Any
 
-from ganglion import terminal
 from ganglion.race import facts, figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.lockstep import DECISIVE, TOLERANCE
 from ganglion.race.results import Race
-from ganglion.terminal import cell, lines
+from ganglion.system import terminal
+from ganglion.system.terminal import cell, lines
 
 WIDE = 130  # columns of a terminal that the whole summary fits into
 RESULT = ("accuracy", "run time", "ratio")

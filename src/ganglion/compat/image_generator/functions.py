@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.augmenting import changes
+from ganglion.compat.image_generator import changes
 from ganglion.ops.sampling import Filling
 from ganglion.variables import draw_seed
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganglion.images import Form, ImageFolder, ImagesError, load
-from ganglion.terminal import shown
+from ganglion.system.terminal import shown
 
 if TYPE_CHECKING:
     from ganglion.recipes import LayerSpec, Recipe

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
-from ganglion.augmenting.draws import Draws
+from ganglion.compat.image_generator.draws import Draws
 from ganglion.random import shuffled
 from ganglion.utils.batches import PyDataset
 from ganglion.variables import draw_seed

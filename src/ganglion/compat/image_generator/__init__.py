@@ -3,8 +3,8 @@
 >>> from ganglion.preprocessing.image import ImageDataGenerator
 """
 
-from ganglion.augmenting.directory import DirectoryIterator
-from ganglion.augmenting.functions import (
+from ganglion.compat.image_generator.directory import DirectoryIterator
+from ganglion.compat.image_generator.functions import (
     apply_affine_transform,
     apply_brightness_shift,
     apply_channel_shift,
@@ -15,8 +15,8 @@ from ganglion.augmenting.functions import (
     random_shift,
     random_zoom,
 )
-from ganglion.augmenting.generator import ImageDataGenerator
-from ganglion.augmenting.iterators import Iterator, NumpyArrayIterator
+from ganglion.compat.image_generator.generator import ImageDataGenerator
+from ganglion.compat.image_generator.iterators import Iterator, NumpyArrayIterator
 from ganglion.utils import (
     array_to_img,
     image_dataset_from_directory,

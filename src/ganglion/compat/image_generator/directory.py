@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
-from ganglion.augmenting.iterators import ENDINGS, ImageIterator
+from ganglion.compat.image_generator.iterators import ENDINGS, ImageIterator
 
 _CLASS_MODES = ("categorical", "binary", "sparse", "input", None)
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import image_recipes, recipes
-from ganglion.image_judging import BestKeeper, Judge, Patience
+from ganglion import recipes
 from ganglion.images import (
     Form,
     ImageFolder,
@@ -19,6 +18,7 @@ from ganglion.images import (
     ImagesError,
     Listing,
     find,
+    networks,
     read_files,
     stratified,
 )
@@ -26,6 +26,7 @@ from ganglion.images.batches import batch_for
 from ganglion.images.cache import Decoded
 from ganglion.images.decoding import MODES
 from ganglion.images.finding import TEST, WHOLE
+from ganglion.images.judging import BestKeeper, Judge, Patience
 from ganglion.images.loading import fingerprint, held_out
 
 EPOCHS = 100  # at most: early stopping ends it
@@ -36,8 +37,8 @@ Skipped = tuple[Path, str]  # a file that cannot be read, and why
 
 def new_model(held: ImageFolder, augmented: bool = True) -> Any:
     """Return a network for the images, which knows their classes."""
-    rate = image_recipes.first_rate(len(held.train))
-    recipe = image_recipes.recipe_of(held, augmented=augmented, rate=rate)
+    rate = networks.first_rate(len(held.train))
+    recipe = networks.recipe_of(held, augmented=augmented, rate=rate)
     model = recipes.build(recipe)
     remember(model, held)
     return model

@@ -8,7 +8,7 @@ is made of it draws from that, before it is made.
 >>> with reading(size=2000):  # doctest: +ELLIPSIS
 ...     take(10**10, "a layer")
 Traceback (most recent call last):
-ganglion.budget.BudgetError: it asks for 10,000,000,000 bytes for a layer, ...
+ganglion.system.budget.BudgetError: it asks for 10,000,000,000 bytes for a layer, ...
 """
 
 from __future__ import annotations

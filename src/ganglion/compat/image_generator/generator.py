@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops, random
-from ganglion.augmenting import changes
-from ganglion.augmenting.directory import DirectoryIterator
-from ganglion.augmenting.iterators import NumpyArrayIterator
-from ganglion.augmenting.ranges import check, is_range, one_shift, shift, zooms
+from ganglion.compat.image_generator import changes
+from ganglion.compat.image_generator.directory import DirectoryIterator
+from ganglion.compat.image_generator.iterators import NumpyArrayIterator
+from ganglion.compat.image_generator.ranges import (
+    check,
+    is_range,
+    one_shift,
+    shift,
+    zooms,
+)
 from ganglion.ops.sampling import Filling
 from ganglion.variables import draw_seed
 

@@ -1,0 +1,1 @@
+"""What old scripts want: names that are gone, and ImageDataGenerator."""

@@ -1,0 +1,1 @@
+"""What surrounds a training: files' budget, forks, the machine and its terminal."""

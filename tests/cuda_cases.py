@@ -10,7 +10,7 @@ from layer_cases import CASES
 from test_simplify import Maker
 
 from ganglion import layers, models
-from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input
 
@@ -24,8 +24,8 @@ def product(size, dtype):
         a = Input(f"a{number}", (m, k), dtype)
         b = Input(f"b{number}", (k, n), dtype)
         inputs += [a, b]
-        ends[f"ab{number}"] = structured.matmul(a, b)
-        ends[f"ba{number}"] = structured.matmul(
+        ends[f"ab{number}"] = contraction.matmul(a, b)
+        ends[f"ba{number}"] = contraction.matmul(
             arrays.transpose(b, axes=(1, 0)), arrays.transpose(a, axes=(1, 0))
         )
         data |= {a.name: rng.normal(size=(m, k)), b.name: rng.normal(size=(k, n))}
@@ -133,8 +133,8 @@ def scaled_bytes(rows, inner, columns):
     floats = pointwise.cast(x, dtype="float32")
     floats = pointwise.multiply(floats, shaping.fill(1 / 255, floats))
     ends = {
-        "forward": structured.matmul(floats, w),
-        "gradient": structured.matmul(arrays.transpose(floats, axes=(1, 0)), g),
+        "forward": contraction.matmul(floats, w),
+        "gradient": contraction.matmul(arrays.transpose(floats, axes=(1, 0)), g),
     }
     data = {
         "x": rng.integers(0, 256, x.shape).astype("uint8"),

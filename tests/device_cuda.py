@@ -30,7 +30,7 @@ from ganglion.compiler import reference  # noqa: E402
 from ganglion.compiler.cuda import backend, emit, epilogue  # noqa: E402
 from ganglion.compiler.cuda import driver as cuda_driver  # noqa: E402
 from ganglion.compiler.cuda.passes import simplify  # noqa: E402
-from ganglion.compiler.ir.primitives import OPS  # noqa: E402
+from ganglion.compiler.ir.table import OPS  # noqa: E402
 from ganglion.compiler.plan.kernels import Contract, Loop  # noqa: E402
 
 AWKWARD = (1, 2, 3, 7, 13, 17, 31, 33, 64, 130)

@@ -9,9 +9,9 @@ from test_plan import step_of
 from ganglion.compiler.cpu import backend, tape
 from ganglion.compiler.ir.graph import Constant, Graph, Input
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
-from ganglion.compiler.ir.primitives import OPS
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
+from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan import build as build_module
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.cache_blocking import arrange, passing, quarrel

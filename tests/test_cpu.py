@@ -9,10 +9,10 @@ from layer_cases import CASES
 from test_simplify import Maker
 
 from ganglion import config
-from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -86,8 +86,8 @@ def test_products_of_any_size(size):
     for m, k, n in ((size, 5, 17), (3, size, 2), (2, 7, size), (size, size, size)):
         a = Input("a", (m, k), "float64")
         b = Input("b", (k, n), "float64")
-        product = structured.matmul(a, b)
-        flipped = structured.matmul(
+        product = contraction.matmul(a, b)
+        flipped = contraction.matmul(
             arrays.transpose(b, axes=(1, 0)), arrays.transpose(a, axes=(1, 0))
         )
         graph = Graph.of("products", [a, b], {"ab": product, "ba": flipped})

@@ -7,8 +7,8 @@ import pytest
 
 from ganglion.compiler.cpu import emit
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.primitives import OPS
 from ganglion.compiler.ir.shaping import fill
+from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.registry import Program
 

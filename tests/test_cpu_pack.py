@@ -5,9 +5,9 @@ import pytest
 from cpu_checks import check, pure
 
 from ganglion.compiler.ir.arrays import transpose
+from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import exp
-from ganglion.compiler.ir.structured import matmul
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.kernels import Contract
 from ganglion.compiler.plan.lower_contractions import PACKED_ROWS, PANEL

@@ -11,9 +11,9 @@ from ganglion.compiler import reference
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.step_loop import executor
-from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.build import build
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
@@ -94,12 +94,12 @@ def _summed():
 
 def _product():
     a, b = Input("a", (3, 4), "float32"), Input("b", (4, 5), "float32")
-    return [a, b], structured.matmul(a, b)
+    return [a, b], contraction.matmul(a, b)
 
 
 def _skipped():
     x, w = Input("x", (2, 17), "float32"), Input("w", (17, 4), "float32")
-    return [x, w], structured.matmul(x, w)
+    return [x, w], contraction.matmul(x, w)
 
 
 def _turned():

@@ -12,7 +12,7 @@ from ganglion import config
 from ganglion.compiler.cuda import elementwise, reduce, row_fusion
 from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())

@@ -15,7 +15,7 @@ from ganglion.compiler.cuda.emit import Target, schedule_of, steps_of
 from ganglion.compiler.cuda.passes import operands
 from ganglion.compiler.cuda.passes.prefetch import NEXT, look_ahead
 from ganglion.compiler.cuda.passes.simplify import simplify
-from ganglion.compiler.ir import structured
+from ganglion.compiler.ir import contraction
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Buffer, Contract, Load, Loop, View
 from ganglion.training.data_adapters import Table
@@ -130,7 +130,7 @@ def test_operands_are_fetched_early_only_if_they_have_long_been_there():
 def test_a_program_that_starts_at_once_waits_for_the_one_before():
     """What it reads may just be written by another program."""
     x, w = (Input(name, (64, 64), "float32") for name in "xw")
-    program = pure(Graph.of("one", [x, w], {"y": structured.matmul(x, w)}))
+    program = pure(Graph.of("one", [x, w], {"y": contraction.matmul(x, w)}))
     made = schedule_of(backend.plan_of(program), Target())
     works = [work for lane in made.every[0].lanes for work in lane.works]
     assert made.first or not any(work.settled for work in works)

@@ -25,7 +25,7 @@ from ganglion.compiler.cuda.driver import OutOfMemory
 from ganglion.compiler.cuda.memory import Memory
 from ganglion.compiler.ir import pointwise
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 
 
 class Recorder:

@@ -8,8 +8,8 @@ from cuda_checks import check, compiled
 
 from ganglion.compiler.cuda import scatter
 from ganglion.compiler.cuda.text import THREADS
+from ganglion.compiler.ir.contraction import scatter_add
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.structured import scatter_add
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())

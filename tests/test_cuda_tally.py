@@ -13,7 +13,7 @@ from ganglion.compiler.cuda import column_sums, epilogue, row_fusion
 from ganglion.compiler.cuda.emit import Target, schedule_of
 from ganglion.compiler.cuda.launches import works_of
 from ganglion.compiler.cuda.passes import simplify
-from ganglion.compiler.ir import arrays, pointwise, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Loop
 
@@ -56,7 +56,7 @@ def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
 def used(total):
     """Return a product that waits for sums."""
     rows = shaping.broadcast(total, shape=(40, *total.shape))
-    return structured.matmul(arrays.transpose(rows, axes=(1, 0)), rows)
+    return contraction.matmul(arrays.transpose(rows, axes=(1, 0)), rows)
 
 
 def summed(rows, columns, kinds, dtype):
@@ -64,7 +64,7 @@ def summed(rows, columns, kinds, dtype):
     a, b = Input("a", (rows, 40), dtype), Input("b", (40, columns), dtype)
     scale = Input("s", (columns,), dtype)
     made = pointwise.multiply(
-        structured.matmul(a, b), shaping.broadcast(scale, shape=(rows, columns))
+        contraction.matmul(a, b), shaping.broadcast(scale, shape=(rows, columns))
     )
     ends = {"y": made}
     for number, one in enumerate((made, pointwise.multiply(made, made))[:kinds]):
@@ -104,7 +104,7 @@ def variance(x):
 def spread_of_product():
     """Return a program of the mean and the variance of a product's columns."""
     a, b = Input("a", (512, 40), "float32"), Input("b", (40, 24), "float32")
-    mean, squares = variance(structured.matmul(a, b))
+    mean, squares = variance(contraction.matmul(a, b))
     ends = {"mean": mean, "squares": squares, "used": used(squares)}
     return pure(Graph.of("far", [a, b], ends))
 
@@ -149,7 +149,7 @@ def test_sums_of_a_turned_copy_are_not_forgotten():
     """A copy that turns an array has code of its own, which adds up nothing."""
     x = Input("x", (40, 128), "float32")
     turned = arrays.transpose(x, axes=(1, 0))
-    ends = {"product": structured.matmul(turned, x)}
+    ends = {"product": contraction.matmul(turned, x)}
     ends["total"] = shaping.sum_(pointwise.negative(turned), axes=(0,))
     ends["plain"] = shaping.sum_(turned, axes=(0,))
     data = {"x": np.random.default_rng(0).normal(size=x.shape).astype("f4")}

@@ -14,9 +14,9 @@ from test_plan import step_of
 from ganglion.compiler.cuda import backend, driver, emit
 from ganglion.compiler.cuda.emit import Target
 from ganglion.compiler.cuda.text import THREADS, root
-from ganglion.compiler.ir import pointwise, shaping, structured
+from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 
 GOLDEN = Path(__file__).parent / "golden"
 NVRTC = all(
@@ -64,7 +64,7 @@ def summed():
 def product():
     a, b = Input("a", (48, 20), "float32"), Input("b", (20, 16), "float32")
     made = pointwise.maximum(
-        structured.matmul(a, b), shaping.fill(0, structured.matmul(a, b))
+        contraction.matmul(a, b), shaping.fill(0, contraction.matmul(a, b))
     )
     return Graph.of("product", [a, b], {"y": made})
 

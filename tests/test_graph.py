@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from ganglion import ops
-from ganglion.compiler.ir import arrays, origin, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, origin, shaping
 from ganglion.compiler.ir import pointwise as p
-from ganglion.compiler.ir.check import GraphError, verify
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import (
     Constant,
@@ -25,6 +24,7 @@ from ganglion.compiler.ir.graph import (
     toposort,
 )
 from ganglion.compiler.ir.simplify import evaluate, simplify
+from ganglion.compiler.ir.verify import GraphError, verify
 from ganglion.layers.base import Layer
 from ganglion.variables import Scope
 
@@ -38,7 +38,7 @@ def f32(name: str, *shape: int) -> Input:
 
 def test_a_graph_prints_as_text() -> None:
     x, w = f32("x", 4, 3), f32("weights", 3, 2)
-    product = structured.matmul(x, w)
+    product = contraction.matmul(x, w)
     bias = shaping.broadcast(Constant(np.zeros(2, "float32")), shape=(4, 2))
     scaled = p.multiply(p.add(product, bias), shaping.fill(0.5, product))
     best = arrays.argmax(scaled, axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from op_checks import assert_gradients, assert_inferred
 
-from ganglion.compiler.ir import arrays, pooling, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, pooling, shaping
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Constant, Input
@@ -63,20 +63,20 @@ def test_the_three_convolutions_on_awkward_shapes(case: str) -> None:
     x_shape, w_shape, window = CONVS[case]
     rng = np.random.default_rng(3)
     x, w = rng.uniform(-1, 1, x_shape), rng.uniform(-1, 1, w_shape)
-    y = assert_inferred(structured.conv, [x, w], window)
+    y = assert_inferred(contraction.conv, [x, w], window)
     dy = rng.uniform(-1, 1, y.shape)
     back = window | {"spatial": x_shape[1:-1]}
     to_kernel = window | {"kernel": w_shape[:-2]}
-    dx = assert_inferred(structured.conv_transpose, [dy, w], back)
-    dw = assert_inferred(structured.conv_kernel, [x, dy], to_kernel)
+    dx = assert_inferred(contraction.conv_transpose, [dy, w], back)
+    dw = assert_inferred(contraction.conv_kernel, [x, dy], to_kernel)
     # One trilinear form seen from three sides.
     total = np.sum(y * dy)
     assert np.sum(x * dx) == pytest.approx(total, rel=1e-12, abs=1e-12)
     assert np.sum(w * dw) == pytest.approx(total, rel=1e-12, abs=1e-12)
     for op, drawn, attrs in (
-        (structured.conv, [x, w], window),
-        (structured.conv_transpose, [dy, w], back),
-        (structured.conv_kernel, [x, dy], to_kernel),
+        (contraction.conv, [x, w], window),
+        (contraction.conv_transpose, [dy, w], back),
+        (contraction.conv_kernel, [x, dy], to_kernel),
     ):
         assert_gradients(op, drawn, attrs, 0)
 
@@ -164,9 +164,9 @@ def test_interior_padding_at_the_edges(shape) -> None:
 def test_matmul_at_the_edges(a, b) -> None:
     rng = np.random.default_rng(0)
     drawn = [rng.uniform(-1, 1, a), rng.uniform(-1, 1, b)]
-    assert_inferred(structured.matmul, drawn, {})
+    assert_inferred(contraction.matmul, drawn, {})
     if drawn[0].size:
-        assert_gradients(structured.matmul, drawn, {}, 0)
+        assert_gradients(contraction.matmul, drawn, {}, 0)
 
 
 # ---- against PyTorch ---------------------------------------------------------------
@@ -199,12 +199,12 @@ def test_convolutions_equal_those_of_pytorch(torch, case: str) -> None:
         dilation=window["dilation"],
         groups=window["groups"],
     )
-    y = structured.conv.meaning(x, w, **window)
+    y = contraction.conv.meaning(x, w, **window)
     np.testing.assert_allclose(y, np.moveaxis(ty.detach().numpy(), 1, -1), atol=1e-12)
     dy = rng.uniform(-1, 1, y.shape)
     ty.backward(channels_first(torch, dy))
-    dx = structured.conv_transpose.meaning(dy, w, spatial=x_shape[1:-1], **window)
-    dw = structured.conv_kernel.meaning(x, dy, kernel=w_shape[:-2], **window)
+    dx = contraction.conv_transpose.meaning(dy, w, spatial=x_shape[1:-1], **window)
+    dw = contraction.conv_kernel.meaning(x, dy, kernel=w_shape[:-2], **window)
     np.testing.assert_allclose(dx, np.moveaxis(tx.grad.numpy(), 1, -1), atol=1e-12)
     np.testing.assert_allclose(
         dw, np.moveaxis(tw.grad.numpy(), (0, 1), (-1, -2)), atol=1e-12

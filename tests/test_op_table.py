@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from op_checks import assert_gradients, assert_inferred, inputs_for
 
-from ganglion.compiler.ir import arrays, pooling, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, pooling, shaping
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.graph import Constant, Input, ShapeError
-from ganglion.compiler.ir.primitives import OPS
 from ganglion.compiler.ir.shaping import is_float
+from ganglion.compiler.ir.table import OPS
 
 SEEDS = range(5)
 
@@ -100,42 +100,42 @@ WINDOW = {"strides": (1, 1), "pairs": ((0, 0), (0, 0)), "dilation": (1, 1)}
 POOL = {"window": (2, 2), "strides": (1, 1), "pairs": ((0, 0), (0, 0))}
 REFUSALS = {
     "matmul inner": (
-        lambda: structured.matmul(f32(2, 3), f32(4, 5)),
+        lambda: contraction.matmul(f32(2, 3), f32(4, 5)),
         r"matmul: inner sizes differ, 3 of \(2, 3\) and 4 of \(4, 5\)",
     ),
     "matmul stacks": (
-        lambda: structured.matmul(f32(2, 3, 4), f32(4, 5)),
+        lambda: contraction.matmul(f32(2, 3, 4), f32(4, 5)),
         r"\(2, 3, 4\) and \(4, 5\) are no matching stacks of matrices",
     ),
     "matmul types": (
-        lambda: structured.matmul(f32(2, 3), i32(3, 4)),
+        lambda: contraction.matmul(f32(2, 3), i32(3, 4)),
         "needs numbers of one type, got float32, int32",
     ),
     "conv channels": (
-        lambda: structured.conv(f32(1, 4, 4, 3), f32(2, 2, 4, 8), groups=1, **WINDOW),
+        lambda: contraction.conv(f32(1, 4, 4, 3), f32(2, 2, 4, 8), groups=1, **WINDOW),
         r"images have 3 channels, kernel \(2, 2, 4, 8\) with 1 groups needs 4",
     ),
     "conv axes": (
-        lambda: structured.conv(f32(1, 4, 3), f32(2, 2, 3, 8), groups=1, **WINDOW),
+        lambda: contraction.conv(f32(1, 4, 3), f32(2, 2, 3, 8), groups=1, **WINDOW),
         "have different numbers of axes",
     ),
     "conv does not fit": (
-        lambda: structured.conv(f32(1, 2, 9, 3), f32(3, 3, 3, 8), groups=1, **WINDOW),
+        lambda: contraction.conv(f32(1, 2, 9, 3), f32(3, 3, 3, 8), groups=1, **WINDOW),
         r"a window of \(3, 3\) \(dilation \(1, 1\)\) does not fit into \(2, 9\); "
         "use padding='same' or a smaller kernel or pool",
     ),
     "conv groups": (
-        lambda: structured.conv(f32(1, 4, 4, 4), f32(2, 2, 2, 7), groups=2, **WINDOW),
+        lambda: contraction.conv(f32(1, 4, 4, 4), f32(2, 2, 2, 7), groups=2, **WINDOW),
         "7 filters do not split into 2 groups",
     ),
     "conv_transpose shape": (
-        lambda: structured.conv_transpose(
+        lambda: contraction.conv_transpose(
             f32(1, 3, 3, 8), f32(2, 2, 3, 8), spatial=(9, 9), groups=1, **WINDOW
         ),
         r"\(1, 3, 3, 8\) is not what a convolution of \(1, 9, 9, 3\) leaves",
     ),
     "conv_kernel shape": (
-        lambda: structured.conv_kernel(
+        lambda: contraction.conv_kernel(
             f32(1, 9, 9, 3), f32(1, 3, 3, 8), kernel=(2, 2), groups=1, **WINDOW
         ),
         "is not what a convolution",
@@ -209,11 +209,11 @@ REFUSALS = {
         "one pair per axis",
     ),
     "gather floats": (
-        lambda: structured.gather(f32(3, 2), f32(4)),
+        lambda: contraction.gather(f32(3, 2), f32(4)),
         "needs a table of rows and whole numbers",
     ),
     "scatter": (
-        lambda: structured.scatter_add(f32(3, 2), i32(4), rows=5),
+        lambda: contraction.scatter_add(f32(3, 2), i32(4), rows=5),
         r"\(3, 2\) does not start with \(4,\)",
     ),
     "pointwise shapes": (
@@ -257,7 +257,7 @@ def test_what_does_not_fit_is_refused_in_words(case: str) -> None:
 
 @pytest.mark.parametrize("index", [[-1, 2], [5, 2]])
 def test_a_row_outside_of_the_table_is_nan_and_takes_nothing(index) -> None:
-    picked = structured.gather.meaning(np.ones((5, 2)), np.array(index))
+    picked = contraction.gather.meaning(np.ones((5, 2)), np.array(index))
     np.testing.assert_array_equal(picked, [[np.nan] * 2, [1, 1]])
-    added = structured.scatter_add.meaning(np.ones((2, 3)), np.array(index), rows=5)
+    added = contraction.scatter_add.meaning(np.ones((2, 3)), np.array(index), rows=5)
     np.testing.assert_array_equal(added, np.eye(5)[2][:, None] * np.ones(3))

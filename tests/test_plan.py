@@ -5,7 +5,7 @@ import pytest
 
 from ganglion.compiler import reference
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.registry import Program

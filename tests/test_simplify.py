@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganglion.compiler.ir import arrays, shaping, structured
+from ganglion.compiler.ir import arrays, contraction, shaping
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Constant, Graph, Input, Node, Value
-from ganglion.compiler.ir.primitives import OPS
 from ganglion.compiler.ir.simplify import FOLD_LIMIT, evaluate, simplify, splat
+from ganglion.compiler.ir.table import OPS
 
 X = Input("x", (2, 3), "float32")
 Y = Input("y", (2, 3), "float32")
@@ -282,7 +282,7 @@ class Maker:
     def product(self, x: Value) -> Value:
         if x.ndim != 2:
             return p.negative(x)
-        return structured.matmul(x, arrays.transpose(self.partner(x), axes=(1, 0)))
+        return contraction.matmul(x, arrays.transpose(self.partner(x), axes=(1, 0)))
 
     def graph(self, steps: int) -> Graph:
         for _ in range(steps):

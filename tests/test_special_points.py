@@ -15,7 +15,7 @@ from special_points import PAIRS, POINTS, ROWS, differences
 
 import ganglion
 from ganglion import activations, losses, ops
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 from ganglion.ops import activation, elementary, numpy
 
 pytestmark = pytest.mark.rivals

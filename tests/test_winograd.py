@@ -8,7 +8,7 @@ from test_plan import program_of, step_of
 from ganglion import config
 from ganglion.compiler import reference
 from ganglion.compiler.cpu import backend
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan import lower_winograd
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter

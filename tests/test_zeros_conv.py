@@ -11,10 +11,10 @@ from test_zeros import KINDS, pixels
 from ganglion import config
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.ir.contraction import conv, conv_kernel
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import add, cast, fill, multiply
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.ir.structured import conv, conv_kernel
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View

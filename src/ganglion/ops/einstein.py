@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir import arrays, structured
+from ganglion.compiler.ir import arrays, contraction
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.ops.dispatch import astype, op
@@ -156,7 +156,7 @@ def _contract(
         tail = [math.prod(sizes[x] for x in group) for group in groups[1:]]
         return s.reshape(moved, shape=(*lead, *tail))
 
-    product = structured.matmul(
+    product = contraction.matmul(
         matrix(term, a, stack, left, inner), matrix(other, b, stack, inner, right)
     )
     letters = stack + left + right

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import symbolic
-from ganglion.compiler.ir import arrays, structured
+from ganglion.compiler.ir import arrays, contraction
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
@@ -143,7 +143,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     flat = s.reshape(index, shape=(rows, index.shape[-1]))
     # One that is out of range must not lead into the next row.
     places = p.where(_within(flat, value.shape[-1]), flat + offsets, s.fill(-1, flat))
-    picked = structured.gather(s.reshape(value, shape=(value.size,)), places)
+    picked = contraction.gather(s.reshape(value, shape=(value.size,)), places)
     return moveaxis(s.reshape(picked, shape=index.shape), -1, axis)
 
 
@@ -205,7 +205,7 @@ def scatter(indices: Any, values: Any, shape: Any) -> Any:
     sizes = tuple(int(n) for n in shape)
     updates, depth = read(values), read(indices).shape[-1]
     rows = math.prod(sizes[:depth])
-    flat = structured.scatter_add(updates, _flat_places(indices, sizes), rows=rows)
+    flat = contraction.scatter_add(updates, _flat_places(indices, sizes), rows=rows)
     return s.reshape(flat, shape=sizes)
 
 
@@ -237,7 +237,7 @@ def segment_sum(
     ids = astype(segment_ids, "int32")
     # As in Keras: a row of a negative number is left out.
     require_range(maximum(ids, 0), 0, int(num_segments))
-    return structured.scatter_add(read(data), ids, rows=int(num_segments))
+    return contraction.scatter_add(read(data), ids, rows=int(num_segments))
 
 
 @op
@@ -292,7 +292,7 @@ def diag(x: Any, k: int = 0) -> Any:
     size = value.size + abs(k)
     first = max(-k, 0) * size + max(k, 0)
     places = np.arange(value.size, dtype="int32") * (size + 1) + first
-    flat = structured.scatter_add(value, Constant(places), rows=size * size)
+    flat = contraction.scatter_add(value, Constant(places), rows=size * size)
     return s.reshape(flat, shape=(size, size))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir import arrays, structured
+from ganglion.compiler.ir import arrays, contraction
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.ops import reduction
@@ -62,10 +62,10 @@ def _stacked_product(a: Value, b: Value) -> Value:
     if b.ndim == 2 and a.ndim > 2:
         # One matrix for the whole stack: a single tall product is faster.
         rows = math.prod(a.shape[:-1])
-        flat = structured.matmul(s.reshape(a, shape=(rows, a.shape[-1])), b)
+        flat = contraction.matmul(s.reshape(a, shape=(rows, a.shape[-1])), b)
         return s.reshape(flat, shape=(*a.shape[:-1], b.shape[-1]))
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return structured.matmul(
+    return contraction.matmul(
         stretch(a, (*lead, *a.shape[-2:])), stretch(b, (*lead, *b.shape[-2:]))
     )
 
@@ -101,7 +101,7 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     right = arrays.transpose(b, axes=over_b + keep_b)
     left = s.reshape(left, shape=(math.prod(shape_a), inner))
     right = s.reshape(right, shape=(inner, math.prod(shape_b)))
-    product = s.reshape(structured.matmul(left, right), shape=shape_a + shape_b)
+    product = s.reshape(contraction.matmul(left, right), shape=shape_a + shape_b)
     return astype(product, dtype)
 
 

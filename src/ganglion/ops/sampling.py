@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir import structured
+from ganglion.compiler.ir import contraction
 from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.numpy import add, clip, floor, less_equal, logical_and, mod, where
@@ -163,7 +163,7 @@ class _Reader:
 
     def pixel(self, row: tuple[Any, Any], column: tuple[Any, Any]) -> Value:
         """Return the pixels at rows and columns."""
-        read_there = structured.gather(self._flat, add(row[0], column[0]))
+        read_there = contraction.gather(self._flat, add(row[0], column[0]))
         found = astype(read_there, self._dtype)
         if row[1] is None:
             return found

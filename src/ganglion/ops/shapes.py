@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir import arrays, structured
+from ganglion.compiler.ir import arrays, contraction
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
@@ -259,8 +259,8 @@ def _repeats(repeats: Any, size: int) -> np.ndarray:
 def gathered(value: Value, index: Value, axis: int) -> Value:
     """Pick rows along an axis by numbers that count from the front."""
     if axis == 0:
-        return structured.gather(value, index)
-    picked = structured.gather(moveaxis(value, axis, 0), index)
+        return contraction.gather(value, index)
+    picked = contraction.gather(moveaxis(value, axis, 0), index)
     places = tuple(range(index.ndim))
     return moveaxis(picked, places, tuple(axis + i for i in places))
 

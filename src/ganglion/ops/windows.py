@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.compiler.ir import contraction, pooling
 from ganglion.compiler.ir import pointwise as p
-from ganglion.compiler.ir import pooling, structured
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, Value
 from ganglion.ops.dispatch import astype, common_type, floating, op, stretch
@@ -97,7 +97,7 @@ def conv(
     dilation = spread(dilation_rate, rank, "dilation_rate")
     groups = max(x.shape[-1] // max(w.shape[-2], 1), 1)
     pairs = _pairs(padding, x.shape[1:-1], w.shape[:-2], strides, dilation)
-    out = structured.conv(
+    out = contraction.conv(
         x, w, strides=strides, pairs=pairs, dilation=dilation, groups=groups
     )
     return astype(out, _result_type(inputs, kernel))
@@ -171,7 +171,7 @@ def conv_transpose(
     spatial, pairs = _transposed_window(
         x.shape[1:-1], w.shape[:-2], strides, dilation, padding, extra
     )
-    out = structured.conv_transpose(
+    out = contraction.conv_transpose(
         x, w, spatial=spatial, strides=strides, pairs=pairs, dilation=dilation, groups=1
     )
     return astype(out, _result_type(inputs, kernel))

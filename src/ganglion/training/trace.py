@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ganglion import ops, tree
-from ganglion.compiler.ir import arrays, origin, random, structured
+from ganglion.compiler.ir import arrays, contraction, origin, random
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, Value
 from ganglion.compiler.ir.simplify import simplify
@@ -137,7 +137,7 @@ def _gather(
         with origin.inside("batch"):
             index = _rows(model, signature)
             picked = {
-                name: structured.gather(table, index) for name, table in inputs.items()
+                name: contraction.gather(table, index) for name, table in inputs.items()
             }
             position = model.training_state.position
             if signature.change is not None:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.ir.arrays import Pairs
-from ganglion.compiler.ir.graph import Case, Node, Op, Shape, ShapeError, Value
-from ganglion.compiler.ir.shaping import Typed, is_float
-from ganglion.compiler.ir.structured import (
+from ganglion.compiler.ir.contraction import (
     pad_spatial,
     spatial_out,
     taps,
     unpad_spatial,
 )
+from ganglion.compiler.ir.graph import Case, Node, Op, Shape, ShapeError, Value
+from ganglion.compiler.ir.shaping import Typed, is_float
 
 
 def _ones(window: Shape) -> Shape:

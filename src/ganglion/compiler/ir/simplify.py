@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.ir import arrays, pointwise, shaping
-from ganglion.compiler.ir.check import verify
 from ganglion.compiler.ir.graph import (
     Constant,
     Graph,
@@ -22,6 +21,7 @@ from ganglion.compiler.ir.graph import (
     rebuild,
     toposort,
 )
+from ganglion.compiler.ir.verify import verify
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan import winograd_meaning
 from ganglion.compiler.plan.kernels import (
     Apply,

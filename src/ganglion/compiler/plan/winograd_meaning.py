@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.primitives import OPS
+from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.kernels import Kernel, Shape, View
 from ganglion.compiler.plan.lower_winograd import (
     Tiling,

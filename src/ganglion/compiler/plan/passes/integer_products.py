@@ -6,10 +6,10 @@ would round; products of whole numbers are rare and small.
 
 from __future__ import annotations
 
+from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Node, Value, rewritten
 from ganglion.compiler.ir.pointwise import multiply
 from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_
-from ganglion.compiler.ir.structured import matmul
 
 
 def as_sums(graph: Graph) -> Graph:

@@ -7,8 +7,8 @@ few outputs, xᵀ·g, would leave most lanes empty; (gᵀ·x)ᵀ fills them.
 from __future__ import annotations
 
 from ganglion.compiler.ir.arrays import transpose
+from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Node, Value, rewritten
-from ganglion.compiler.ir.structured import matmul
 
 FEW, MANY = 16, 32  # columns and rows of a product that is turned around
 

@@ -6,10 +6,17 @@
 
 from __future__ import annotations
 
-from ganglion.compiler.ir import arrays, pointwise, pooling, random, shaping, structured
+from ganglion.compiler.ir import (
+    arrays,
+    contraction,
+    pointwise,
+    pooling,
+    random,
+    shaping,
+)
 from ganglion.compiler.ir.graph import Op
 
-_MODULES = (shaping, pointwise, arrays, structured, pooling, random)
+_MODULES = (shaping, pointwise, arrays, contraction, pooling, random)
 
 OPS: dict[str, Op] = {
     one.name: one

@@ -11,7 +11,7 @@ from ganglion import keras2, utils, variables
 from ganglion.compiler.cpu import cores
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
-collect_ignore_glob = ["tests/scripts/*"]
+collect_ignore_glob = ["tests/compat/scripts/*"]
 
 # Tests that run at the same time are no processes that have to share the machine.
 cores.NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
@@ -54,7 +54,7 @@ def keras() -> Any:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let golden texts be written anew, and more random models be drawn."""
     parser.addoption(
-        "--update-golden", action="store_true", help="write tests/golden anew"
+        "--update-golden", action="store_true", help="write golden texts anew"
     )
     parser.addoption(
         "--random-models",

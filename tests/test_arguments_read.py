@@ -5,14 +5,13 @@ What is accepted and ignored is a wrong answer; it is honoured, or refused by na
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
+from folders import PACKAGE
 
 import ganglion as keras
 
-PACKAGE = Path(__file__).parents[1] / "src" / "ganglion"
 # Programs, and the engines of other libraries: their functions are no API.
 PROGRAMS = ("race", "rivals", "cli", "bench", "backends", "plan", "ir")
 

@@ -322,7 +322,7 @@ def cache(
 @app.command(epilog="Example:  ganglion info")
 def info() -> None:
     """Show versions, the processor, which backends work here, and what is kept."""
-    from ganglion.system import machine
+    from ganglion.race import machine
 
     for name, value in (machine.facts() | machine.kept()).items():
         print(terminal.lines(f"{name:<12} {value}"))

@@ -10,8 +10,8 @@ from ganglion import config
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cuda import driver, printer
 from ganglion.compiler.cuda import emit as cuda_emit
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.build import build
-from ganglion.compiler.registry import Program
 from ganglion.recipes import Recipe
 from ganglion.recipes import build as build_model
 from ganglion.training.data_adapters import Table

@@ -8,13 +8,12 @@ millisecond; then the GPU is ahead after a few thousand steps.
 from __future__ import annotations
 
 import math
-import sys
-from functools import cache
 
 from ganglion import config
 from ganglion.compiler.cuda import driver
 from ganglion.compiler.ir.graph import Graph, Node
 from ganglion.compiler.ir.program import Program
+from ganglion.system.terminal import tell_once
 
 WORTH = 1e8  # operations in the products of a step
 
@@ -30,9 +29,13 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
         if worth_it and driver.missing() is None:
             name = "cuda"
             gpu, precision = driver.driver().name, config.precision()
-            tell(f"Running on the GPU: {gpu}, {precision} (GANGLION_BACKEND=cpu: not).")
+            tell_once(
+                f"Running on the GPU: {gpu}, {precision} (GANGLION_BACKEND=cpu: not)."
+            )
     if name != "cuda" and config.dtype_policy().name == config.MIXED:
-        tell(f"{config.MIXED} is for GPUs: the backend {name!r} computes in float32.")
+        tell_once(
+            f"{config.MIXED} is for GPUs: the backend {name!r} computes in float32."
+        )
     return name
 
 
@@ -51,10 +54,10 @@ def shown() -> str:
 def operations(graph: Graph) -> float:
     """Return how many operations the products of a graph have.
 
-    >>> from ganglion.compiler.ir import structured
+    >>> from ganglion.compiler.ir import contraction
     >>> from ganglion.compiler.ir.graph import Input
     >>> a, b = Input("a", (3, 5), "float32"), Input("b", (5, 7), "float32")
-    >>> operations(Graph.of("one", [a, b], {"y": structured.matmul(a, b)}))
+    >>> operations(Graph.of("one", [a, b], {"y": contraction.matmul(a, b)}))
     210.0
     """
     return 2.0 * sum(_products(node) for node in graph.nodes)
@@ -73,9 +76,3 @@ def _products(node: Node) -> int:
     if name == "conv_kernel":
         return math.prod(node.inputs[1].shape) * math.prod(node.shape[:-1])
     return 0
-
-
-@cache
-def tell(text: str) -> None:
-    """Print something that a user should know, once."""
-    print(text, file=sys.stderr, flush=True)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from ganglion.compiler.ir.graph import Constant, Node, Value
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.verify import verify
-from ganglion.compiler.registry import Program
 
 
 def missing() -> str | None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from ganglion import config
 from ganglion.config import DISTRIBUTION
+from ganglion.race import machine
 from ganglion.race.engines import Engine
-from ganglion.system import machine
 
 HERE = Path(__file__).parents[1]
 BUSY = 0.25  # of the cores, before the race: more than that moves the times

@@ -8,10 +8,10 @@ from typing import Any
 
 from ganglion import config, recipes
 from ganglion.images import networks
+from ganglion.race import machine
 from ganglion.race.engines import ON_GPU, RIVALS, Engine, engine
 from ganglion.race.results import DEVICES, Race
 from ganglion.recipes import Recipe
-from ganglion.system import machine
 
 DEFAULT_ENGINES = ("ganglion", *RIVALS)
 GPU_ENGINES = ("ganglion", *ON_GPU)

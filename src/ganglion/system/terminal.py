@@ -16,6 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 WIDTH = 144  # where there is no terminal to ask
@@ -27,6 +28,12 @@ _ORDERS = re.compile(
 _ORDERS_IN_LINES = re.compile(
     _ORDERS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f")
 )
+
+
+@cache
+def tell_once(text: str) -> None:
+    """Print something that a user should know, once."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def shown(text: Any) -> str:

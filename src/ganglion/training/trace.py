@@ -18,8 +18,8 @@ from ganglion import ops, tree
 from ganglion.compiler.ir import arrays, contraction, origin, random
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, Value
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.simplify import simplify
-from ganglion.compiler.registry import Program
 from ganglion.training.data_adapters import Signature
 from ganglion.training.index_limits import ColumnLimit, column_limits
 from ganglion.training.state import TrainingState

@@ -15,12 +15,12 @@ from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.arena import ARENAS
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.tape import Layout
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.barriers import total_work
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.registry import Program
 from ganglion.system import forks
 
 # Waking sleeping threads costs about this many nanoseconds: less work is not shared.

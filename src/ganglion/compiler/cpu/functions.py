@@ -3,7 +3,7 @@
 Every lane computes the same instructions, whatever the width of the vector and the
 machine, so an element has the same bits in a vector and in the scalar rest. Largest
 error found, in units of the last place of the exact result: over every float32 of
-ordinary size and a million patterns of bits (see `tests/test_cpu_math.py`).
+ordinary size and a million patterns of bits (see `test_cpu_math.py`).
 
 | exp | expm1 | log | log1p | tanh | sigmoid | erf | sin | cos | power |
 |---|---|---|---|---|---|---|---|---|---|

@@ -16,7 +16,7 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler import cache as cpu_cache
-from ganglion.compiler import choice, device_arrays
+from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
 from ganglion.compiler.cuda.emit import (
@@ -30,10 +30,11 @@ from ganglion.compiler.cuda.memory import IN_USE, Memory, Mirror, as_bytes, cont
 from ganglion.compiler.cuda.passes.prefetch import NEXT
 from ganglion.compiler.cuda.text import THREADS, root
 from ganglion.compiler.cuda.workspace import Own
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.registry import Program
+from ganglion.system import terminal
 
 BUNDLE, TURNS = 4, 3  # functions compiled as one; turns of a core
 NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
@@ -158,7 +159,7 @@ class CompiledProgram:
         self._driver.use()
         target = Target(self._driver.capability, config.precision())
         if target.products != target.precision:
-            choice.tell(
+            terminal.tell_once(
                 f"{self._driver.name} has no {target.precision}: products are "
                 f"{target.products}."
             )

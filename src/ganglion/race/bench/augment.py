@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import config, recipes
+from ganglion.race import machine
 from ganglion.race.bench import steps
 from ganglion.race.bench.result import Entry, shown
 from ganglion.race.bench.steps import Bench, Running
 from ganglion.race.engines import Engine, engine
 from ganglion.recipes import Recipe
-from ganglion.system import machine
 
 OWN = ("ganglion", "keras", "keras-jax", "keras-torch", "torch", "torch-optimized")
 COLUMNS = ("engine", "plain, ms", "augmented, ms", "more, ms", "more")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import config, files, recipes
+from ganglion.race import machine
 from ganglion.race.bench import steps
 from ganglion.race.bench.result import Entry, Result, shown
 from ganglion.race.engines import ON_GPU, PRECISE, RIVALS, engine
-from ganglion.system import machine
 
 COLUMNS = (
     "engine",

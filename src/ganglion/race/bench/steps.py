@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from ganglion import recipes
+from ganglion.race import machine
 from ganglion.race.bench.result import Entry, Result, shown
 from ganglion.race.engines import PRECISE, Engine, process
 from ganglion.race.engines.process import EngineError, Process
 from ganglion.recipes import Recipe
-from ganglion.system import machine
 
 ROWS = 12_800  # an epoch of 100 steps of 128; more would only take memory
 GPU_ROWS = 49_920  # about what a GPU's users have; 100 steps are 3 ms there

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import files
-from ganglion.race import exact, facts, lockstep, session
+from ganglion.race import exact, facts, lockstep, machine, session
 from ganglion.race.engines import Engine, Unavailable
 from ganglion.race.engines.process import EngineError
 from ganglion.race.lockstep import Found
@@ -29,7 +29,6 @@ from ganglion.race.results import Epoch, Run
 from ganglion.race.session import Job, Place
 from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
-from ganglion.system import machine
 
 Parcel = dict[str, np.ndarray]  # the bytes of files, by name
 Post = Callable[..., None]  # of a text, and whether it is worth a line

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ganglion.race import machine
 from ganglion.race.figures import settings_text
 from ganglion.race.session import Job
-from ganglion.system import machine
 
 TRAVELLING = ("form", "number", "limit", "first_loss")  # of a job, as they are
 

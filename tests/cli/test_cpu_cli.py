@@ -1,0 +1,115 @@
+"""The command line of the compilers: what a recipe becomes, and the cache."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from command_line import run
+
+from ganglion import config, recipes
+from ganglion.cli import dump
+from ganglion.compiler.cuda import backend, driver, emit
+from ganglion.compiler.cuda.launches import works_of
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+
+@pytest.mark.parametrize(
+    ("form", "parts"),
+    [
+        ("--plan", ("plan mnist-mlp.test_step", "arena", "matmul", "all wait")),
+        ("--source", ("define void @k", "fma", "<16 x float>")),
+        ("--asm", (".globl", "ret")),
+    ],
+)
+def test_dump_prints_what_a_recipe_becomes(form, parts):
+    done = run("dump", "mnist-mlp", form, "--step", "test", small=False)
+    assert done.returncode == 0, done.stderr
+    for one in parts:
+        assert one in done.stdout
+
+
+def test_dump_prints_cuda_text_without_a_gpu():
+    def dumped(*forms):
+        given = ("mnist-mlp", "--backend", "cuda", *forms, "--step", "test")
+        done = run("dump", *given, small=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    plan, source = dumped("--plan", "--source").split("\n#define THREADS")
+    assert plan.startswith("plan mnist-mlp.test_step")
+    kernels = re.findall(r'extern "C" __global__ void.* (\w+)\(', source)
+    launched = re.findall(r"// +[a-z]+ +\d+ (\w+): [1-9]\d* blocks", source)
+    assert launched
+    assert set(launched) == set(kernels)
+    assert [one in plan for one in launched] == [True] * len(launched)
+    assert "all wait" not in plan  # what the CPU's plan says of barriers and threads
+    assert "[one thread]" not in plan
+    wrong = run("dump", "mnist-mlp", "--backend", "tpu", "--plan", small=False)
+    assert "choose cpu or cuda" in wrong.stderr
+
+
+def test_the_plan_for_cuda_is_what_the_gpu_runs():
+    """After all of its passes: every kernel of every launch, and its memory."""
+    program = dump.program_of(recipes.get("mnist-mlp"), "train", 128)
+    text = dump.text_of(program, "plan", "cuda")
+    target = emit.Target(precision=config.precision())
+    plan = backend.plan_of(program)
+    made, schedule = emit.emit(plan, target), emit.schedule_of(plan, target)
+    first, *_ = text.splitlines()
+    assert f"{len(made.every)} launches a step, arena {made.arena:,} bytes" in first
+    assert "kernel rounded" in text  # a copy that only tensor cores need
+    assert "epilogue: " in text
+    assert "prefetch for the next step" in text
+    written = [
+        buffer.name
+        for _, work in works_of([*schedule.once, *schedule.first, *schedule.every])
+        for kernel in work.kernels
+        for buffer in kernel.writes()
+    ]
+    assert [name for name in written if name not in text] == []
+    assert "Scaled(" not in text
+
+
+def test_dump_says_what_ptx_needs(monkeypatch):
+    for name in ("cuda", "cuda.core"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(driver, "missing", lambda: "no GPU here")
+    program = dump.program_of(recipes.get("mnist-perceptron"), "predict", 16)
+    with pytest.raises(RuntimeError, match=r"NVRTC.*ganglion-nn\[cuda\]"):
+        dump.text_of(program, "asm", "cuda")
+
+
+def test_the_cache_is_shown_and_cleared(tmp_path):
+    def said(*arguments):
+        done = run("cache", *arguments, small=False, GANGLION_HOME=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert said().startswith("0 compiled programs, 0.0 MB")
+    home = {"GANGLION_HOME": str(tmp_path), "GANGLION_BACKEND": "cpu"}
+    code = (
+        "import numpy as np; from ganglion import Sequential, layers; "
+        "Sequential([layers.Dense(2)]).predict(np.zeros((1, 3)), verbose=0)"
+    )
+    subprocess.run([sys.executable, "-c", code], env=os.environ | home, check=True)
+    shown = said()
+    assert re.match(r"[1-9]\d* compiled programs", shown)
+    assert str(tmp_path / "kernels") in shown
+    assert re.match(r"Removed [1-9]\d* compiled programs", said("clear"))
+    assert said().startswith("0 compiled programs")
+    wrong = run("cache", "clean", small=False)
+    assert "ganglion cache clear" in wrong.stderr
+
+
+def test_the_compiler_is_the_default(monkeypatch):
+    monkeypatch.delenv("GANGLION_BACKEND", raising=False)
+    assert config.backend() == "cpu"
+    config.set_backend("auto")
+    assert config.backend() == "cpu"
+    monkeypatch.setattr(config, "_best_backend", lambda: "numpy")
+    assert config.backend() == "numpy"
+    info = run("info", small=False)
+    assert "works, in use" in info.stdout

@@ -1,0 +1,123 @@
+"""The CPU compiler against the reference: every op, every layer, any graph and size."""
+
+import numpy as np
+import pytest
+from cpu_checks import check, op_program, pure, training_step
+from graph_maker import Maker
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layer_cases import CASES
+
+from ganglion import config
+from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.table import OPS
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+# Sums in another order, and functions within 2 ulp, differ by some units of the type.
+TOLERANCE = {"float32": 2e-5, "float64": 1e-11}
+AWKWARD = (1, 2, 3, 7, 13, 15, 16, 17, 31, 33)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_every_op(name, dtype):
+    op = OPS[name]
+    for seed in range(2):
+        drawn, attrs = op.domain(np.random.default_rng(seed))
+        if dtype == "float32":
+            drawn = [a.astype("f4") if a.dtype == np.float64 else a for a in drawn]
+            attrs = {k: dtype if v == "float64" else v for k, v in attrs.items()}
+        program, data = op_program(op, drawn, attrs)
+        check(program, data, {}, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+# ---- layers --------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:The loss does not depend on")
+@pytest.mark.parametrize("floatx", TOLERANCE)
+@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+def test_every_layer_learns_as_in_the_reference(case, floatx):
+    config.set_backend("numpy")
+    config.set_floatx(floatx)
+    program, data, state = training_step(case, floatx)
+    # Two steps: the second one sees what the first has written.
+    tolerance = 10 * TOLERANCE[floatx]
+    check(program, data, state, steps=2, rtol=tolerance, atol=tolerance)
+
+
+# ---- any graph -----------------------------------------------------------------------
+
+
+class Larger(Maker):
+    """Grows graphs of sizes around the width of a vector."""
+
+    def __init__(self, data, dtype):
+        super().__init__(data, dtype, smooth=True)
+        sizes = [(17, 5), (5, 17), (33,), (16, 3), (1, 31)]
+        shapes = data.draw(st.lists(st.sampled_from(sizes), min_size=1, max_size=3))
+        self.inputs = [Input(f"x{i}", shape, dtype) for i, shape in enumerate(shapes)]
+        self.values = list(self.inputs)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data(), st.integers(1, 12))
+def test_random_graphs_and_their_gradients(data, steps):
+    graph = Larger(data, "float64").graph(steps)
+    last = graph.outputs["last"]
+    loss = pointwise.sin(shaping.sum_(last, axes=tuple(range(last.ndim))))
+    slopes = gradients(loss, graph.inputs)
+    ends = {f"slope {k.name}": v for k, v in slopes.items()} | dict(graph.outputs)
+    whole = Graph.of("random", graph.inputs, ends)
+    rng = np.random.default_rng(steps)
+    drawn = {one.name: rng.uniform(-1, 1, one.shape) for one in whole.inputs}
+    check(pure(whole), drawn, {}, rtol=1e-8, atol=1e-8)
+
+
+# ---- awkward sizes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", AWKWARD)
+def test_products_of_any_size(size):
+    rng = np.random.default_rng(size)
+    for m, k, n in ((size, 5, 17), (3, size, 2), (2, 7, size), (size, size, size)):
+        a = Input("a", (m, k), "float64")
+        b = Input("b", (k, n), "float64")
+        product = contraction.matmul(a, b)
+        flipped = contraction.matmul(
+            arrays.transpose(b, axes=(1, 0)), arrays.transpose(a, axes=(1, 0))
+        )
+        graph = Graph.of("products", [a, b], {"ab": product, "ba": flipped})
+        data = {"a": rng.normal(size=(m, k)), "b": rng.normal(size=(k, n))}
+        check(pure(graph), data, {}, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", AWKWARD)
+def test_loops_of_any_size(size):
+    rng = np.random.default_rng(size)
+    x = Input("x", (size, 3, size), "float64")
+    ends = {
+        "map": pointwise.exp(x),
+        "rows": shaping.sum_(x, axes=(2,)),
+        "columns": shaping.sum_(x, axes=(0,)),
+        "all": shaping.sum_(x, axes=(0, 1, 2)),
+        "largest": arrays.max_(x, axes=(0, 2)),
+        "turned": pointwise.negative(arrays.transpose(x, axes=(2, 0, 1))),
+    }
+    data = {"x": rng.normal(size=x.shape)}
+    check(pure(Graph.of("loops", [x], ends)), data, {}, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 17])
+@pytest.mark.parametrize("channels", [1, 3, 16, 17])
+def test_convolutions_of_any_size(rows, channels):
+    config.set_backend("numpy")
+    case_of = next(one for one in CASES if one.layer == "Conv2D")
+    arguments = {"filters": channels, "kernel_size": 3, "padding": "same"}
+    case = type(case_of)("Conv2D", ((rows, 7, 9, channels),), arguments)
+    program, data, state = training_step(case, "float32")
+    # Winograd's transforms lose another digit.
+    check(program, data, state, steps=2, rtol=5e-4, atol=5e-4)

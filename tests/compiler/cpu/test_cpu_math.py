@@ -1,0 +1,239 @@
+"""The CPU compiler's functions: how exact, their edges, the same bits in every lane."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ganglion.compiler.cpu import emit
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.shaping import fill
+from ganglion.compiler.ir.table import OPS
+from ganglion.compiler.plan.build import build
+
+pytest.importorskip("llvmlite")
+from ganglion.compiler.cpu import backend
+
+ALLOWED = 2.0  # units of the last place; measured maxima stand in `functions`
+
+
+def sigmoid(x):
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, e) / (1 + e)
+
+
+EXACT = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "sin": lambda x: np.sin(np.where(np.isinf(x), np.nan, x)),
+    "cos": lambda x: np.cos(np.where(np.isinf(x), np.nan, x)),
+}
+_EDGES = [
+    *(0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 0.5, -0.5, 3, -3, 1.5, -7),
+    *(1e-45, -1e-45, 1.1754942e-38, 1.1754944e-38, 3.4028235e38, -3.4028235e38),
+    *(88.72283, 88.72284, -87.33654, -103.27893, -103.97208, -104.5, -17.4, 9.02),
+    *(0.625, 0.9277344, 3.92, -1 + 2**-24, -1.0000001, 1 + 2**-23, 1 - 2**-24),
+    *(2**23 + 1, 2**24, 2**24 + 2, -(2**23) - 1, 2**17, 131072.02, 1e30, -150.5),
+]
+EDGES = np.array(_EDGES, np.float32)
+
+
+def patterns(count, seed=0):
+    """Draw numbers evenly over all patterns of bits: every exponent, both signs."""
+    step = 2**32 // count
+    starts = np.arange(count, dtype=np.uint64) * step
+    drawn = np.random.default_rng(seed).integers(0, step, count, np.uint64)
+    return (starts + drawn).astype(np.uint32).view(np.float32)
+
+
+def everyday(count, seed=1):
+    """Draw numbers of the sizes that models compute with, and some around one."""
+    rng = np.random.default_rng(seed)
+    parts = [rng.uniform(-size, size, count) for size in (1, 10, 100)]
+    parts.append(1 + rng.uniform(-1e-3, 1e-3, count))
+    return np.concatenate(parts).astype(np.float32)
+
+
+def compiled(build_output, *arrays):
+    """Return a function of arrays like these, compiled from a graph."""
+    inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    graph = Graph.of("f", inputs, {"y": build_output(*inputs)})
+    names = tuple(one.name for one in inputs)
+    program = backend.compile(Program(graph, names, (), ("y",)))
+
+    def call(*given):
+        return program.run(dict(zip(names, given, strict=True)), {}, 1)["y"][0]
+
+    return call
+
+
+def run(name, *arrays):
+    return compiled(OPS[name], *arrays)(*arrays)
+
+
+def ulps(found, exact):
+    """Return the distance to a float64 number in float32's last place there."""
+    with np.errstate(all="ignore"):
+        exponent = np.floor(np.log2(np.abs(exact)))
+        exponent = np.where(np.isfinite(exponent), np.maximum(exponent, -126), -126)
+        distance = np.abs(found.astype(np.float64) - exact) / np.exp2(exponent - 23)
+        rounded = exact.astype(np.float32)
+    settled = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    return np.where(settled & ~np.isfinite(distance), 0, distance)
+
+
+def assert_same_numbers(found, expected):
+    np.testing.assert_array_equal(found, expected)
+    zero = expected == 0
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_functions_are_exact_to_two_places(name):
+    x = np.concatenate([patterns(2**20), everyday(2**16), EDGES])
+    with np.errstate(all="ignore"):
+        exact = EXACT[name](x.astype(np.float64))
+    error = ulps(run(name, x), exact)
+    worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+    print(f"{name}: {error[worst]:.2f} at {x[worst]!r}")
+    assert error[worst] <= ALLOWED, f"at {x[worst]!r}"
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_edges_are_numpys(name):
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45], np.float32)
+    special = np.concatenate([special, [np.float32(-1), np.float32(-2)]])
+    with np.errstate(all="ignore"):
+        exact = EXACT[name](special.astype(np.float64)).astype(np.float32)
+    settled = np.isnan(exact) | np.isinf(exact) | (exact == 0) | (np.abs(exact) < 1e-44)
+    assert_same_numbers(run(name, special)[settled], exact[settled])
+
+
+def test_powers_are_exact_to_two_places():
+    rng = np.random.default_rng(3)
+    x = np.concatenate([patterns(2**18), np.abs(everyday(2**16)), everyday(2**16)])
+    y = np.concatenate([rng.permutation(patterns(2**18)), everyday(2**16, 5)])
+    y = np.concatenate([y, np.round(everyday(2**16, 6))])
+    bases, exponents = (a.ravel() for a in np.meshgrid(EDGES, EDGES))
+    x, y = np.concatenate([x, bases]), np.concatenate([y, exponents])
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+    error = ulps(run("power", x, y), exact)
+    worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+    print(f"power: {error[worst]:.2f}")
+    assert error[worst] <= ALLOWED, f"at {x[worst]!r} ** {y[worst]!r}"
+
+
+def test_corners_of_powers_are_numpys():
+    x, y = (np.ascontiguousarray(a.ravel()) for a in np.meshgrid(EDGES, EDGES))
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+        expected = exact.astype(np.float32)
+    found = run("power", x, y)
+    settled = ~np.isfinite(expected) | (expected == 0) | (np.abs(exact) == 1)
+    assert settled.sum() > 1000
+    assert_same_numbers(found[settled], expected[settled])
+
+
+@pytest.mark.parametrize("exponent", [1, 2, 3, -1, 0.5, -0.5, 0, 2.5])
+def test_a_known_exponent_changes_no_meaning(exponent):
+    x = np.concatenate([patterns(2**14), everyday(2**12), EDGES])
+    found = compiled(lambda a: OPS["power"](a, fill(exponent, a)), x)(x)
+    with np.errstate(all="ignore"):
+        # An array of exponents: for a single 0.5 NumPy takes roots, of -inf too.
+        exact = np.power(x.astype(np.float64), np.full(x.shape, float(exponent)))
+        expected = exact.astype(np.float32)
+    assert np.max(ulps(found, exact)) <= ALLOWED
+    settled = ~np.isfinite(expected) | (expected == 0)
+    assert_same_numbers(found[settled], expected[settled])
+
+
+FUNCTIONS = [*EXACT, "power"]
+
+
+def inputs_of(name, x):
+    return (x, np.roll(x, 5)) if name == "power" else (x,)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bits_are_the_same_in_a_vector_and_in_the_rest(name):
+    """Fifteen elements have no room for a vector: they are computed one by one."""
+    x = np.concatenate([patterns(2900), everyday(700), EDGES])
+    x = x[: len(x) // 240 * 240]
+    arrays = inputs_of(name, x)
+    whole = compiled(OPS[name], *arrays)(*arrays)
+    single = compiled(OPS[name], *(a[:15] for a in arrays))
+    rows = [np.reshape(a, (-1, 15)) for a in arrays]
+    parts = [single(*given) for given in zip(*rows, strict=True)]
+    both = np.concatenate(parts).view(np.uint32), whole.view(np.uint32)
+    number = ~np.isnan(whole)
+    np.testing.assert_array_equal(both[0][number], both[1][number])
+    assert np.isnan(np.concatenate(parts)[~number]).all()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bits_are_the_same_on_lesser_machines(name, monkeypatch):
+    arrays = inputs_of(name, np.concatenate([patterns(2**12), everyday(700), EDGES]))
+    here = run(name, *arrays)
+    if not runs_avx2():
+        pytest.skip("no AVX2 here")
+    monkeypatch.setenv("GANGLION_CPU", "x86-64-v3")
+    np.testing.assert_array_equal(run(name, *arrays), here)
+
+
+def runs_avx2():
+    import llvmlite.binding as llvm
+
+    found = llvm.get_host_cpu_features()
+    return bool(found.get("avx2")) and bool(found.get("fma"))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_lane_leaves_the_vector(name):
+    """Only sines of huge angles ask the C library, in a loop that seldom runs."""
+    arrays = inputs_of(name, np.ones(64, np.float32))
+    inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    graph = Graph.of("f", inputs, {"y": OPS[name](*inputs)})
+    names = tuple(one.name for one in inputs)
+    modules, _ = emit.emit(build(Program(graph, names, (), ("y",))))
+    text = "\n".join(modules.values())
+    calls = text.count("call float @") - text.count("call float @llvm.")
+    assert calls <= (2 if name in ("sin", "cos") else 0)
+
+
+NUMBERS = np.array([np.nan, -np.inf, np.inf, -2, -1e-45, 1e-45, 0.5, 1, 3], np.float32)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extremes_of_two(name):
+    x, y = (np.ascontiguousarray(a.ravel()) for a in np.meshgrid(NUMBERS, NUMBERS))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(run(name, x, y), getattr(np, name)(x, y))
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize("bound", [0.0, 1.0, -np.inf, np.nan])
+@pytest.mark.parametrize("first", [True, False])
+def test_extremes_with_a_constant(name, bound, first):
+    x = np.resize(NUMBERS, 40)
+
+    def output(a):
+        return OPS[name](*((fill(bound, a), a) if first else (a, fill(bound, a))))
+
+    with np.errstate(invalid="ignore"):
+        expected = getattr(np, name)(x, np.float32(bound))
+    np.testing.assert_array_equal(compiled(output, x)(x), expected)
+
+
+@pytest.mark.parametrize("divisor", [2, -0.25, 2.0**100, 3, 2.0**-120])
+def test_quotients_by_constants_are_exact(divisor):
+    x = np.concatenate([patterns(2**12), EDGES])
+    found = compiled(lambda a: OPS["divide"](a, fill(divisor, a)), x)(x)
+    with np.errstate(all="ignore"):
+        assert_same_numbers(found, x / np.float32(divisor))

@@ -1,0 +1,501 @@
+"""Threads, cache and memory of the CPU backend."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cpu_checks import everything_shared, ran, same
+from folders import ROOT, SUPPORT
+from step_programs import step_of
+
+from ganglion import config, layers, models, utils
+from ganglion.compiler import cache, reference
+from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import threads as cpu_threads
+from ganglion.compiler.cpu.arena import Arenas
+from ganglion.compiler.plan import barriers as schedule
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.fingerprint import digest
+from ganglion.compiler.plan.plan import Mark
+from ganglion.compiler.plan.verify import PlanError, verify
+from ganglion.training.step_cache import CHUNK_SECONDS, Pace
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    return tmp_path / "kernels"
+
+
+def everything_model():
+    """Return a model of all that could make runs differ."""
+    return models.Sequential(
+        [
+            layers.Input((9, 7, 3)),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(17, 3, padding="same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.MaxPooling2D(),
+            layers.Conv2D(16, 3, padding="same", activation="relu"),
+            layers.Flatten(),
+            layers.Dropout(0.3),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def trained(epochs=2, rows=150):
+    """Return the weights after some epochs; the last batch of each is short."""
+    utils.set_random_seed(3)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (rows, 9, 7, 3)).astype("uint8")
+    y = rng.integers(0, 10, rows)
+    model = everything_model()
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.fit(x, y, batch_size=32, epochs=epochs, verbose=0, shuffle=True)
+    return [*model.get_weights(), model.predict(x, verbose=0)]
+
+
+# ---- threads -------------------------------------------------------------------------
+
+
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
+    config.set_backend("cpu")
+    monkeypatch.setattr(backend, "WORTH_WAKING", 0.0)
+    monkeypatch.setattr(backend, "GAIN", 100.0)
+    found = []
+    with everything_shared():
+        for threads in (1, 2, 3, 4, 2):
+            config.set_threads(threads)
+            found.append([one.tobytes() for one in trained()])
+    assert all(one == found[0] for one in found[1:])
+
+
+def test_bits_do_not_depend_on_who_owns_a_small_kernel():
+    config.set_backend("cpu")
+    config.set_threads(2)
+    owned = [one.tobytes() for one in trained(epochs=1)]
+    with everything_shared():
+        assert [one.tobytes() for one in trained(epochs=1)] == owned
+
+
+def test_a_pool_lasts_and_follows_the_choices():
+    config.set_pin_threads(False)
+    with cpu_threads.shared(2) as first:
+        pass
+    with cpu_threads.shared(2) as again:
+        assert again is first
+        with cpu_threads.shared(2) as busy:
+            assert busy is None
+    before = threading.active_count()
+    with cpu_threads.shared(3) as larger:
+        assert larger is not first
+        assert threading.active_count() == before + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cannot pin here")
+def test_the_calling_thread_is_only_lent(monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores")
+    before = os.sched_getaffinity(0)
+    with cpu_threads.shared(2) as pool:
+        assert pool.cores
+        with pool._pinned():
+            assert os.sched_getaffinity(0) == {pool.cores[0]}
+    assert os.sched_getaffinity(0) == before
+    monkeypatch.setenv("GANGLION_PIN", "0")
+    with cpu_threads.shared(2) as pool:
+        assert not pool.cores
+
+
+def test_python_threads_may_train_at_once():
+    config.set_backend("cpu")
+    expected = [one.tobytes() for one in trained(epochs=1)]
+    program, data, state = step_of("mnist-mlp", rows=64, batch=16)
+    data = {name: data[name] for name in program.data}
+    executable = backend.compile(program)
+    executable.forced_threads = 2
+    alone = ran(executable, data, state, 3)
+    found = []
+
+    def work():
+        found.extend(ran(executable, data, state, 3) for _ in range(5))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(found) == 15
+    for one in found:
+        same(one, alone)
+    assert [one.tobytes() for one in trained(epochs=1)] == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="cannot fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
+    data = {name: data[name] for name in program.data}
+    executable = backend.compile(program)
+    executable.forced_threads = 2
+    expected = ran(executable, data, state, 2)
+    child = os.fork()
+    if child == 0:
+        try:
+            same(ran(executable, data, state, 2), expected)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    for _ in range(200):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the forked process hangs")
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_small_programs_stay_on_the_calling_thread():
+    config.set_threads(2)
+    program, _, _ = step_of("mnist-perceptron", rows=2, batch=1)
+    assert backend.compile(program)._threads(steps=10_000) == 1
+    program, _, _ = step_of("mnist-mlp", rows=256, batch=128)
+    large = backend.compile(program)
+    assert large._threads(steps=100) == 2
+    config.set_threads(1)
+    assert large._threads(steps=100) == 1
+
+
+# ---- barriers ------------------------------------------------------------------------
+
+
+def planned(name, monkeypatch):
+    """Return the plan of a recipe, and which of its buffers stand for others."""
+    known = []
+
+    def noted(plan, aliases):
+        known.append(aliases)
+        return plan
+
+    program, _, _ = step_of(name, rows=128, batch=64)
+    with monkeypatch.context() as patch:
+        patch.setattr("ganglion.compiler.plan.build.verify", noted)
+        return build(program), known[0]
+
+
+def test_barriers_stand_only_where_they_must(monkeypatch):
+    plan, aliases = planned("mnist-cnn", monkeypatch)
+    verify(plan, aliases)
+    barriers = [number for number, mark in enumerate(plan.marks) if mark.barrier]
+    assert 0 < len(barriers) < len(plan.kernels)
+    assert "| all wait" in str(plan)
+    assert "[one thread]" in str(plan)
+    for number in barriers:
+        marks = list(plan.marks)
+        marks[number] = Mark(marks[number].alone, barrier=False)
+        with pytest.raises(PlanError, match="no barrier between"):
+            verify(replace(plan, marks=tuple(marks)), aliases)
+
+
+def test_memory_used_again_counts_as_shared(monkeypatch):
+    """Two buffers in one place conflict though no kernel names both."""
+    monkeypatch.setattr(schedule, "TINY", 0.0)
+    plan, aliases = planned("mnist-cnn", monkeypatch)
+    apart, end = {}, 0
+    for one in plan.offsets:
+        root = aliases.get(one, one)
+        apart.setdefault(root, end)
+        apart[one] = apart[root]
+        end += -(-one.nbytes // 64) * 64
+    spread = schedule.schedule(replace(plan, offsets=apart, arena=end), aliases)
+    assert schedule.unguarded(spread, aliases) is None
+    # With memory of its own for each, some barriers can go; not so in one arena.
+    again = replace(spread, offsets=plan.offsets, arena=plan.arena)
+    assert schedule.unguarded(again, aliases) is not None
+
+
+# ---- the cache -----------------------------------------------------------------------
+
+
+def small():
+    program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
+    return program, {name: data[name] for name in program.data}, state
+
+
+def test_a_program_is_compiled_once(empty_cache, monkeypatch):
+    program, data, state = small()
+    expected = ran(backend.compile(program), data, state, 2)
+    monkeypatch.setattr(backend, "_made", None)  # calling it would fail
+    same(ran(backend.compile(program), data, state, 2), expected)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+def test_a_damaged_entry_is_made_again(empty_cache, damage):
+    program, data, state = small()
+    expected = ran(backend.compile(program), data, state, 2)
+    whole = {path: path.read_bytes() for path in empty_cache.glob("*.program")}
+    assert whole
+    for path, raw in whole.items():
+        changed = raw[:-9] + b"x" + raw[-8:]
+        path.write_bytes({"cut": raw[:-100], "changed": changed, "empty": b""}[damage])
+    same(ran(backend.compile(program), data, state, 2), expected)
+    assert any(path.read_bytes() == raw for path, raw in whole.items())
+
+
+def test_an_entry_under_another_s_name_is_not_run(empty_cache):
+    """Its checksum is sound, but it is the code of another program."""
+    program, data, state = small()
+    expected = ran(backend.compile(program), data, state, 2)
+    program_of_4 = set(empty_cache.glob("*.program"))
+    other, _, _ = step_of("mnist-perceptron", rows=8, batch=2)
+    backend.compile(other)
+    (entry,) = set(empty_cache.glob("*.program")) - program_of_4
+    swapped = {path: entry.read_bytes() for path in program_of_4}
+    for path, raw in swapped.items():
+        path.write_bytes(raw)
+        assert cache.read(path) is None
+    same(ran(backend.compile(program), data, state, 2), expected)
+    assert any(path.read_bytes() != raw for path, raw in swapped.items())
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX")
+def test_code_is_kept_where_nobody_else_can_write(empty_cache, monkeypatch):
+    path = cache.path_of("entry")
+    cache.keep(path, b"code")
+    assert empty_cache.stat().st_mode & 0o777 == 0o700
+    assert cache.read(path) == b"code"
+    for mode in (0o770, 0o707, 0o1777):
+        empty_cache.chmod(mode)
+        monkeypatch.setattr(cache, "_told", set())
+        with pytest.warns(UserWarning, match=r"kernels can be written to by others"):
+            assert cache.read(path) is None
+        assert cache.read(path) is None  # told once
+        cache.keep(cache.path_of("more"), b"more")
+        assert not cache.path_of("more").exists()
+    program, data, state = small()
+    expected = ran(reference.compile(program), data, state, 1)
+    found = ran(backend.compile(program), data, state, 1)
+    for name, array in expected[0].items():
+        np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-6)
+    empty_cache.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    if empty_cache.stat().st_uid:
+        with pytest.warns(UserWarning, match="belongs to somebody else"):
+            assert cache.read(path) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX")
+def test_a_pipe_in_the_cache_is_no_entry(empty_cache):
+    path = cache.path_of("entry")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    assert cache.read(path) is None
+    cache.keep(path, b"code")
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "file"))
+    program, data, state = small()
+    expected = ran(reference.compile(program), data, state, 1)
+    found = ran(backend.compile(program), data, state, 1)
+    for name, array in expected[0].items():
+        np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-6)
+
+
+def test_the_oldest_entries_go_first(empty_cache):
+    paths = [cache.path_of(f"entry {number}") for number in range(4)]
+    for age, path in enumerate(paths):
+        cache.keep(path, bytes(1000))
+        os.utime(path, (1000 + age, 1000 + age))
+    assert cache.contents().count == 4
+    assert cache.read(paths[0]) is not None  # used now: the youngest
+    cache.shrink(2 * 1032)
+    assert [path.exists() for path in paths] == [True, False, False, True]
+    assert cache.clear() == 2
+    assert cache.contents().size == 0
+
+
+def test_processes_share_the_cache(empty_cache):
+    code = (
+        f"import sys; sys.path[:0] = {[str(SUPPORT), str(Path(__file__).parent)]}\n"
+        "from test_cpu_runtime import small, ran, backend\n"
+        "from ganglion import utils; utils.set_random_seed(0)\n"
+        "program, data, state = small()\n"
+        "after, _ = ran(backend.compile(program), data, state, 2)\n"
+        "import hashlib\n"
+        "bits = b''.join(one.tobytes() for one in after.values())\n"
+        "print(hashlib.sha256(bits).hexdigest())"
+    )
+    several = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    said = {one.communicate(timeout=120)[0] for one in several}
+    assert [one.returncode for one in several] == [0, 0, 0]
+    assert len(said) == 1
+    assert not list(empty_cache.glob("*.part"))
+
+
+def test_digests_tell_plans_apart():
+    made = {digest(build(step_of("mnist-mlp", batch=n)[0]))[0] for n in (3, 4, 4)}
+    assert len(made) == 2
+
+
+# ---- memory --------------------------------------------------------------------------
+
+
+def resident():
+    """Return the bytes of memory that this process holds."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="cannot measure here")
+def test_a_thousand_fits_do_not_grow_memory():
+    config.set_backend("cpu")
+    model = models.Sequential([layers.Input((784,)), layers.Dense(10)])
+    model.compile("sgd", "mse")
+    x, y = np.zeros((32, 784), "float32"), np.zeros((32, 10), "float32")
+    for _ in range(100):
+        model.fit(x, y, verbose=0)
+    before = resident()
+    for _ in range(1000):
+        model.fit(x, y, verbose=0)
+    # A batch kept from each would be 100 MB.
+    assert resident() - before < 10e6
+
+
+def test_programs_share_the_memory_of_a_step():
+    class Owner:
+        pass
+
+    arenas, large, small_one = Arenas(), Owner(), Owner()
+    arenas.announce(large, 5000)
+    arenas.announce(small_one, 1000)
+    with arenas.lent(5000) as first:
+        assert len(first) >= 5000
+        assert first.ctypes.data % 64 == 0
+        with arenas.lent(1000) as other:  # both at once: not the same memory
+            assert not np.shares_memory(first, other)
+    with arenas.lent(1000) as again:
+        assert again is first
+    del large
+    with arenas.lent(1000) as after:
+        assert len(after) == 1000
+    with arenas.lent(2000) as grown:
+        assert len(grown) == 2000
+
+
+def test_many_rows_are_predicted_in_chunks(monkeypatch):
+    config.set_backend("cpu")
+    model = models.Sequential([layers.Input((2,)), layers.Dense(1)])
+    x = np.random.default_rng(0).normal(size=(1_000_000, 2)).astype("float32")
+    chunks = []
+    run = backend.CompiledProgram.run
+
+    def counted(self, data, state, steps):
+        chunks.append(steps)
+        return run(self, data, state, steps)
+
+    monkeypatch.setattr(backend.CompiledProgram, "run", counted)
+    found = model.predict(x, verbose=0, batch_size=1000)
+    assert sum(chunks) == 1000
+    assert len(chunks) > 1
+    kernel, bias = model.get_weights()
+    np.testing.assert_allclose(found, x @ kernel + bias, rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_that_are_not_contiguous():
+    program, data, state = small()
+    expected = ran(backend.compile(program), data, state, 2)
+    strided = {name: np.asfortranarray(array) for name, array in data.items()}
+    after = {name: np.asfortranarray(array) for name, array in state.items()}
+    results = backend.compile(program).run(strided, after, 2)
+    kernel = next(name for name in after if name.endswith("kernel"))
+    assert not after[kernel].flags.c_contiguous
+    same(({n: np.ascontiguousarray(a) for n, a in after.items()}, results), expected)
+
+
+# ---- being stopped -------------------------------------------------------------------
+
+
+def test_kill_9_then_resume_equals_an_undisturbed_run(tmp_path):
+    from command_line import command, run, weights_of
+
+    env = {"SMALL_ROWS": "4000", "SMALL_SAVE_SECONDS": "0", "GANGLION_BACKEND": "cpu"}
+    whole, part = tmp_path / "whole.keras", tmp_path / "part.keras"
+    options = ("train", "mnist-mlp", "--epochs", 4, "--log", "json")
+    assert run(*options, "--save", whole, **env).returncode == 0
+    process = subprocess.Popen(
+        command(*options, "--save", part),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **env},
+    )
+    for _ in range(2):  # the first epoch has been saved when the second has ended
+        process.stdout.readline()
+    time.sleep(0.05)
+    process.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    resumed = run(*options, "--resume", part, "--save", part, **env)
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout.count("\n") < 4  # it went on, and did not start again
+    for a, b in zip(weights_of(whole), weights_of(part), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_ctrl_c_ends_a_compiled_run():
+    from command_line import command
+
+    env = {"SMALL_ROWS": "4000", "GANGLION_BACKEND": "cpu"}
+    process = subprocess.Popen(
+        command("train", "mnist-mlp", "--epochs", 100_000, "--log", "json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **env},
+    )
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
+def test_chunks_never_get_much_longer_than_planned():
+    """Ctrl-C is answered between chunks: one that runs away would not hear it."""
+    pace = Pace(each_batch=False)
+    seconds_a_step, last = 1e-5, 1.0
+    for _ in range(20):
+        steps = pace.chunk(10**9)
+        assert steps * seconds_a_step <= 1.1 * CHUNK_SECONDS or steps == 1
+        pace.__enter__()
+        pace._started -= steps * seconds_a_step  # as if that much time had passed
+        pace.__exit__()
+        last = steps * seconds_a_step
+    assert last > 0.5 * CHUNK_SECONDS
+
+
+def test_the_key_of_compiled_code_covers_every_file_of_the_compiler():
+    used = {
+        Path(module.__file__).resolve()
+        for name, module in list(sys.modules.items())
+        if name.startswith("ganglion.compiler.")
+    }
+    assert len(used) > 50  # all that compiling has imported by now
+    assert used <= {path.resolve() for path in cache.sources()}

@@ -1,0 +1,235 @@
+"""CUDA text without a GPU: as agreed upon, within limits, compiled for five chips."""
+
+import importlib.util
+import re
+import sys
+
+import cuda_networks
+import numpy as np
+import pytest
+from cpu_checks import op_program, pure
+from folders import GOLDEN
+from step_programs import step_of
+
+from ganglion.compiler.cuda import backend, driver, emit
+from ganglion.compiler.cuda.emit import Target
+from ganglion.compiler.cuda.text import THREADS, root
+from ganglion.compiler.ir import contraction, pointwise, shaping
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.table import OPS
+
+NVRTC = all(
+    importlib.util.find_spec(name) for name in ("cuda", "nvidia")
+) and importlib.util.find_spec("cuda.core")
+SHARED = {75: 64, 80: 163, 89: 99, 90: 227, 100: 227}  # kilobytes of a block
+RECIPES = ("mnist-mlp", "mnist-cnn", "cifar10-cam")
+ALL = (*RECIPES, *cuda_networks.NETWORKS)
+
+
+def emitted(program, **target):
+    return emit.emit(backend.plan_of(program), Target(**target))
+
+
+@pytest.fixture(scope="module")
+def recipes():
+    """Return a training step of each recipe."""
+    return {name: step_of(name, rows=128, batch=64)[0] for name in RECIPES}
+
+
+@pytest.fixture(scope="module")
+def programs(recipes):
+    """Return a training step of each recipe and of other networks."""
+    others = {
+        name: cuda_networks.step_of(name, batch=64, side=32)[0]
+        for name in cuda_networks.NETWORKS
+    }
+    return recipes | others
+
+
+# ---- golden texts ------------------------------------------------------------------
+
+
+def scaled():
+    x, b = Input("x", (64, 12), "float32"), Input("b", (12,), "float32")
+    wide = shaping.broadcast(b, shape=x.shape)
+    return Graph.of("scaled", [x, b], {"y": pointwise.tanh(pointwise.add(x, wide))})
+
+
+def summed():
+    x = Input("x", (40, 24), "float32")
+    return Graph.of("summed", [x], {"y": shaping.sum_(x, axes=(0,))})
+
+
+def product():
+    a, b = Input("a", (48, 20), "float32"), Input("b", (20, 16), "float32")
+    made = pointwise.maximum(
+        contraction.matmul(a, b), shaping.fill(0, contraction.matmul(a, b))
+    )
+    return Graph.of("product", [a, b], {"y": made})
+
+
+@pytest.mark.parametrize("make", [scaled, summed, product])
+def test_text_is_as_agreed_upon(make, request):
+    """Delete a file under golden/ and run again to agree upon a new text."""
+    emission = emitted(pure(make()))
+    found = re.sub(r"k[0-9a-f]{24}", "KERNEL", "\n".join(emission.functions.values()))
+    path = GOLDEN / f"cuda_{make.__name__}.cu"
+    if not path.exists():
+        path.write_text(found)
+        pytest.fail(f"{path.name} was missing and is written now: look at it")
+    assert found == path.read_text()
+
+
+# ---- limits ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capability", SHARED)
+@pytest.mark.parametrize("name", ALL)
+def test_launches_keep_within_limits(name, capability, programs):
+    emission = emitted(programs[name], capability=capability)
+    assert 1 <= THREADS <= 1024
+    for call in emission.calls:
+        assert 1 <= call.blocks < 2**31
+        assert call.shared <= SHARED[capability] * 1024
+        assert len(call.buffers) * 8 <= 4096  # bytes of a launch's arguments
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
+@pytest.mark.parametrize("name", ALL)
+def test_every_array_of_a_launch_has_a_place(name, precision, programs):
+    emission = emitted(programs[name], precision=precision)
+    elsewhere = {"data", "state", "constant", "result", "step"}
+    places = emission.own.keys() | emission.offsets.keys()
+    arrays = {one for call in emission.calls for one in call.buffers}
+    lost = {one for one in arrays if one.kind not in elsewhere} - {
+        one for one in arrays if root(one) in places
+    }
+    assert not lost
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
+    plan = backend.plan_of(programs[name])
+    emission = emit.emit(plan, Target())
+    lives = {}
+    for number, call in enumerate(emission.every):
+        for one in call.buffers:
+            if one.kind == "arena" and one.name in {n for _, n in emission.offsets}:
+                start = emission.offsets["arena", one.name]
+                first = lives.get(one.name, (number,))[0]
+                lives[one.name] = (first, number, start, start + one.nbytes)
+    spans = list(lives.values())
+    assert spans
+    for i, (first, last, start, stop) in enumerate(spans):
+        assert stop <= emission.arena
+        assert start % 256 == 0
+        for f, la, s, e in spans[:i]:
+            together = first <= la and f <= last
+            assert not together or stop <= s or e <= start
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
+@pytest.mark.parametrize("name", ALL)
+def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
+    """A CPU that plays the GPU runs block after block, and would not notice."""
+    plan = backend.plan_of(programs[name])
+    made = emit.schedule_of(plan, Target(precision=precision))
+    launches = [*made.once, *made.first, *made.every, *made.last]
+    for launch in launches:
+        touched = [
+            (
+                {one for work in lane.works for one in work.writes()},
+                {one for work in lane.works for one in work.reads()},
+            )
+            for lane in launch.lanes
+        ]
+        for number, (writes, _) in enumerate(touched):
+            for other in touched[:number] + touched[number + 1 :]:
+                assert not writes & (other[0] | other[1])
+    assert any(len(launch.lanes) > 1 for launch in launches)
+
+
+def test_wide_accesses_are_aligned(recipes):
+    """Every array that is read four elements at a time starts at such a place."""
+    for name in RECIPES:
+        emission = emitted(recipes[name])
+        starts = [*emission.offsets.values(), *emission.own.values()]
+        assert all(start % 16 == 0 for start in starts)
+
+
+def test_a_step_has_few_launches(recipes):
+    counts = {name: len(emitted(one).every) for name, one in recipes.items()}
+    kernels = {n: len(backend.plan_of(one).kernels) for n, one in recipes.items()}
+    assert all(2 * counts[name] <= kernels[name] for name in RECIPES), counts
+
+
+# ---- compilers ---------------------------------------------------------------------
+
+
+def ptx(text, capability):
+    """Compile by NVRTC itself: cuda.core asks the driver before it makes PTX."""
+    from cuda.bindings import nvrtc
+
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], [])
+    options = [f"--gpu-architecture=compute_{capability}".encode(), b"--std=c++17"]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        pytest.fail(log.decode()[:4000])
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    made = b" " * size
+    nvrtc.nvrtcGetPTX(program, made)
+    return made.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
+@pytest.mark.parametrize("capability", SHARED)
+def test_kernels_compile_for(capability, recipes):
+    emission = emitted(recipes["mnist-mlp"], capability=capability)
+    text = emit.source(emission.functions.values())
+    code = ptx(text, capability)
+    assert f".target sm_{capability}" in code
+    assert ("mma.sync" in code) == (capability >= 80)
+    assert ("griddepcontrol" in code) == (capability >= 90)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("name", cuda_networks.NETWORKS)
+def test_networks_compile(name, precision, programs):
+    emission = emitted(programs[name], precision=precision)
+    assert ptx(emit.source(emission.functions.values()), 90)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
+def test_every_op_compiles():
+    functions = {}
+    for name in sorted(OPS):
+        drawn, attrs = OPS[name].domain(np.random.default_rng(0))
+        program, _ = op_program(OPS[name], drawn, attrs)
+        functions |= emitted(program, precision="bf16").functions
+    text = emit.source(functions.values())
+    assert ".target sm_90" in ptx(text, 90)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
+def test_machine_code_needs_no_gpu():
+    emission = emitted(pure(product()))
+    text = emit.source(emission.functions.values())
+    assert driver.compile_source(text, "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
+def test_the_compiler_is_read_ahead():
+    assert driver.read_compiler() > 10e6
+
+
+def test_a_compiler_that_is_not_there_is_no_error_before_it_is_needed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    assert driver.read_compiler() == 0

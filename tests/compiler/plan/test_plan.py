@@ -1,0 +1,37 @@
+"""The plan means what the graph means, op by op and model by model."""
+
+import numpy as np
+import pytest
+from step_programs import program_of, step_of
+
+from ganglion.compiler import reference
+from ganglion.compiler.ir.table import OPS
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+@pytest.mark.parametrize("seed", range(3))
+def test_every_op(name, seed):
+    op = OPS[name]
+    arrays, attrs = op.domain(np.random.default_rng(seed))
+    program = program_of(op, arrays, attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    expected = reference.compile(program).run(data, {}, 1)["y"]
+    found = PlanInterpreter(build(program)).run(data, {}, 1)["y"]
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mnist-perceptron", "mnist-mlp", "mnist-cnn"])
+@pytest.mark.parametrize("kind", ["train", "predict"])
+def test_every_recipe(name, kind):
+    program, data, state = step_of(name, kind=kind)
+    data = {key: data[key] for key in program.data}
+    other = {key: array.copy() for key, array in state.items()}
+    expected = reference.compile(program).run(data, state, 1)
+    found = PlanInterpreter(build(program)).run(data, other, 1)
+    for key, array in state.items():
+        np.testing.assert_allclose(other[key], array, rtol=1e-4, atol=1e-5, err_msg=key)
+    for key, array in expected.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,304 @@
+"""Winograd's convolution: close to exact in every pass, the same on any threads."""
+
+import numpy as np
+import pytest
+from cpu_checks import compiled
+from step_programs import program_of, step_of
+
+from ganglion import config
+from ganglion.compiler import reference
+from ganglion.compiler.cpu import backend
+from ganglion.compiler.ir.table import OPS
+from ganglion.compiler.plan import lower_winograd
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+
+pytest.importorskip("llvmlite")
+
+PASSES = ("conv", "conv_transpose", "conv_kernel")
+
+# Taps, (images, height, width), channels in and out, padding of all four sides: images
+# of one pixel, partial tiles, primes, channels below, between and above vectors.
+CASES = [
+    (3, (1, 1, 1), 1, 1, ((1, 1), (1, 1))),
+    (3, (3, 5, 7), 3, 17, ((1, 1), (1, 1))),
+    (3, (2, 5, 7), 8, 24, ((0, 0), (0, 0))),
+    (3, (5, 13, 11), 17, 8, ((2, 0), (0, 1))),
+    (3, (7, 8, 8), 32, 32, ((1, 1), (1, 1))),
+    (3, (130, 4, 4), 48, 40, ((1, 1), (1, 1))),
+    (3, (3, 16, 16), 24, 112, ((1, 1), (1, 1))),
+    (3, (2, 3, 3), 4, 5, ((0, 0), (0, 0))),
+    (3, (9, 6, 6), 64, 128, ((1, 1), (0, 0))),
+    (3, (4, 6, 7), 20, 21, ((0, 0), (0, 0))),
+    (5, (1, 1, 1), 1, 3, ((2, 2), (2, 2))),
+    (5, (3, 5, 7), 3, 1, ((2, 2), (2, 2))),
+    (5, (6, 12, 12), 24, 48, ((0, 0), (0, 0))),
+    (5, (17, 7, 5), 17, 32, ((2, 1), (4, 0))),
+    (5, (37, 6, 9), 48, 8, ((1, 2), (0, 3))),
+]
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Use Winograd's method wherever it is possible."""
+    monkeypatch.setattr(lower_winograd, "worth", lambda *shapes: True)
+
+
+@pytest.fixture
+def choices():
+    """Put the global choices back."""
+    before = dict(config._choices)
+    yield
+    config._choices.update(before)
+
+
+def pass_of(name, taps, images, ends, pairs, seed=0):
+    """Return the arrays of a pass and its attributes."""
+    rng = np.random.default_rng(seed)
+    inside, outside = ends
+    out = [
+        n + lo + hi - taps + 1 for n, (lo, hi) in zip(images[1:], pairs, strict=True)
+    ]
+    arrays = {
+        "x": rng.standard_normal((*images, inside)),
+        "w": rng.standard_normal((taps, taps, inside, outside)),
+        "dy": rng.standard_normal((images[0], *out, outside)),
+    }
+    window = {"strides": (1, 1), "pairs": pairs, "dilation": (1, 1), "groups": 1}
+    which, attrs = {
+        "conv": (("x", "w"), {}),
+        "conv_transpose": (("dy", "w"), {"spatial": tuple(images[1:])}),
+        "conv_kernel": (("x", "dy"), {"kernel": (taps, taps)}),
+    }[name]
+    chosen = [arrays[one].astype("float32") for one in which]
+    return chosen, attrs | window
+
+
+def kinds(plan):
+    """Return which of Winograd's kernels a plan has."""
+    names = {type(kernel).__name__ for kernel in plan.kernels}
+    return {name for name in names if name.startswith("Winograd")}
+
+
+def error(found, expected):
+    """Return the largest error in parts of the largest value."""
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("span", lower_winograd.SPANS)
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_passes_against_float64(always, monkeypatch, span, name, case):
+    monkeypatch.setattr(lower_winograd, "SPANS", (span,))
+    taps, images, inside, outside, pairs = case
+    arrays, attrs = pass_of(name, taps, images, (inside, outside), pairs)
+    exact = OPS[name].meaning(*(a.astype("float64") for a in arrays), **attrs)
+    program = program_of(OPS[name], arrays, attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    plan = build(program)
+    assert {k.span for k in plan.kernels if hasattr(k, "span")} == {span}
+    found = compiled(program, 2).run(data, {}, 2)["y"]
+    # A digit and a half of float32 go to the transforms' large and small factors.
+    assert error(found[1], exact) < 4e-5
+    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
+    # Only the transformed weights are rounded on the interpreter's way.
+    assert error(meant, exact) < 2e-6
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("taps", [3, 5])
+def test_any_number_of_threads(always, name, taps):
+    pairs = ((1, 1), (2, 1))
+    arrays, attrs = pass_of(name, taps, (61, 13, 14), (24, 40), pairs)
+    program = program_of(OPS[name], arrays, attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    for one in results:
+        np.testing.assert_array_equal(one, results[0][:1].repeat(2, 0))
+
+
+def test_strided_views_need_no_copy(always):
+    """Images that are a slice of larger ones are read where they are."""
+    from ganglion.compiler.ir.graph import Graph, Input
+    from ganglion.compiler.ir.program import Program
+
+    arrays, attrs = pass_of("conv", 3, (3, 9, 10), (16, 16), ((1, 1), (0, 2)))
+    large = np.full((4, 12, 11, 16), np.nan, "float32")
+    large[1:, 2:11, 1:] = arrays[0]
+    x = Input("x0", large.shape, large.dtype)
+    w = Input("x1", arrays[1].shape, arrays[1].dtype)
+    starts, stops = (1, 2, 1, 0), (4, 11, 11, 16)
+    part = OPS["slice"](x, starts=starts, stops=stops, steps=(1, 1, 1, 1))
+    graph = Graph.of("conv", [x, w], {"y": OPS["conv"](part, w, **attrs)})
+    program = Program(graph, ("x0", "x1"), (), ("y",))
+    exact = OPS["conv"].meaning(*(a.astype("float64") for a in arrays), **attrs)
+    found = backend.compile(program).run({"x0": large, "x1": arrays[1]}, {}, 1)["y"]
+    assert error(found[0], exact) < 4e-5
+    assert "slice" not in str(build(program))
+
+
+# Of a few noisy images, a rounding may turn which pixel of a pool is the largest: then
+# single gradients go elsewhere (with direct convolutions, too, at other batch sizes).
+@pytest.mark.parametrize(
+    ("name", "tolerance"), [("mnist-cnn", 1e-4), ("cifar10-cam", 2e-2)]
+)
+def test_training_steps_against_the_reference(always, name, tolerance):
+    program, data, state = step_of(name, rows=8, batch=8, shuffle=False)
+    data = {key: data[key] for key in program.data}
+    assert {"WinogradConv", "WinogradGrads"} <= kinds(build(program))
+    expected, found = ({k: a.copy() for k, a in state.items()} for _ in range(2))
+    losses = reference.compile(program).run(data, expected, 1)
+    others = backend.compile(program).run(data, found, 1)
+    for key, array in losses.items():
+        np.testing.assert_allclose(others[key], array, rtol=1e-4)
+    for key, array in expected.items():
+        moved = np.linalg.norm(array.astype("float64") - state[key])
+        off = np.linalg.norm(array.astype("float64") - found[key])
+        assert off <= tolerance * moved + 1e-6, key
+
+
+def test_precise_is_direct(always, choices):
+    arrays, attrs = pass_of("conv", 3, (4, 8, 8), (16, 16), ((1, 1), (1, 1)))
+    program = program_of(OPS["conv"], arrays, attrs)
+    assert kinds(build(program)) == {"WinogradWeights", "WinogradConv"}
+    config.set_precise(True)
+    assert not kinds(build(program))
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    exact = OPS["conv"].meaning(*(a.astype("float64") for a in arrays), **attrs)
+    found = backend.compile(program).run(data, {}, 1)["y"][0]
+    assert error(found, exact) < 1e-6
+
+
+def test_precise_by_environment(choices, monkeypatch):
+    config._choices["precise"] = None
+    monkeypatch.delenv("GANGLION_PRECISE", raising=False)
+    assert not config.precise()
+    monkeypatch.setenv("GANGLION_PRECISE", "1")
+    assert config.precise()
+    config.set_precise(False)
+    assert not config.precise()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"strides": (2, 1)},
+        {"dilation": (1, 2)},
+        {"groups": 2},
+        {"pairs": ((3, 3),) * 2},
+    ],
+    ids=str,
+)
+def test_other_convolutions_are_left_alone(always, change):
+    rng = np.random.default_rng(0)
+    groups = change.get("groups", 1)
+    x = rng.standard_normal((2, 9, 9, 16)).astype("float32")
+    w = rng.standard_normal((3, 3, 16 // groups, 16)).astype("float32")
+    window = {
+        "strides": (1, 1),
+        "pairs": ((1, 1),) * 2,
+        "dilation": (1, 1),
+        "groups": 1,
+    }
+    attrs = window | change
+    program = program_of(OPS["conv"], [x, w], attrs)
+    exact = OPS["conv"].meaning(x.astype("float64"), w.astype("float64"), **attrs)
+    found = backend.compile(program).run({"x0": x, "x1": w}, {}, 1)["y"][0]
+    assert bool(kinds(build(program))) == ("pairs" in change)
+    assert error(found, exact) < 4e-5
+
+
+def test_a_gradient_with_more_tiles_is_the_adjoint(always):
+    """12×12 pixels have 9 tiles, the 8×8 outputs that they give only 4."""
+    small, attrs = pass_of("conv_transpose", 5, (16, 12, 12), (24, 48), ((0, 0),) * 2)
+    plan = build(program_of(OPS["conv_transpose"], small, attrs))
+    assert "WinogradSpread" in kinds(plan)
+    same, attrs = pass_of("conv_transpose", 5, (16, 12, 12), (24, 48), ((2, 2),) * 2)
+    plan = build(program_of(OPS["conv_transpose"], same, attrs))
+    assert "WinogradConv" in kinds(plan)
+
+
+def test_the_size_of_tiles_suits_the_images():
+    """Where the last tile of a row is mostly empty, smaller tiles cost less."""
+
+    def span(taps, size, channels=32):
+        shape = (128, size, size, channels)
+        return lower_winograd._best(shape, shape, taps, (0, 0)).span
+
+    assert [span(3, size) for size in (4, 8, 16, 32)] == [6, 6, 6, 6]
+    assert [span(3, size) for size in (5, 6, 12)] == [8, 8, 8]
+    assert span(5, 2) == 6
+    assert [span(5, size) for size in (4, 8, 12, 28)] == [8, 8, 8, 8]
+
+
+def grads_of(arrays, attrs):
+    """Return the kernel that adds up the products of a gradient."""
+    plan = build(program_of(OPS["conv_kernel"], arrays, attrs))
+    (kernel,) = (k for k in plan.kernels if isinstance(k, lower_winograd.WinogradGrads))
+    return kernel
+
+
+@pytest.mark.parametrize(("channels", "groups"), [((64, 128), 1), ((128, 128), 2)])
+def test_few_slices_are_cut_into_rows_and_groups(always, channels, groups):
+    """Few slices, since each has its own sums, still give eight threads work."""
+    case = pass_of("conv_kernel", 3, (64, 8, 8), channels, ((1, 1),) * 2)
+    kernel = grads_of(*case)
+    assert (kernel.by_rows, kernel.groups) == (True, groups)
+    assert kernel.parallel >= 8
+
+
+@pytest.mark.parametrize("span", lower_winograd.SPANS)
+@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("channels", [(24, 40), (9, 64)])
+def test_rows_of_places_that_are_pieces(always, monkeypatch, span, taps, channels):
+    monkeypatch.setattr(lower_winograd, "SPANS", (span,))
+    monkeypatch.setattr(lower_winograd, "SUMS", 1)
+    arrays, attrs = pass_of("conv_kernel", taps, (23, 9, 10), channels, ((1, 2),) * 2)
+    kernel = grads_of(arrays, attrs)
+    assert kernel.by_rows
+    assert (kernel.groups > 1) == (channels[1] == 64)
+    program = program_of(OPS["conv_kernel"], arrays, attrs)
+    exact = OPS["conv_kernel"].meaning(*(a.astype("f8") for a in arrays), **attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    found = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    assert error(found[0][1], exact) < 4e-5
+    for one in found:
+        np.testing.assert_array_equal(one, found[0][:1].repeat(2, 0))
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_where_it_is_worth_it(name):
+    """Tiles that are mostly empty, few channels or few tiles are added up plainly."""
+
+    def worth(images, size, ends, taps=3):
+        shapes = [(images, size, size, channels) for channels in ends]
+        return lower_winograd.worth(name, taps, *shapes)
+
+    assert worth(128, 32, (32, 32))
+    assert worth(128, 8, (128, 128))
+    assert worth(128, 8, (24, 48), taps=5)
+    assert not worth(128, 32, (3, 32))
+    assert not worth(128, 1, (64, 64))
+    assert not worth(128, 2, (64, 64))
+    assert not worth(1, 8, (64, 64))
+
+
+def test_precise_is_part_of_what_a_step_is_known_by(choices):
+    from ganglion import recipes
+    from ganglion.training.data_adapters import Table
+    from ganglion.training.step_cache import batch_of
+
+    recipe = recipes.get("mnist-mlp")
+    table = Table(np.zeros((4, *recipe.input_shape), "uint8"), np.zeros(4, "int32"))
+    runner = recipes.build(recipe)._runner
+    signature = table.signature(4, 4, False)
+    _, first = runner.step("predict", batch_of(table), signature)
+    config.set_precise(not config.precise())
+    _, second = runner.step("predict", batch_of(table), signature)
+    assert first is not second
+
+
+def test_float64_is_never_transformed(always):
+    arrays, attrs = pass_of("conv", 3, (4, 8, 8), (16, 16), ((1, 1), (1, 1)))
+    wide = [one.astype("float64") for one in arrays]
+    assert not kinds(build(program_of(OPS["conv"], wide, attrs)))

@@ -1,0 +1,47 @@
+"""The same calls on `keras.ops`: values, shapes and types."""
+
+from __future__ import annotations
+
+import numpy as np
+import ops_cases_edges  # noqa: F401 (adds its calls to the table)
+import ops_cases_nn  # noqa: F401
+import pytest
+from ops_cases import CALLS, Call
+from ops_titles import title
+
+from ganglion import ops, tree
+
+pytestmark = pytest.mark.rivals
+
+# Calls in which Keras 3.15 on TensorFlow leaves NumPy's or its own definition.
+DIFFERENT = {
+    "isclose((2, 3), (2, 3))": "equal infinities are not close",
+    "isclose((2, 3), (2, 3), equal_nan=True)": "equal infinities are not close",
+    "select((2, 3), (2, 3), (2, 3), (2, 3), 7.0)": "gives float64 for float32",
+    "vstack((3,), (3,))": "joins two rows into one",
+    "pad((2, 3), 1, constant_values=2.5)": "refuses one width for all axes",
+    "norm((2, 3, 4))": "refuses three axes",
+    "eye(2, 4, k=1)": "gives a matrix of another shape",
+    "sparsemax((4, 6))": "rows that do not add up to one",
+    "sparsemax((2, 3, 4), axis=1)": "rows that do not add up to one",
+}
+
+
+@pytest.mark.parametrize("one", CALLS, ids=title)
+def test_keras_gives_the_same(keras, one: Call) -> None:
+    function = getattr(keras.ops, one.name, None)
+    if function is None:
+        pytest.skip(f"keras.ops has no {one.name}")
+    if title(one) in DIFFERENT:
+        pytest.skip(f"Keras differs: {DIFFERENT[title(one)]}")
+    theirs = [
+        keras.ops.convert_to_numpy(part)
+        for part in tree.flatten(function(*one.args, **one.kwargs))
+    ]
+    ours = tree.flatten(getattr(ops, one.name)(*one.args, **one.kwargs))
+    assert len(ours) == len(theirs)
+    for got, right in zip(ours, theirs, strict=True):
+        assert got.shape == right.shape
+        assert got.dtype == right.dtype
+        # Two roundings in float32, in different orders of addition.
+        np.testing.assert_allclose(got, right, rtol=2e-5, atol=4e-6)

@@ -1,0 +1,226 @@
+"""All engines of the race take the same steps, in their own words and all their forms.
+
+The convolutional recipe learns at a fiftieth of its rate here. At 0.5 the last bit of
+two almost equal pixels, between which a maximum chooses, becomes 1e-3 of the loss in
+five steps, between any two engines (docs/race.md). Convolutions are added up plainly
+(GANGLION_PRECISE): Winograd's method rounds away a few bits more than the others do.
+"""
+
+import functools
+import importlib.util
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from folders import SUPPORT
+
+from ganglion import recipes
+from ganglion.race import engines, exact, figures, order, session, settings
+from ganglion.race.engines import Unavailable
+from ganglion.race.session import Job, Place
+
+ROWS, BATCH, STEPS = 330, 16, 20  # the last batch has ten rows
+FORMS = [
+    (name, form)
+    for name, one in engines.ENGINES.items()
+    for form in one.forms
+    if name != "ganglion"
+]
+
+
+def digits(recipe):
+    from ganglion.datasets import glyphs
+
+    (x, y), (x_test, y_test) = glyphs.load_data(train=ROWS, test=150)
+    given = recipes.prepared(recipe, x, y), recipes.prepared(recipe, x_test, y_test)
+    return *given, None
+
+
+@pytest.fixture(scope="module")
+def courses(tmp_path_factory):
+    """Return a function that runs an engine once and remembers what came out."""
+    known = {}
+    folder = tmp_path_factory.mktemp("race")
+
+    def course(recipe, name, form):
+        if (recipe, name, form) not in known:
+            known[recipe, name, form] = run(folder, recipes.get(recipe), name, form)
+        return known[recipe, name, form]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GANGLION_PRECISE", "1")
+        patch.setattr(recipes, "load", digits)
+        yield course
+
+
+def run(folder, recipe, name, form, device="cpu"):
+    data = folder / recipe.name
+    data.mkdir(exist_ok=True)
+    rows, _ = order.lay_out_data(recipe, data)
+    start = order.lay_out_start(recipe, 1, 2, rows, data / "start")
+    chosen = settings.Settings(recipe.name, (name,), 1, 2, BATCH, 1, device, 1)
+    if recipe.name == "mnist-cnn":
+        chosen = replace(chosen, optimizer={"learning_rate": 0.01})
+    job = Job(engines.engine(name), chosen, Place(data, folder), start, form)
+    with session.opened(job, form) as asked:
+        asked.load()
+        made = asked.prepare()
+        assert made["parameters"] == recipe.parameters
+        losses = asked.first_losses(STEPS)
+        epochs = [asked.ask("epoch", "", number=number) for number in (1, 2)]
+    return losses, epochs
+
+
+@pytest.mark.rivals
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["mnist-mlp", "mnist-cnn"])
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses):
+    engine = engines.engine(name)
+    if engine.missing():
+        pytest.skip(engine.missing())
+    if form.startswith("compiled") and not any(map(shutil.which, ("g++", "clang++"))):
+        pytest.skip("torch.compile needs a C++ compiler")
+    if recipe == "mnist-cnn" and form in ("XLA loop", "scan"):
+        pytest.skip("XLA takes minutes over a loop of convolutions on a CPU")
+    ours, our_epochs = courses(recipe, "ganglion", "fit")
+    theirs, their_epochs = courses(recipe, name, form)
+    np.testing.assert_allclose(theirs, ours, rtol=1e-3)
+    for mine, other in zip(our_epochs, their_epochs, strict=True):
+        assert set(mine) == set(other)
+        for what in ("train_loss", "test_loss"):
+            assert other[what] == pytest.approx(mine[what], rel=1e-2), what
+        for what in ("train_accuracy", "test_accuracy"):
+            assert other[what] == pytest.approx(mine[what], abs=0.02), what
+
+
+@pytest.mark.rivals
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_the_first_steps_on_a_gpu(name, form, courses, tmp_path):
+    engine = engines.engine(name)
+    if engine.missing() or name == "ganglion-numpy":
+        pytest.skip(engine.missing() or "NumPy knows no GPU")
+    ours, _ = courses("mnist-mlp", "ganglion-numpy", "numpy")
+    try:
+        theirs, _ = run(tmp_path, recipes.get("mnist-mlp"), name, form, "cuda")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    np.testing.assert_allclose(theirs, ours, rtol=1e-2)  # TF32 has ten bits
+
+
+FEWER = {24: 4, 48: 8, 512: 16}  # filters and units
+CNN = recipes.get("mnist-cnn")
+SMALL = replace(
+    CNN,
+    name="small-cnn",
+    layers=tuple(
+        (kind, {k: FEWER.get(v, v) if k in ("filters", "units") else v
+                for k, v in given.items()})
+        for kind, given in CNN.layers
+    ),
+    optimizer=("SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
+    parameters=3_258,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small_course(tmp_path_factory):
+    """Return a function that takes the first steps of the small network."""
+    folder = tmp_path_factory.mktemp("small")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipes, "load", digits)
+        rows, _ = order.lay_out_data(SMALL, folder)
+    start = order.lay_out_start(SMALL, 1, 1, rows, folder / "start")
+
+    @functools.cache
+    def course(name, dtype):
+        chosen = settings.Settings(SMALL.name, (name,), 1, 1, BATCH, 1, "cpu", 1)
+        chosen = replace(chosen, made=SMALL, dtype=dtype)
+        engine, place = engines.engine(name), Place(folder, folder)
+        job = Job(engine, chosen, place, start, engine.forms[0])
+        with session.opened(job, dtype) as asked:
+            asked.load()
+            assert asked.prepare()["parameters"] == SMALL.parameters
+            return asked.first_losses(STEPS)
+
+    return course
+
+
+@pytest.mark.rivals
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [one for one in engines.ENGINES if one != "ganglion"])
+def test_where_float32_parts_float64_does_not(name, small_course):
+    """At the recipe's own rate, with momentum, pooling and batch norm."""
+    if reason := engines.engine(name).missing():
+        pytest.skip(reason)
+    far = {
+        dtype: figures.distance(small_course(one, dtype) for one in ("ganglion", name))
+        for dtype in ("float32", exact.DTYPE)
+    }
+    assert far[exact.DTYPE] < 1e-9
+    # Ganglion without shortcuts may have the very same bits.
+    assert far[exact.DTYPE] <= 1e-3 * far["float32"]
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize("name", ["keras", "tensorflow", "torch", "jax"])
+def test_a_device_that_is_not_there_is_named(name, tmp_path):
+    engine = engines.engine(name)
+    if engine.missing():
+        pytest.skip(engine.missing())
+    if shutil.which("nvidia-smi"):
+        pytest.skip("there is a GPU")
+    recipe = recipes.get("mnist-perceptron")
+    rng = np.random.default_rng(0)
+    for part in ("x", "x_test"):
+        np.save(tmp_path / part, rng.integers(0, 9, (32, 28, 28)).astype("uint8"))
+        np.save(
+            tmp_path / part.replace("x", "y"), np.eye(10, dtype="float32")[[0] * 32]
+        )
+    start = order.lay_out_start(recipe, 1, 1, 32, tmp_path)
+    chosen = settings.Settings(recipe.name, (name,), 1, 1, 16, 1, "cuda", 1)
+    place = Place(tmp_path, tmp_path)
+    job = Job(engine, chosen, place, start, engine.forms[0])
+    with session.opened(job, "refused") as asked:
+        asked.load()
+        with pytest.raises(Unavailable, match="sees no"):
+            asked.prepare()
+
+
+@pytest.mark.rivals
+@pytest.mark.slow
+def test_the_command_for_real(tmp_path):
+    """Tables, results.json, results.md and report.html of a small race."""
+    import subprocess
+    import sys
+
+    from ganglion.race import results
+
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    done = subprocess.run(
+        [
+            *(sys.executable, str(SUPPORT / "cli_small.py"), "race"),
+            *("mnist-perceptron", "--engines", "ganglion,ganglion-numpy,torch"),
+            *("--runs", "2", "--epochs", "2", "--threads", "1", "--out", "here"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"SMALL_ROWS": "600"},
+    )
+    assert done.returncode == 0, done.stderr
+    made = results.load(tmp_path / "here")
+    assert made.complete
+    assert len(made.finished) == 6
+    assert all(one.done for one in made.finished)
+    for number in (1, 2):
+        found = [one.accuracy for one in made.finished if one.number == number]
+        assert found == pytest.approx([found[0]] * 3, abs=1e-6)
+    assert made.versions["torch"] in (tmp_path / "here" / "results.md").read_text()
+    assert "<html" in (tmp_path / "here" / "report.html").read_text()
+    assert "torch: eager" in done.stdout

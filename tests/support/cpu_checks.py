@@ -1,0 +1,124 @@
+"""Runs a program in every way there is; all must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from ganglion import layers, models
+from ganglion.compiler import reference
+from ganglion.compiler.cpu import backend
+from ganglion.compiler.ir.graph import Graph, Value
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.plan import barriers
+from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.training.data_adapters import Table
+from ganglion.training.step_cache import batch_of
+
+Arrays = dict[str, np.ndarray]
+Ran = tuple[Arrays, Arrays]
+
+
+@contextmanager
+def everything_shared() -> Iterator[None]:
+    """Cut the smallest kernels over the threads too: only so do they meet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(barriers, "TINY", 0.0)
+        yield
+
+
+def pure(graph: Graph) -> Program:
+    """Return a graph as a program without state."""
+    names = tuple(one.name for one in graph.inputs)
+    return Program(graph, names, (), tuple(graph.outputs))
+
+
+def op_program(op, arrays: list[np.ndarray], attrs: dict) -> tuple[Program, Arrays]:
+    """Return one op as a program, and what it runs on."""
+    from ganglion.compiler.ir.graph import Input
+
+    inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    made: Value = op(*inputs, **attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    return pure(Graph.of(op.name, inputs, {"y": made})), data
+
+
+def training_step(case, floatx):
+    """Return a step of a small model around a layer, and what it runs on."""
+    inputs = [
+        layers.Input(s[1:], dtype="int32" if case.classes else None)
+        for s in case.shapes
+    ]
+    inner = case.make(layers)(inputs if len(inputs) > 1 else inputs[0])
+    outputs = layers.Dense(3)(layers.Flatten()(layers.Rescaling(1.0)(inner)))
+    model = models.Model(inputs, outputs)
+    model.compile("sgd", "mse")
+    x = case.inputs()
+    rows = case.shapes[0][0]
+    y = np.random.default_rng(1).normal(size=(rows, 3)).astype(floatx)
+    return step_of_model(model, x, y, rows, None)
+
+
+def step_of_model(model, x, y, batch, rows):
+    """Return a compiled model's training step, what it runs on, and its state."""
+    table = Table(x, y)
+    signature = table.signature(batch, rows, False)
+    step, _ = model._runner.step("train", batch_of(table), signature)
+    state = {name: one.numpy().copy() for name, one in step.variables.items()}
+    arrays = table.arrays()
+    return step.program, {name: arrays[name] for name in step.program.data}, state
+
+
+def compiled(program: Program, threads: int) -> backend.CompiledProgram:
+    """Return a program that runs on as many threads as said, in a poisoned arena."""
+    with everything_shared():
+        made = backend.compile(program)
+    made.forced_threads, made.poisons = threads, True
+    return made
+
+
+def ran(executable, data: Arrays, state: Arrays, steps: int) -> Ran:
+    """Return the state after some steps, and the results of each."""
+    after = {name: array.copy() for name, array in state.items()}
+    return after, executable.run(data, after, steps)
+
+
+def check(
+    program: Program,
+    data: Mapping[str, np.ndarray],
+    state: Mapping[str, np.ndarray],
+    *,
+    steps: int = 1,
+    rtol: float,
+    atol: float,
+) -> None:
+    """Compare graph, plan, and machine code on one and two threads."""
+    data, state = {name: data[name] for name in program.data}, dict(state)
+    expected = ran(reference.compile(program), data, state, steps)
+    ways = {
+        "plan": PlanInterpreter(build(program)),
+        "one thread": compiled(program, 1),
+        "two threads": compiled(program, 2),
+    }
+    found = {}
+    for way, executable in ways.items():
+        found[way] = ran(executable, data, state, steps)
+        for ours, theirs in zip(found[way], expected, strict=True):
+            assert ours.keys() == theirs.keys()
+            for name, array in theirs.items():
+                assert ours[name].dtype == array.dtype, (way, name)
+                np.testing.assert_allclose(
+                    ours[name], array, rtol, atol, err_msg=f"{way}: {name}"
+                )
+    same(found["one thread"], found["two threads"])
+
+
+def same(one: Ran, other: Ran) -> None:
+    """Refuse any difference, were it in the last bit."""
+    for a, b in zip(one, other, strict=True):
+        for name in a:
+            assert a[name].tobytes() == b[name].tobytes(), name

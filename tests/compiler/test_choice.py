@@ -19,7 +19,7 @@ def _as_at_the_start(monkeypatch):
     monkeypatch.setattr(config, "_choices", dict(config._choices) | {"backend": None})
     monkeypatch.delenv("GANGLION_BACKEND", raising=False)
     monkeypatch.delenv("GANGLION_PRECISION", raising=False)
-    choice.tell.cache_clear()
+    terminal.tell_once.cache_clear()
 
 
 @pytest.fixture

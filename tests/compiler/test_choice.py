@@ -11,6 +11,7 @@ from ganglion.cli import dump
 from ganglion.compiler import choice
 from ganglion.compiler.cuda import backend, driver
 from ganglion.race import machine
+from ganglion.system import terminal
 from ganglion.training.step_cache import Pace
 
 

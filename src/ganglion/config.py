@@ -263,7 +263,7 @@ def set_dtype_policy(policy: Any) -> None:
 
 
 def pin_threads() -> bool:
-    """Tell whether threads stay on a core each: `set_pin_threads`, else GANGLION_PIN.
+    """Return whether threads stay on a core each: `set_pin_threads`, else GANGLION_PIN.
 
     They do by default; ``GANGLION_PIN=0`` lets the system move them.
     """

@@ -38,7 +38,7 @@ def note(old: str, new: str, *, changes_defaults: bool = True) -> None:
 
 
 def active() -> bool:
-    """Tell whether the defaults of Keras 2 are in force."""
+    """Return whether the defaults of Keras 2 are in force."""
     return _heard if _decided is None else _decided
 
 

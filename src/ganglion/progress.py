@@ -39,7 +39,7 @@ def disable_interactive_logging() -> None:
 
 
 def is_interactive_logging_enabled() -> bool:
-    """Tell whether progress goes to standard output."""
+    """Return whether progress goes to standard output."""
     return _interactive
 
 
@@ -322,7 +322,7 @@ def _eta_text(seconds: float) -> str:
 
 
 def _can_animate() -> bool:
-    """Tell whether a line can be drawn over: a terminal, a notebook, PyCharm."""
+    """Return whether a line can be drawn over: a terminal, a notebook, PyCharm."""
     return _interactive and (
         _on_terminal() or "ipykernel" in sys.modules or "PYCHARM_HOSTED" in os.environ
     )

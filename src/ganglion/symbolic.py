@@ -183,12 +183,12 @@ class Function:
 
 
 def is_symbolic(x: Any) -> bool:
-    """Tell whether this is a Keras tensor."""
+    """Return whether this is a Keras tensor."""
     return isinstance(x, KerasTensor)
 
 
 def any_symbolic(*structures: Any) -> bool:
-    """Tell whether any leaf is a Keras tensor."""
+    """Return whether any leaf is a Keras tensor."""
     return any(is_symbolic(leaf) for leaf in tree.flatten(structures))
 
 

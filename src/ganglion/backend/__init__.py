@@ -129,12 +129,12 @@ def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Tell whether any element over axes is true."""
+    """Return whether any element over axes is true."""
     return ops.any(x, axis=axis, keepdims=keepdims)
 
 
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Tell whether all elements over axes are true."""
+    """Return whether all elements over axes are true."""
     return ops.all(x, axis=axis, keepdims=keepdims)
 
 

@@ -80,7 +80,7 @@ class Callback:
         """Take back what `get_state` returned; runs after `on_train_begin`."""
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Tell whether to run step by step in mode "train", "test" or "predict"."""
+        """Return whether to run step by step in mode "train", "test" or "predict"."""
         return any(_wants_each(self, name) for name in _BATCH_HOOKS[mode])
 
     @per_chunk
@@ -249,11 +249,11 @@ class CallbackList(Callback):
         return any(self.needs_batches_in(mode) for mode in _BATCH_HOOKS)
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Tell whether some callback must see every step of this mode."""
+        """Return whether some callback must see every step of this mode."""
         return any(_needs_batches_in(one, mode) for one in self.callbacks)
 
     def hears_batches_in(self, mode: str) -> bool:
-        """Tell whether some callback does anything before or after batches."""
+        """Return whether some callback does anything before or after batches."""
         return any(
             _does_something(one, name)
             for one in self.callbacks

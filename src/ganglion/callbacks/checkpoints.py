@@ -42,7 +42,7 @@ class _EveryBatches:
         return self.frequency != "epoch"
 
     def is_due(self, batch: int) -> bool:
-        """Tell whether to save after this step."""
+        """Return whether to save after this step."""
         if not self.counts_batches:
             return False
         new_epoch = self._last_batch is None or batch <= self._last_batch
@@ -123,7 +123,7 @@ class ModelCheckpoint(MonitorCallback):
         _check_ending(self.filepath, save_weights_only)
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Tell whether to run step by step: when saving counts steps."""
+        """Return whether to run step by step: when saving counts steps."""
         counts = mode == "train" and self._every.counts_batches
         return counts or super().needs_batches_in(mode)
 
@@ -250,7 +250,7 @@ class BackupAndRestore(Callback):
         self._epoch = 0
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Tell whether to run step by step: when saving counts steps."""
+        """Return whether to run step by step: when saving counts steps."""
         counts = mode == "train" and self._every.counts_batches
         return counts or super().needs_batches_in(mode)
 

@@ -74,7 +74,7 @@ class MonitorCallback(Callback):
         return today
 
     def is_improvement(self, value: float, reference: float | None) -> bool:
-        """Tell whether a value is better than another by more than `min_delta`."""
+        """Return whether a value is better than another by more than `min_delta`."""
         if reference is None or math.isnan(reference):
             return True
         if self._larger_is_better():

@@ -209,7 +209,7 @@ class ReduceLROnPlateau(MonitorCallback):
         self.cooldown_counter = whole_number(state, "cooldown_counter")
 
     def in_cooldown(self) -> bool:
-        """Tell whether the rate was lowered a short while ago."""
+        """Return whether the rate was lowered a short while ago."""
         return self.cooldown_counter > 0
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:

@@ -87,7 +87,7 @@ class TensorBoard(Callback):
         self._iterations_before = 0
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Tell whether to run step by step: when metrics of steps are written."""
+        """Return whether to run step by step: when metrics of steps are written."""
         counts = mode == "train" and self.update_freq != "epoch"
         return counts or super().needs_batches_in(mode)
 

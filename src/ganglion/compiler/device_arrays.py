@@ -44,7 +44,7 @@ def lend(
 
 
 def is_lent(array: np.ndarray) -> bool:
-    """Tell whether the newest values are elsewhere."""
+    """Return whether the newest values are elsewhere."""
     return id(array) in _away
 
 

@@ -294,7 +294,7 @@ class RandomErasing(RandomImageLayer):
         }
 
     def _inside(self, data: Any, share: Any, size: int, seed: Any) -> Any:
-        """Tell which of the pixels along an axis lie between drawn bounds."""
+        """Return which of the pixels along an axis lie between drawn bounds."""
         length = share * float(size)
         start = self.draw(data, 0.0, 1.0, seed) * (float(size) - length)
         start, stop = ops.expand_dims(start, 1), ops.expand_dims(start + length, 1)

@@ -19,7 +19,7 @@ def by_calling(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def builds_by_calling(build: Callable[..., Any]) -> bool:
-    """Tell whether a `build` is marked so."""
+    """Return whether a `build` is marked so."""
     return getattr(build, "by_calling", False)
 
 

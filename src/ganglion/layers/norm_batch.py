@@ -127,7 +127,7 @@ class BatchNormalization(Layer):
         average.assign(average * self.momentum + flat * (1.0 - self.momentum))
 
     def _is_trained(self) -> bool:
-        """Tell whether the model in training trains this layer.
+        """Return whether the model in training trains this layer.
 
         What counts is what was trainable when that model was compiled: a
         discriminator frozen afterwards, for the model around it, still trains.

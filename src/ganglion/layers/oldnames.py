@@ -63,7 +63,7 @@ def translated(
 
 
 def _has_two_sizes(cls: type, args: tuple[Any, ...]) -> bool:
-    """Tell whether this may be `Conv2D(32, 3, 3)`: rows and columns, or a stride."""
+    """Return whether this may be `Conv2D(32, 3, 3)`: rows and columns, or a stride."""
     sizes = args[1:3] if cls.__name__ in _IMAGE_LAYERS else ()
     return len(sizes) == 2 and all(isinstance(one, int) for one in sizes)
 
@@ -77,7 +77,7 @@ def _means_sizes(args: tuple[Any, ...]) -> bool:
 
 
 def is_ours(cls: type) -> bool:
-    """Tell whether a layer is one of Ganglion's own."""
+    """Return whether a layer is one of Ganglion's own."""
     return cls.__module__.startswith("ganglion.layers")
 
 

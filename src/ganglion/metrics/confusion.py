@@ -32,7 +32,7 @@ def checked_thresholds(thresholds: Any, default: float) -> list[float]:
 
 
 def is_even(thresholds: Any) -> bool:
-    """Tell whether thresholds are spaced evenly over 0 ... 1."""
+    """Return whether thresholds are spaced evenly over 0 ... 1."""
     n = len(thresholds)
     if n < 3:
         return False

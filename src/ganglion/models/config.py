@@ -162,7 +162,7 @@ def _has_own_init(cls: type, base: type) -> bool:
 
 
 def _takes_tensors(cls: type) -> bool:
-    """Tell whether a class is made from `inputs` and `outputs`, as `Model` is."""
+    """Return whether a class is made from `inputs` and `outputs`, as `Model` is."""
     if not _has_own_init(cls, Model):
         return True
     kinds = {one.kind for one in inspect.signature(cls.__init__).parameters.values()}  # type: ignore[misc]

@@ -166,7 +166,7 @@ class Operation:
 
 
 def is_operation(entry: dict[str, Any]) -> bool:
-    """Tell whether an entry of a functional model is an op, not a layer."""
+    """Return whether an entry of a functional model is an op, not a layer."""
     module = entry.get("module")
     if not isinstance(module, str):
         return False

@@ -95,7 +95,7 @@ def operations_and_calls(model: Any) -> tuple[list[Any], list[Call]]:
 
 
 def _is_chain(calls: list[Call]) -> bool:
-    """Tell whether every call has one source and one use, so the order says it all."""
+    """Whether every call has one source and one use, so the order says it all."""
     within = set(calls)
     used = [one.call for call in calls for one in call.inputs if one.call in within]
     sources = [call for call in calls if not call.inputs]

@@ -61,7 +61,7 @@ def concrete(result: Any) -> Any:
 
 
 def is_weak(x: Any) -> bool:
-    """Tell whether this is a Python number, which takes the other operand's type."""
+    """Return whether this is a Python number, which takes the other operand's type."""
     return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)
 
 

@@ -184,13 +184,13 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None)
 
 @op
 def isposinf(x: Any) -> Any:
-    """Tell which elements are positive and infinite."""
+    """Return which elements are positive and infinite."""
     return equal(floating(x), math.inf)
 
 
 @op
 def isneginf(x: Any) -> Any:
-    """Tell which elements are negative and infinite."""
+    """Return which elements are negative and infinite."""
     return equal(floating(x), -math.inf)
 
 
@@ -198,7 +198,7 @@ def isneginf(x: Any) -> Any:
 def isclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Tell which elements differ by at most atol + rtol |x2|."""
+    """Return which elements differ by at most atol + rtol |x2|."""
     a, b = (floating(one) for one in promoted(x1, x2))
     near = less_equal(absolute(a - b), absolute(b) * rtol + atol)
     near = logical_and(near, logical_and(isfinite(a), isfinite(b)))

@@ -342,13 +342,13 @@ def logical_not(x: Any) -> Any:
 
 @op
 def isnan(x: Any) -> Any:
-    """Tell which elements are not a number."""
+    """Return which elements are not a number."""
     return not_equal(x, x)
 
 
 @op
 def isinf(x: Any) -> Any:
-    """Tell which elements are infinite."""
+    """Return which elements are infinite."""
     return equal(absolute(floating(x)), math.inf)
 
 
@@ -401,7 +401,7 @@ def ndim(x: Any) -> int:
 
 
 def is_tensor(x: Any) -> bool:
-    """Tell whether this is an array or a traced value."""
+    """Return whether this is an array or a traced value."""
     return isinstance(x, (np.ndarray, Value))
 
 

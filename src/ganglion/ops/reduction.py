@@ -154,7 +154,7 @@ def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 @op
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Tell whether any element over axes is true."""
+    """Return whether any element over axes is true."""
     value = astype(x, bool)
     initial = False if _has_no_elements(value, axis) else None
     return max(value, axis=axis, keepdims=keepdims, initial=initial)
@@ -162,7 +162,7 @@ def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
 
 @op
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Tell whether all elements over axes are true."""
+    """Return whether all elements over axes are true."""
     value = astype(x, bool)
     initial = True if _has_no_elements(value, axis) else None
     return min(value, axis=axis, keepdims=keepdims, initial=initial)
@@ -286,5 +286,5 @@ def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def allclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Tell whether no element differs by more than atol + rtol |x2|."""
+    """Return whether no element differs by more than atol + rtol |x2|."""
     return all(isclose(x1, x2, rtol, atol, equal_nan))

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def is_one(x: Any) -> bool:
-    """Tell whether this is one whole number, and no sequence of them."""
+    """Return whether this is one whole number, and no sequence of them."""
     return isinstance(x, (int, np.integer))
 
 

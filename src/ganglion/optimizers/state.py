@@ -265,7 +265,7 @@ class State:
         return made
 
     def knows(self, variables: Sequence[Variable]) -> bool:
-        """Tell whether there are slots for all of these variables."""
+        """Return whether there are slots for all of these variables."""
         return self.built and all(one in self._indices for one in variables)
 
     def _get_variable_index(self, variable: Variable) -> int:

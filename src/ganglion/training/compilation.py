@@ -290,7 +290,7 @@ class Compilable(Layer):
 
 
 def _are_metrics(given: Any) -> bool:
-    """Tell whether these are names or functions, no numbers."""
+    """Return whether these are names or functions, no numbers."""
     ones = given if isinstance(given, (list, tuple)) else [given]
     return any(isinstance(one, (str, metrics.Metric)) or callable(one) for one in ones)
 

@@ -25,7 +25,7 @@ class Validation:
     frequency: Any
 
     def due(self, epoch: int) -> bool:
-        """Tell whether to evaluate after this epoch (from 0)."""
+        """Return whether to evaluate after this epoch (from 0)."""
         if self.source is None:
             return False
         if isinstance(self.frequency, int):

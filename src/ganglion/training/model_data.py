@@ -55,7 +55,7 @@ def training_source(
 
 
 def changes_in_the_step(x: Any) -> bool:
-    """Tell whether these are batches of images that a compiled step can change."""
+    """Return whether these are batches of images that a compiled step can change."""
     in_the_step = getattr(x, "in_the_step", None)
     return callable(in_the_step) and in_the_step()
 

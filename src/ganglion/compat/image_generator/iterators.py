@@ -160,7 +160,7 @@ class ImageIterator(Iterator):
     # ---- inside of a step ------------------------------------------------------------
 
     def in_the_step(self) -> bool:
-        """Tell whether `fit` can do all of this inside of its compiled step."""
+        """Return whether `fit` can do all of this inside of its compiled step."""
         return self.image_data_generator.in_the_step and not self.save_to_dir
 
     def columns(self) -> tuple[Any, Any, Any]:

@@ -46,7 +46,7 @@ def zooms(zoom_range: Any) -> list[float]:
 
 
 def is_range(given: Any) -> bool:
-    """Tell whether there is anything to draw."""
+    """Return whether there is anything to draw."""
     return bool(np.any(given)) if np.ndim(given) else bool(given)
 
 

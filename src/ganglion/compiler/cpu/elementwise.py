@@ -109,7 +109,7 @@ def _map(emitter: Emitter, kernel: Loop) -> Emitted:
 
 
 def _turns(kernel: Loop) -> bool:
-    """Tell whether a loop does nothing but exchange rows and columns."""
+    """Return whether a loop does nothing but exchange rows and columns."""
     if kernel.adds or kernel.more or not isinstance(kernel.expr, Load):
         return False
     if len(kernel.shape) != 2 or min(kernel.shape) < WIDTH:
@@ -135,7 +135,7 @@ def _reduction(emitter: Emitter, kernel: Loop) -> Emitted:
 
 
 def _suits_lanes(kernel: Loop, axis: int) -> bool:
-    """Tell whether neighbours along an axis of the result lie side by side."""
+    """Return whether neighbours along an axis of the result lie side by side."""
     if kernel.shape[axis] < 8 or any(v.strides[axis] != 1 for _, v in kernel.stored):
         return False
     for one in walk(*(expr for expr, _ in kernel.stored)):

@@ -297,7 +297,7 @@ class Emitter:
 
 
 def _varies(expr: Expr, axis: int) -> bool:
-    """Tell whether an expression changes along an axis."""
+    """Return whether an expression changes along an axis."""
     for one in walk(expr):
         if isinstance(one, Load) and one.view.strides[axis]:
             return True

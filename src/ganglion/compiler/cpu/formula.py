@@ -95,7 +95,7 @@ class Term:
         return self._compare("gt", other)
 
     def equals(self, other: Term | float) -> Term:
-        """Tell where both are equal."""
+        """Return where both are equal."""
         condition = "fcmp oeq" if self.val.dtype.kind == "f" else "icmp eq"
         right = self._lift(other).val
         return self._new(self.maths.compare(condition, self.val, right))

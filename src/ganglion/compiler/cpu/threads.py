@@ -65,7 +65,7 @@ usable_cores = cpu_cores.usable
 
 
 def crowded(threads: int) -> bool:
-    """Tell whether threads will wait for cores: too many of them, or of others."""
+    """Return whether threads will wait for cores: too many of them, or of others."""
     cores = len(usable_cores()) or os.cpu_count() or 1
     busy = config.load_average() or 0.0
     # Our own threads count too: alone, they make a load of one a core at most.
@@ -73,7 +73,7 @@ def crowded(threads: int) -> bool:
 
 
 def pins(threads: int) -> bool:
-    """Tell whether threads are to stay on a core each.
+    """Return whether threads are to stay on a core each.
 
     Not on a crowded machine, where a thread that may not move would wait for its core
     while another one is free.

@@ -47,7 +47,7 @@ def _row_groups(matrix: np.ndarray) -> list[Sequence[int]]:
 
 
 def _in_pairs(matrix: np.ndarray) -> bool:
-    """Tell whether rows but the first and last are pairs, alternately of one sign."""
+    """Return whether rows but the first and last are pairs, alternately of one sign."""
     signs = (-1.0) ** np.arange(matrix.shape[1])
     pairs = range(1, len(matrix) - 1, 2)
     return len(matrix) % 2 == 0 and all(

@@ -167,7 +167,7 @@ def lanes_of(
 
 
 def in_lanes(view: View, width: int, axis: int = -1) -> bool:
-    """Tell whether neighbours of a view can be loaded and stored at once."""
+    """Return whether neighbours of a view can be loaded and stored at once."""
     others = list(view.strides)
     last = others.pop(axis)
     aligned = not any(s % width for s in (*others, view.offset))

@@ -187,7 +187,7 @@ def emit(plan: Plan, target: Target) -> Emission:
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Tell whether a kernel reads elements several times: windows of images."""
+    """Return whether a kernel reads elements several times: windows of images."""
     return isinstance(kernel, Contract) and Product(kernel).again > READS_AGAIN
 
 

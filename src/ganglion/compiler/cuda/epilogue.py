@@ -86,7 +86,7 @@ class Work:
 
 
 def is_flat(view: View, shape: Shape) -> bool:
-    """Tell whether a loop walks through a view as through memory: all of it, in order.
+    """Whether a loop walks through a view as through memory: all of it, in order.
 
     >>> import numpy as np
     >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
@@ -102,17 +102,17 @@ def is_flat(view: View, shape: Shape) -> bool:
 
 
 def is_map(kernel: Kernel) -> bool:
-    """Tell whether a kernel stores something at every place of a loop."""
+    """Return whether a kernel stores something at every place of a loop."""
     return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
 
 
 def is_copy(kernel: Loop) -> bool:
-    """Tell whether all that a loop does is to copy, in another order perhaps."""
+    """Return whether all that a loop does is to copy, in another order perhaps."""
     return is_map(kernel) and not kernel.more and isinstance(kernel.expr, Load)
 
 
 def is_host(kernel: Kernel) -> bool:
-    """Tell whether a kernel computes each element of a whole array once."""
+    """Return whether a kernel computes each element of a whole array once."""
     if isinstance(kernel, Loop):
         whole = all(is_flat(view, kernel.outer) for _, view in kernel.stored)
         return whole and not kernel.adds and math.prod(kernel.outer) > 0
@@ -133,7 +133,7 @@ def _fills(kernel: Contract) -> bool:
 
 
 def takes(work: Work, guest: Loop, most: int | None = None) -> bool:
-    """Tell whether a loop can be computed along with a host that it reads from.
+    """Return whether a loop can be computed along with a host that it reads from.
 
     They may have so many values at `most`, else as many as suit the host.
     """
@@ -146,7 +146,7 @@ def takes(work: Work, guest: Loop, most: int | None = None) -> bool:
 
 
 def tallies(work: Work, kernel: Kernel) -> bool:
-    """Tell whether a loop adds up, by columns, something of all rows of a result.
+    """Return whether a loop adds up, by columns, something of all rows of a result.
 
     The blocks that compute it, of a product or of pooling, can do that along with it.
     """
@@ -159,7 +159,7 @@ def tallies(work: Work, kernel: Kernel) -> bool:
 
 
 def tallies_rows(work: Work, kernel: Kernel) -> bool:
-    """Tell whether a loop adds up, by columns, parts of the rows of a map's result.
+    """Return whether a loop adds up, by columns, parts of the rows of a map's result.
 
     A block of the map stores the sums of its own rows.
     """
@@ -178,7 +178,7 @@ def tallies_rows(work: Work, kernel: Kernel) -> bool:
 
 
 def _adds_columns(work: Work, kernel: Loop) -> bool:
-    """Tell whether a loop adds up some work's results, and hinders nobody."""
+    """Return whether a loop adds up some work's results, and hinders nobody."""
     targets = {root(view.buffer) for _, view in kernel.stored}
     return (
         len(kernel.stored) <= MOST_TALLIED
@@ -204,7 +204,7 @@ def _columns(kernel: Kernel) -> int | None:
 
 
 def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
-    """Tell whether a loop reads what some work makes only in the order of memory.
+    """Return whether a loop reads what some work makes only in the order of memory.
 
     An axis of the loop may be the `last` one there, and not where it stands.
     """

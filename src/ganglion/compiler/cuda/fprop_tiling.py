@@ -96,7 +96,7 @@ def window_of(product: Product, bf16: bool) -> Window | None:
 
 
 def in_chunks(product: Product, side: str, bf16: bool) -> bool:
-    """Tell whether an operand is copied 16 bytes at a time, as it is multiplied."""
+    """Return whether an operand is copied 16 bytes at a time, as it is multiplied."""
     width = product.width(side)
     return width == (2 if bf16 else 4) and product.lanes(side) * width == 16
 
@@ -121,7 +121,7 @@ class WindowCut:
         return -(-window.images // self.tile_images) * self.tiles_y(window)
 
     def stays(self, product: Product) -> bool:
-        """Tell whether all weights of a block's columns stay with it."""
+        """Return whether all weights of a block's columns stay with it."""
         return self.stages * self.step >= product.k
 
 

@@ -328,7 +328,7 @@ def _shape_struct(
 
 
 def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
-    """Tell whether the rows that a thread copies lie alike in every tile."""
+    """Return whether the rows that a thread copies lie alike in every tile."""
     apart = THREADS * product.lanes("left") // step
     return (
         product.along_rows
@@ -339,7 +339,7 @@ def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
 
 
 def _is_even(axes: list[Axis], side: str, step: int) -> bool:
-    """Tell whether inner places of a step are the same distances in every step.
+    """Return whether inner places of a step are the same distances in every step.
 
     So they are if a step is some whole axes, and a divisor of the next one.
     """

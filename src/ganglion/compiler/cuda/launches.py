@@ -49,7 +49,7 @@ class Lane:
         return self.rows > 0 and len(self.works) > 1
 
     def goes_on(self, made: Root) -> bool:
-        """Tell whether another piece of work reads what one of them makes."""
+        """Return whether another piece of work reads what one of them makes."""
         maker = next(i for i, one in enumerate(self.works) if made in one.writes())
         return any(made in one.reads() for one in self.works[maker + 1 :])
 

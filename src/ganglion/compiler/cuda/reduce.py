@@ -98,7 +98,7 @@ def _width(kind: str) -> int:
 
 
 def _beside(kernel: Loop) -> bool:
-    """Tell whether what neighbouring results add up lies side by side in memory."""
+    """Return whether what neighbouring results add up lies side by side in memory."""
     outer, last = len(kernel.outer) - 1, len(kernel.shape) - 1
     votes = 0
     for one in walk(*(expr for expr, _ in kernel.stored)):

@@ -67,7 +67,7 @@ def rows_of_block(rows: int, kernels: Sequence[Kernel]) -> int:
 
 
 def row_by_row(kernels: Sequence[Kernel], new: Kernel) -> bool:
-    """Tell whether a kernel needs only its own row of what others make; and they."""
+    """Return whether a kernel needs only its own row of what others make; and they."""
     rows = rows_of(new)
     every = [*kernels, new]
     if not rows or any(rows_of(one) != rows for one in every):

@@ -30,7 +30,7 @@ LARGE = 1 << 20  # places of a loop that needs a GPU for itself
 
 
 def is_small(kernel: Kernel) -> bool:
-    """Tell whether one block is enough for a kernel."""
+    """Return whether one block is enough for a kernel."""
     if not isinstance(kernel, Loop) or kernel.adds:
         return False
     return _places(kernel) <= SMALL
@@ -108,7 +108,7 @@ class Scheduler:
         return None
 
     def _fits_rows(self, guest: Kernel, host: Work) -> bool:
-        """Tell whether a guest leaves its lane row by row, if it must stay so."""
+        """Return whether a guest leaves its lane row by row, if it must stay so."""
         lane = self._lane_of[id(host)]
         if lane.rows and not row_by_row(lane.kernels, guest):
             if lane.by_rows:
@@ -117,7 +117,7 @@ class Scheduler:
         return True
 
     def _has_all_rows(self, host: Work) -> bool:
-        """Tell whether blocks of a piece of work have no rows of their own; keep it so.
+        """Whether blocks of a piece of work have no rows of their own; keep it so.
 
         Parts that are added up need not be those rows.
         """
@@ -168,7 +168,7 @@ class Scheduler:
         self._lane_of[id(work)] = lane
 
     def _scatters(self, kernel: Kernel, needs: list[Work]) -> bool:
-        """Tell whether a kernel writes here and there, and has a launch to do it in."""
+        """Whether a kernel writes here and there, and has a launch to do it in."""
         last = max(map(self._launch_of, needs), default=-1)
         return (
             isinstance(kernel, Loop)
@@ -177,7 +177,7 @@ class Scheduler:
         )
 
     def _goes_on(self, kernel: Kernel, lanes: list[Lane]) -> bool:
-        """Tell whether a kernel goes on with the only lane it needs, row by row."""
+        """Return whether a kernel goes on with the only lane it needs, row by row."""
         if len(lanes) != 1 or not lanes[0].rows or lanes[0].rows != rows_of(kernel):
             return False
         return row_by_row(lanes[0].kernels, kernel)

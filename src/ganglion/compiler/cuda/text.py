@@ -251,6 +251,6 @@ class Body:
 
 
 def is_wide(buffers: Iterable[Buffer], *counts: int) -> bool:
-    """Tell whether places do not fit into 32 bits."""
+    """Return whether places do not fit into 32 bits."""
     sizes = [one.size for one in buffers if one.kind != "scratch"]
     return max([*sizes, *counts], default=0) > WORD

@@ -201,7 +201,7 @@ def cut_of(
 
 
 def on_tensor_cores(kernel: Contract, precision: str) -> bool:
-    """Tell whether a contraction may round its operands, and has any."""
+    """Return whether a contraction may round its operands, and has any."""
     dtype = computed(kernel.out.buffer.dtype)
     exact = precision == "float32" or dtype != np.float32
     return not exact and Product(kernel).k > 0

@@ -25,7 +25,7 @@ Typed = tuple[Shape, np.dtype]
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Tell whether gradients flow through values of this type."""
+    """Return whether gradients flow through values of this type."""
     return np.issubdtype(dtype, np.floating)
 
 

@@ -110,7 +110,7 @@ def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
 
 
 def _read_out_of_place(low: Lowering, writer: Loop) -> bool:
-    """Tell whether a new state needs the old one at another place than its own."""
+    """Return whether a new state needs the old one at another place than its own."""
     state, strides = writer.target.buffer, writer.target.strides
     views = [one.view for one in walk(writer.expr) if isinstance(one, Load)]
     return any(

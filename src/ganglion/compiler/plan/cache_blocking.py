@@ -119,7 +119,7 @@ def _cut(
 
 
 def _is_own(view: View, shape: Shape) -> bool:
-    """Tell whether each place of the first axis has an equal part of the buffer."""
+    """Return whether each place of the first axis has an equal part of the buffer."""
     step, *strides = view.strides
     if step * shape[0] != view.buffer.size:
         return False
@@ -217,7 +217,7 @@ class _Group:
         self._writes |= member.writes
 
     def keeps_order(self, member: _Member) -> bool:
-        """Tell whether a kernel must stay before, or behind, one of the group."""
+        """Return whether a kernel must stay before, or behind, one of the group."""
         apart = self._touched.isdisjoint(member.writes)
         return not (apart and self._writes.isdisjoint(member.reads))
 
@@ -231,7 +231,7 @@ def _member(kernel: Kernel, aliases: Aliases) -> _Member:
 
 
 def goes_with(one: _Member, other: _Member) -> bool:
-    """Tell whether two kernels may run side by side."""
+    """Return whether two kernels may run side by side."""
     if one.cut is None or other.cut is None:
         return False
     return one.disputed(other) <= one.cut.own & other.cut.own
@@ -344,7 +344,7 @@ def _inside(
 
 
 def _gains(one: _Member, members: Sequence[_Member]) -> bool:
-    """Tell whether a kernel shares slices with a member of a band."""
+    """Return whether a kernel shares slices with a member of a band."""
     own = one.cut.own if one.cut else frozenset()
     return any(o.cut and one.touched & o.touched & own & o.cut.own for o in members)
 
@@ -352,7 +352,7 @@ def _gains(one: _Member, members: Sequence[_Member]) -> bool:
 def _suits(
     units: int, before: int, members: Sequence[_Member], joining: Sequence[_Member]
 ) -> bool:
-    """Tell whether a band may have as many slices as some units allow.
+    """Return whether a band may have as many slices as some units allow.
 
     A few slices do where a slice of everything is small; large ones are cut finely.
     """
@@ -368,7 +368,7 @@ def _suits(
 def _all_go(
     left: Sequence[_Member], members: Sequence[int], inside: Sequence[int]
 ) -> bool:
-    """Tell whether some kernels may join a band."""
+    """Return whether some kernels may join a band."""
     return all(
         goes_with(left[i], left[j])
         for number, i in enumerate(inside)

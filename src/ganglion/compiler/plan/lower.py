@@ -209,7 +209,7 @@ class Lowering:
         return Load(buffer.dtype, View(buffer, strides, offset))
 
     def _melts(self, value: Node) -> bool:
-        """Tell whether to compute a value where it is used, instead of storing it."""
+        """Return whether to compute a value where it is used, instead of storing it."""
         name = value.op.name
         if value in self._kept or name == "shuffle":
             return False

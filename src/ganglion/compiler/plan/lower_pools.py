@@ -216,7 +216,7 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
 
 
 def _covers(node: Node, windows: Shape) -> bool:
-    """Tell whether each element of the images lies in exactly one window."""
+    """Return whether each element of the images lies in exactly one window."""
     window = node.attrs["window"]
     return (
         not any(lo or hi for lo, hi in node.attrs["pairs"])

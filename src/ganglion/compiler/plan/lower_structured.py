@@ -43,7 +43,7 @@ def lower_node(low: Lowering, node: Node) -> None:
 
 
 def is_structured(node: Node) -> bool:
-    """Tell whether an op has kernels of its own."""
+    """Return whether an op has kernels of its own."""
     return node.op.name in _LOWER
 
 

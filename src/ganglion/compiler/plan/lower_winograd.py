@@ -274,7 +274,7 @@ class WinogradKernel(Kernel):
 
 
 def possible(node: Node, taps: Shape) -> bool:
-    """Tell whether an op is a convolution that Winograd's method is for."""
+    """Return whether an op is a convolution that Winograd's method is for."""
     attrs = node.attrs
     return (
         node.dtype == FLOAT
@@ -289,14 +289,14 @@ def possible(node: Node, taps: Shape) -> bool:
 def chosen(
     low: Lowering, node: Node, taps: Shape, inputs: Shape, outputs: Shape
 ) -> bool:
-    """Tell whether to lower an op of these images and outputs by Winograd's method."""
+    """Whether to lower an op of these images and outputs by Winograd's method."""
     if not low.winograd or not possible(node, taps):
         return False
     return worth(node.op.name, taps[0], inputs, outputs)
 
 
 def worth(op: str, taps: int, inputs: Shape, outputs: Shape) -> bool:
-    """Tell whether Winograd's method is clearly faster than adding up all taps.
+    """Return whether Winograd's method is clearly faster than adding up all taps.
 
     With eight channels or more it took 0.2 to 0.8 of the time in all sizes tried,
     unless most of a tile lay outside of the image. Few tiles keep few threads busy.

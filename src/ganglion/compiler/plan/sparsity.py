@@ -190,7 +190,7 @@ def skip_zeros(kernels: Sequence[Kernel], aliases: Aliases) -> list[Kernel]:
 
 
 def _is_product(one: Contract) -> bool:
-    """Tell whether a contraction is no convolution."""
+    """Return whether a contraction is no convolution."""
     return len(one.rows) == 1 and len(one.inner) == 1
 
 
@@ -230,7 +230,7 @@ def _is_zero(expr: Expr | None) -> bool:
 
 
 def _keeps_zeros(expr: Expr, given: set[Buffer], aliases: Aliases) -> bool:
-    """Tell whether an expression is zero wherever the data is."""
+    """Return whether an expression is zero wherever the data is."""
     kept: dict[int, bool] = {}
     for one in walk(expr):
         if isinstance(one, (Load, Indirect)):
@@ -247,7 +247,7 @@ def _keeps_zeros(expr: Expr, given: set[Buffer], aliases: Aliases) -> bool:
 
 
 def _gains(one: Contract, given: set[Buffer], aliases: Aliases) -> bool:
-    """Tell whether the left operand of a product is data that is worth looking at."""
+    """Return whether the left operand of a product is data that is worth looking at."""
     root = _root(one, aliases)
     if root.kind != "data" and root not in given:
         return False

@@ -83,7 +83,7 @@ def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
 
 
 def _suits(made: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
-    """Tell whether all that read an array are products that copy it in whole chunks."""
+    """Whether all that read an array are products that copy it in whole chunks."""
     users = [one for one in kernels if any(root(b) == made for b in one.reads())]
     writers = [one for one in kernels if any(root(b) == made for b in one.writes())]
     return (

@@ -117,7 +117,7 @@ def _changed(
     start: Place,
     last: Place,
 ) -> bool:
-    """Tell whether what a kernel reads has changed since an equal one before it."""
+    """Return whether what a kernel reads has changed since an equal one before it."""
     read = {root(b) for b in kernels[last[0]].reads()}
     return any(start[0] < n <= last[0] for one in read for n, _ in writers.get(one, []))
 

@@ -68,13 +68,13 @@ def _written_out(kernel: Loop) -> Loop:
 
 
 def _side_by_side(expr: Expr, outer: int) -> bool:
-    """Tell whether an expression loads neighbours, of the last axis that is stored."""
+    """Whether an expression loads neighbours, of the last axis that is stored."""
     steps = [one.view.strides[outer - 1] for one in walk(expr) if isinstance(one, Load)]
     return 1 in steps and all(0 <= step <= MOST_COLUMNS for step in steps)
 
 
 def _is_by_depth(kernel: Contract) -> bool:
-    """Tell whether a product has but a column or few for each of many neighbours."""
+    """Return whether a product has but a column or few for each of many neighbours."""
     columns = math.prod(sizes(kernel.columns))
     return (
         columns <= MOST_COLUMNS

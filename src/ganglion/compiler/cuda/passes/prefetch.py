@@ -175,7 +175,7 @@ class _Finder:
         return self._repeats(number) or all(map(self._may_read, kernel.reads()))
 
     def _repeats(self, number: int) -> bool:
-        """Tell whether a piece only copies state as it is before the step."""
+        """Return whether a piece only copies state as it is before the step."""
         piece = self._pieces[number]
         if not isinstance(piece.kernel, Loop) or not is_copy(piece.kernel):
             return False

@@ -150,7 +150,7 @@ def _only_source(
 
 
 def _parts_first(expr: Expr, kernel: Loop) -> bool:
-    """Tell whether a sum runs over the first axis of an array, nothing else."""
+    """Return whether a sum runs over the first axis of an array, nothing else."""
     assert isinstance(expr, Load)
     size = math.prod(kernel.outer)
     wanted = (*row_major(kernel.outer), size)
@@ -220,7 +220,7 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Kernel | None:
 
 
 def _adds_parts(kernel: Kernel, parts: int) -> bool:
-    """Tell whether all that a kernel does is to add up parts of arrays."""
+    """Return whether all that a kernel does is to add up parts of arrays."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
         return False
     return kernel.shape[-1] == parts and all(
@@ -347,12 +347,12 @@ def _is_constant(kernel: Kernel, known: set[Root]) -> bool:
 
 
 def _alone(kernel: Kernel, uses: Uses) -> bool:
-    """Tell whether nobody else writes what a kernel writes."""
+    """Return whether nobody else writes what a kernel writes."""
     return all(len(uses.writers[root(b)]) == 1 for b in kernel.writes())
 
 
 def _filled(kernels: list[Kernel], uses: Uses, number: int) -> bool:
-    """Tell whether what others write over a fill is the same places at every step."""
+    """Return whether what others write over a fill is the same places at every step."""
     kernel = kernels[number]
     assert isinstance(kernel, Loop)
     if kernel.more or not isinstance(kernel.expr, Literal):

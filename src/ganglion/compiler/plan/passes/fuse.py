@@ -102,12 +102,12 @@ def _alike(host: Loop, loop: Loop) -> bool:
 
 
 def _same_order(a: View, b: View) -> bool:
-    """Tell whether two views are walked through in the same order."""
+    """Return whether two views are walked through in the same order."""
     return [s == 1 for s in a.strides] == [s == 1 for s in b.strides]
 
 
 def _hands_on(known: _Known, loop: Loop, aliases: Aliases) -> bool:
-    """Tell whether all the loop reads of the host is at the place just computed."""
+    """Return whether all the loop reads of the host is at the place just computed."""
     host, read_by_host = known.kernel, known.reads
     assert isinstance(host, Loop)
     stored = {aliases.get(v.buffer, v.buffer): v for _, v in host.stored}

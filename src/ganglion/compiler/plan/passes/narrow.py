@@ -33,7 +33,7 @@ def _is_narrow(node: Node) -> bool:
 
 
 def _turns(node: Node) -> bool:
-    """Tell whether a node exchanges the last two axes and no others."""
+    """Return whether a node exchanges the last two axes and no others."""
     axes = tuple(node.attrs["axes"])
     return axes == (*range(node.ndim - 2), node.ndim - 1, node.ndim - 2)
 

@@ -48,7 +48,7 @@ def _is_relu(value: Value, x: Value) -> bool:
 
 
 def is_masked(dy: Value, y: Value) -> TypeGuard[Node]:
-    """Tell whether a value is where(0 < y, something, 0)."""
+    """Return whether a value is where(0 < y, something, 0)."""
     if not _is(dy, where) or splat(dy.inputs[2]) != 0:
         return False
     above = dy.inputs[0]

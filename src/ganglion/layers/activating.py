@@ -39,7 +39,6 @@ class ReLU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.relu(
             inputs, self.negative_slope, self.max_value, self.threshold
         )
@@ -71,7 +70,6 @@ class LeakyReLU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.leaky_relu(inputs, float(self.negative_slope))
 
 
@@ -99,7 +97,6 @@ class PReLU(Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        """Make alpha: a number per element, or one for all along the shared axes."""
         ndim = len(input_shape)
         for axis in self.shared_axes or ():
             if not -ndim < axis < ndim or axis == 0:
@@ -114,7 +111,6 @@ class PReLU(Layer):
         self.input_spec = InputSpec(ndim=ndim, axes=sizes)
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return ops.relu(inputs) - self.alpha * ops.relu(-inputs)
 
 
@@ -130,7 +126,6 @@ class ELU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.elu(inputs, alpha=self.alpha)
 
 
@@ -180,5 +175,4 @@ class ThresholdedReLU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.relu(inputs, threshold=float(self.theta))

@@ -34,11 +34,9 @@ class ImageLayer(Layer):
         self.data_format = channels_last(data_format)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments, and the one layout that there is."""
         return {**super().get_config(), "data_format": self.data_format}
 
     def call(self, data: Any, training: Any = True) -> Any:
-        """Change the images in training, and make them floats."""
         if not isinstance(data, dict):
             return self._on_images(data, training)
         if "bounding_boxes" in data:
@@ -119,7 +117,6 @@ class RandomImageLayer(ImageLayer):
     def transform_images(
         self, images: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Do to a batch of images what was drawn for them, in training."""
         x = ops.cast(images, self.dtype)
         return self._transformed(x, transformation) if training else x
 
@@ -201,7 +198,6 @@ class RandomContrast(RandomImageLayer):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw the contrast of each image."""
         if not training:
             return None
         low, high = self.factor
@@ -232,7 +228,6 @@ class RandomBrightness(RandomImageLayer):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw what is added to each image."""
         if not training:
             return None
         low, high = self.value_range
@@ -273,7 +268,6 @@ class RandomErasing(RandomImageLayer):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw the rectangles, whether to cover them, and the noise."""
         if not training:
             return None
         *_, height, width, channels = data.shape

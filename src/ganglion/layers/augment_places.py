@@ -40,7 +40,6 @@ class RandomFlip(RandomImageLayer):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw which images to flip."""
         if not training:
             return None
         return {"flips": each(self.draw(data, 0.0, 1.0, seed)) <= 0.5}
@@ -55,7 +54,6 @@ class RandomFlip(RandomImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Flip the masks as the images."""
         return self.transform_images(segmentation_masks, transformation, training)
 
 
@@ -122,7 +120,6 @@ class RandomZoom(_Moving):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw how much larger the part of each image is that is shown."""
         if not training:
             return None
         low, high = self._height
@@ -177,7 +174,6 @@ class RandomTranslation(_Moving):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw the pixels by which each image is shifted: columns, then rows."""
         if not training:
             return None
         *_, rows, columns, _ = data.shape
@@ -213,7 +209,6 @@ class RandomRotation(_Moving):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw the angle of each image, in degrees."""
         if not training:
             return None
         low, high = self.factor
@@ -271,7 +266,6 @@ class RandomShear(_Moving):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw by how many columns a row, by how many rows a column is shifted."""
         if not training:
             return None
         side = ops.where(self.draw(data, 0.0, 1.0, seed) > 0.5, -1.0, 1.0)

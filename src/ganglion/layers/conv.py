@@ -129,7 +129,6 @@ class _Conv(WindowLayer):
         self.bias = weight(self, "bias", (self.filters,)) if self.use_bias else None
 
     def call(self, inputs: Any) -> Any:
-        """Slide the kernel over the inputs, add, activate."""
         return self._finish(ops.conv(inputs, self.kernel, **self._window()))
 
 

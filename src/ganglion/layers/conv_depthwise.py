@@ -44,7 +44,6 @@ class _DepthwiseConv(WindowLayer):
         self.bias = weight(self, "bias", (outputs,)) if self.use_bias else None
 
     def call(self, inputs: Any) -> Any:
-        """Slide each channel's kernel over it, add, activate."""
         return self._finish(ops.depthwise_conv(inputs, self.kernel, **self._window()))
 
 
@@ -143,7 +142,6 @@ class _SeparableConv(WindowLayer):
         )
 
     def build(self, input_shape: Any) -> None:
-        """Make a kernel for each channel alone, one that mixes them, and the bias."""
         channels = self._channels(input_shape)
         deep = (*self.kernel_size, channels, self.depth_multiplier)
         point = (*[1] * self.rank, channels * self.depth_multiplier, self.filters)
@@ -152,7 +150,6 @@ class _SeparableConv(WindowLayer):
         self.bias = weight(self, "bias", (self.filters,)) if self.use_bias else None
 
     def call(self, inputs: Any) -> Any:
-        """Convolve each channel, mix the channels, add, activate."""
         outputs = ops.separable_conv(
             inputs, self.depthwise_kernel, self.pointwise_kernel, **self._window()
         )

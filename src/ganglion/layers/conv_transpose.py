@@ -62,7 +62,6 @@ class _ConvTranspose(WindowLayer):
         self.bias = weight(self, "bias", (self.filters,)) if self.use_bias else None
 
     def call(self, inputs: Any) -> Any:
-        """Spread the inputs, add, activate."""
         outputs = ops.conv_transpose(
             inputs, self.kernel, output_padding=self.output_padding, **self._window()
         )

@@ -81,7 +81,6 @@ class Dense(Layer):
         self.input_spec = InputSpec(min_ndim=2, axes={-1: inputs})
 
     def call(self, inputs: Any) -> Any:
-        """Multiply, add, activate."""
         outputs = ops.matmul(inputs, self.kernel)
         if self.bias is not None:
             outputs = outputs + self.bias
@@ -142,12 +141,10 @@ class Embedding(Layer):
             self.build_from_config({"input_shape": (None,)})
 
     def build(self, input_shape: Any = None) -> None:
-        """Make the table of rows."""
         shape = (self.input_dim, self.output_dim)
         self.embeddings = weight(self, "embeddings", shape)
 
     def call(self, inputs: Any) -> Any:
-        """Look the rows up."""
         return ops.take(self.embeddings, ops.cast(inputs, "int32"), axis=0)
 
 
@@ -169,7 +166,6 @@ class Activation(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activated(self, inputs)
 
 
@@ -184,7 +180,6 @@ class Identity(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Return the inputs."""
         return inputs
 
 
@@ -216,14 +211,12 @@ class Lambda(Layer):
         self.arguments = dict(arguments or {})
 
     def call(self, inputs: Any, training: Any = None) -> Any:
-        """Call the function."""
         given = dict(self.arguments)
         if "training" in _parameters(self.function):
             given["training"] = training
         return self.function(inputs, **given)
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the shape that was promised, else find it by tracing."""
         given = args[0] if args else next(iter(kwargs.values()))
         if callable(self._promised_shape):
             return self._promised_shape(given)

@@ -27,7 +27,6 @@ class _Noise(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """Disturb the inputs in training, return them otherwise."""
         return self._disturb(inputs) if training and self._is_noisy else inputs
 
     def _disturb(self, inputs: Any) -> Any:
@@ -222,5 +221,4 @@ class ActivityRegularization(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Return the inputs."""
         return inputs

@@ -143,7 +143,6 @@ class Resizing(ImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: Any = True
     ) -> Any:
-        """Resize the masks, each place from one pixel."""
         return self._resized(segmentation_masks, "nearest")
 
     def _resized(self, images: Any, interpolation: str) -> Any:
@@ -174,7 +173,6 @@ class CenterCrop(ImageLayer):
     def transform_images(
         self, images: Any, transformation: Any = None, training: Any = True
     ) -> Any:
-        """Cut out the middle."""
         x = ops.cast(images, self.dtype)
         down, across = x.shape[1] - self.height, x.shape[2] - self.width
         if down >= 0 and across >= 0:
@@ -186,7 +184,6 @@ class CenterCrop(ImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: Any = True
     ) -> Any:
-        """Cut out the same of the masks."""
         return self.transform_images(segmentation_masks)
 
 
@@ -214,7 +211,6 @@ class RandomCrop(RandomImageLayer):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw the row and the column where the window begins."""
         *_, rows, columns, _ = data.shape
         if not training or rows <= self.height or columns <= self.width:
             top, left, *_ = window(rows, columns, self.height, self.width)
@@ -227,7 +223,6 @@ class RandomCrop(RandomImageLayer):
     def transform_images(
         self, images: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Cut out the window."""
         x = ops.cast(images, self.dtype)
         rows, columns = x.shape[1:3]
         if not training:
@@ -245,7 +240,6 @@ class RandomCrop(RandomImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Cut the same window out of the masks."""
         return self.transform_images(segmentation_masks, transformation)
 
 

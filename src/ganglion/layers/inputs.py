@@ -52,16 +52,13 @@ class InputLayer(Layer):
         self._calls.append(call)
 
     def call(self) -> Any:
-        """Refuse to be called: a model puts its data in place of this layer."""
         raise RuntimeError("An InputLayer is not called; call the model.")
 
     @property
     def input(self) -> Any:
-        """The Keras tensor that stands for the data."""
         return self.output
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal layer."""
         return {
             "batch_shape": self.batch_shape,
             "dtype": self.dtype,

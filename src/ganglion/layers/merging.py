@@ -23,7 +23,6 @@ class _Merge(Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        """Check that the inputs can be merged."""
         is_list = isinstance(input_shape, (list, tuple)) and all(
             isinstance(one, (list, tuple)) for one in input_shape
         )
@@ -48,7 +47,6 @@ class _Merge(Layer):
             )
 
     def call(self, inputs: Any) -> Any:
-        """Bring the inputs to the same number of axes and merge them."""
         most = max(one.ndim for one in inputs)
         return self._merge([_with_axes(one, most) for one in inputs])
 
@@ -156,7 +154,6 @@ class Concatenate(_Merge):
             )
 
     def call(self, inputs: Any) -> Any:
-        """Join the inputs."""
         return ops.concatenate(list(inputs), axis=self.axis)
 
 
@@ -197,7 +194,6 @@ class Dot(_Merge):
             )
 
     def call(self, inputs: Any) -> Any:
-        """Multiply as matrices, sample by sample."""
         x, y = inputs
         a, b = self._pair([x.shape, y.shape])
         if self.normalize:

@@ -118,13 +118,11 @@ class LayerNormalization(_Scaled):
         )
 
     def build(self, input_shape: Any) -> None:
-        """Make gamma and beta, one for each element normalised over."""
         sizes = _sizes(self, self.axis, input_shape)
         self._make_weights(tuple(sizes.values()))
         self.input_spec = _spec(self.axis, input_shape)
 
     def call(self, inputs: Any) -> Any:
-        """Normalise."""
         x = ops.cast(inputs, self.dtype)
         axes = _axes(self.axis, x.ndim)
         along = _along([x.shape[one] for one in axes], axes, x.ndim)
@@ -178,7 +176,6 @@ class GroupNormalization(_Scaled):
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
 
     def call(self, inputs: Any) -> Any:
-        """Normalise each group."""
         x = ops.cast(inputs, self.dtype)
         axis = self.axis % x.ndim
         each = x.shape[axis] // self.groups
@@ -201,7 +198,6 @@ class UnitNormalization(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Divide by the length."""
         return unit_length(ops.cast(inputs, self.dtype), self.axis, 1e-12)
 
 
@@ -215,13 +211,11 @@ class RMSNormalization(Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape: Any) -> None:
-        """Make the scale."""
         sizes = _sizes(self, self.axis, input_shape)
         self.scale = self.add_weight(tuple(sizes.values()), "ones", name="scale")
         self.input_spec = _spec(self.axis, input_shape)
 
     def call(self, inputs: Any) -> Any:
-        """Normalise."""
         x = ops.cast(inputs, self.dtype)
         axes = _axes(self.axis, x.ndim)
         along = _along([x.shape[one] for one in axes], axes, x.ndim)

@@ -77,7 +77,6 @@ class BatchNormalization(Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        """Make gamma, beta and the moving averages."""
         size = known_size(self, input_shape, self.axis)
         self.gamma = weight(self, "gamma", (size,)) if self.scale else None
         self.beta = weight(self, "beta", (size,)) if self.center else None

@@ -34,13 +34,11 @@ class _Pooling(Layer):
 
 class _MaxPooling(_Pooling):
     def call(self, inputs: Any) -> Any:
-        """Take the largest element of each window."""
         return ops.max_pool(inputs, self.pool_size, self.strides, self.padding)
 
 
 class _AveragePooling(_Pooling):
     def call(self, inputs: Any) -> Any:
-        """Average each window, leaving the padding out."""
         return ops.average_pool(inputs, self.pool_size, self.strides, self.padding)
 
 
@@ -176,13 +174,11 @@ class _GlobalPooling(Layer):
 
 class _GlobalAverage(_GlobalPooling):
     def call(self, inputs: Any) -> Any:
-        """Average over all places."""
         return ops.mean(inputs, axis=self._spatial_axes, keepdims=self.keepdims)
 
 
 class _GlobalMax(_GlobalPooling):
     def call(self, inputs: Any) -> Any:
-        """Take the largest over all places."""
         return ops.max(inputs, axis=self._spatial_axes, keepdims=self.keepdims)
 
 
@@ -193,7 +189,6 @@ class GlobalAveragePooling1D(_GlobalAverage):
     rank = 1
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        """Average over all steps, or over those that a mask marks."""
         if mask is None:
             return super().call(inputs)
         shares = ops.cast(ops.expand_dims(mask, 2), inputs.dtype)

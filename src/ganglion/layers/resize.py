@@ -26,7 +26,6 @@ class UpSampling1D(Layer):
         self.input_spec = InputSpec(ndim=3)
 
     def call(self, inputs: Any) -> Any:
-        """Repeat."""
         return ops.repeat(inputs, self.size, axis=1)
 
 
@@ -54,7 +53,6 @@ class UpSampling2D(Layer):
         self.input_spec = InputSpec(ndim=4)
 
     def call(self, inputs: Any) -> Any:
-        """Repeat or interpolate."""
         if self.interpolation == "bilinear":
             return _bilinear(ops.cast(inputs, self.dtype), *self.size)
         outputs = inputs
@@ -76,7 +74,6 @@ class UpSampling3D(Layer):
         self.input_spec = InputSpec(ndim=5)
 
     def call(self, inputs: Any) -> Any:
-        """Repeat."""
         outputs = inputs
         for axis, times in enumerate(self.size, 1):
             outputs = ops.repeat(outputs, times, axis=axis)

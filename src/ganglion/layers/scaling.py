@@ -29,7 +29,6 @@ class Rescaling(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Scale and shift."""
         scale = np.asarray(self.scale, self.dtype)
         offset = np.asarray(self.offset, self.dtype)
         return ops.cast(inputs, self.dtype) * scale + offset
@@ -71,7 +70,6 @@ class Normalization(Layer):
             )
 
     def build(self, input_shape: Any) -> None:
-        """Make room for what `adapt` finds, unless mean and variance were given."""
         for axis in self.axis:
             known_size(self, input_shape, axis)
         if self.input_mean is not None:
@@ -148,7 +146,6 @@ class Normalization(Layer):
         return count, wide.mean(axis=over), wide.var(axis=over)
 
     def call(self, inputs: Any) -> Any:
-        """Normalise, or undo it."""
         x = ops.cast(inputs, self.dtype)
         mean, variance = (self._placed(one, x.ndim) for one in self._statistics())
         deviation = ops.maximum(ops.sqrt(variance), config.epsilon())

@@ -30,7 +30,6 @@ class Flatten(Layer):
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Any) -> Any:
-        """Join all axes but the first."""
         rows, *rest = inputs.shape
         return ops.reshape(inputs, (rows, math.prod(rest)))
 
@@ -59,7 +58,6 @@ class Reshape(Layer):
         self.target_shape = tuple(-1 if n is None else int(n) for n in shape)
 
     def call(self, inputs: Any) -> Any:
-        """Reshape all axes but the first."""
         rows, *rest = inputs.shape
         size, known = (
             math.prod(rest),
@@ -89,7 +87,6 @@ class Permute(Layer):
         self.input_spec = InputSpec(ndim=len(self.dims) + 1)
 
     def call(self, inputs: Any) -> Any:
-        """Transpose all axes but the first."""
         return ops.transpose(inputs, (0, *self.dims))
 
 
@@ -103,7 +100,6 @@ class RepeatVector(Layer):
         self.input_spec = InputSpec(ndim=2)
 
     def call(self, inputs: Any) -> Any:
-        """Repeat."""
         rows, size = inputs.shape
         return ops.broadcast_to(ops.expand_dims(inputs, 1), (rows, self.n, size))
 
@@ -122,7 +118,6 @@ class _ZeroPadding(_Border):
     padding: Any
 
     def call(self, inputs: Any) -> Any:
-        """Add zeros."""
         added = [self.padding] if self.rank == 1 else self.padding
         return ops.pad(inputs, ((0, 0), *added, (0, 0)))
 
@@ -131,7 +126,6 @@ class _Cropping(_Border):
     cropping: Any
 
     def call(self, inputs: Any) -> Any:
-        """Take away."""
         cropping = [self.cropping] if self.rank == 1 else self.cropping
         spatial = inputs.shape[1:-1]
         for (low, high), size in zip(cropping, spatial, strict=True):

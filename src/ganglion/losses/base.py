@@ -125,7 +125,6 @@ class LossFunctionWrapper(Loss):
         vars(self).update(kwargs)  # `loss.from_logits` and the like can be read
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Return the loss of each sample."""
         predictions, labels = tree.flatten(y_pred), tree.flatten(y_true)
         if len(predictions) == len(labels):
             pairs = [same_rank(*pair) for pair in zip(labels, predictions, strict=True)]
@@ -135,7 +134,6 @@ class LossFunctionWrapper(Loss):
 
     @property
     def takes_class_numbers(self) -> bool:
-        """Whether the labels are class numbers, which may stay whole numbers."""
         return bool(getattr(self.fn, "takes_class_numbers", False))
 
     def _label(self, y_true: Any) -> Any:
@@ -151,7 +149,6 @@ class LossFunctionWrapper(Loss):
         return ignored_mask(y_true, y_pred, ignored, self._fn_kwargs.get("axis", -1))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal loss."""
         made = super().get_config()
         if "fn" in inspect.signature(type(self).__init__).parameters:
             made["fn"] = serialize_keras_object(self.fn)
@@ -159,7 +156,6 @@ class LossFunctionWrapper(Loss):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Make a loss from its configuration."""
         if isinstance(config.get("fn"), str):
             config = {**config, "fn": look_up("keras.losses", config["fn"], "loss")}
         return cls(**deserialize_keras_object(config))

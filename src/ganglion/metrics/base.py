@@ -161,7 +161,6 @@ class Configured(Metric):
     """A metric whose other `__init__` arguments are attributes of the same name."""
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         names = list(inspect.signature(type(self).__init__).parameters)[1:]
         rest = [one for one in names if one not in ("name", "dtype")]
         return {**super().get_config(), **{one: getattr(self, one) for one in rest}}

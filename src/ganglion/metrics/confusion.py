@@ -141,7 +141,6 @@ class ConfusionMetric(Metric):
             setattr(self, name, self.add_variable(shape, "zeros", name=name))
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         self._count(y_true, y_pred, sample_weight)
 
     def _count(
@@ -172,12 +171,10 @@ class _OneCount(ConfusionMetric):
         self._add_counts((len(self.thresholds),))
 
     def result(self) -> Any:
-        """Return the count, or one count per threshold."""
         count = getattr(self, self.counted[0])
         return count[0] if len(self.thresholds) == 1 else ops.convert_to_tensor(count)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         return {**super().get_config(), "thresholds": self.init_thresholds}
 
 
@@ -228,13 +225,11 @@ class _Share(ConfusionMetric):
         self._add_counts((len(self.thresholds),))
 
     def result(self) -> Any:
-        """Return the share, or one per threshold."""
         right, other = (getattr(self, name) for name in self.counted)
         share = divide_no_nan(right, right + other)
         return share[0] if len(self.thresholds) == 1 else share
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         return {
             **super().get_config(),
             "thresholds": self.init_thresholds,

@@ -101,7 +101,6 @@ class R2Score(Configured):
         self.num_samples = self.add_variable((), "zeros", name="num_samples")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         made = _sums(whole(y_true), whole(y_pred), sample_weight, self.dtype)
         if len(self._variables) == 1:
             for name, value in zip(_SUMS, made, strict=True):

@@ -82,7 +82,6 @@ class AUC(ConfusionMetric):
         self._add_counts((self.num_thresholds, *([labels] if labels else [])))
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         if not self._variables:
             shape = tuple(whole(y_pred).shape)
             if len(shape) != 2:
@@ -103,7 +102,6 @@ class AUC(ConfusionMetric):
         )
 
     def result(self) -> Any:
-        """Return the area."""
         if not self._variables:
             return np.zeros((), self.dtype)
         tp, fp, tn, fn = (getattr(self, name) for name in self.counted)
@@ -111,7 +109,6 @@ class AUC(ConfusionMetric):
         return _area(tp, fp, tn, fn, self.curve, self.summation_method, weights)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         made = {
             **super().get_config(),
             "num_thresholds": self.num_thresholds,
@@ -234,12 +231,10 @@ class _Point(ConfusionMetric):
         }
 
     def result(self) -> Any:
-        """Return the best share."""
         shares = self._shares()
         return _best(shares[self.limited], shares[self.wanted], self.value)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         return {
             **super().get_config(),
             "num_thresholds": self.num_thresholds,

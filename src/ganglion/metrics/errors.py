@@ -201,12 +201,10 @@ class RootMeanSquaredError(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        """Add one batch of labels and predictions."""
         squares = squared_errors(whole(y_true), whole(y_pred))
         super().update_state(squares, sample_weight=sample_weight)
 
     def result(self) -> Any:
-        """Return the root of the mean so far."""
         return ops.sqrt(super().result())
 
 

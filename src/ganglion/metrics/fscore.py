@@ -63,7 +63,6 @@ class FBetaScore(Configured):
             )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         y_true, y_pred = whole(y_true), whole(y_pred)
         if len(y_pred.shape) != 2 or len(y_true.shape) != 2:
             raise ValueError(
@@ -82,7 +81,6 @@ class FBetaScore(Configured):
             getattr(self, name).assign_add(count)
 
     def result(self) -> Any:
-        """Return the score of each class, or their average."""
         if not self._variables:
             return ops.zeros((), self.dtype)
         tp, fp, fn, weights = (getattr(self, name) for name in _COUNTS)

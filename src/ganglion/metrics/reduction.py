@@ -71,12 +71,10 @@ class Sum(Metric):
         self.total = self.add_variable((), "zeros", self.dtype, name="total")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Add one batch of values."""
         values, _ = per_sample(values, sample_weight, ops.sum, self.dtype)
         self.total.assign_add(ops.sum(values))
 
     def result(self) -> Any:
-        """Return the sum."""
         return ops.convert_to_tensor(self.total)
 
 
@@ -96,7 +94,6 @@ class Mean(Metric):
         self.count = self.add_variable((), "zeros", self.dtype, name="count")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Add one batch of values."""
         values, weights = per_sample(values, sample_weight, ops.mean, self.dtype)
         self.total.assign_add(ops.sum(values))
         if weights is not None:
@@ -105,7 +102,6 @@ class Mean(Metric):
             self.count.assign_add(float(values.shape[0]) if values.shape else 1.0)
 
     def result(self) -> Any:
-        """Return the mean, 0 before the first batch."""
         if current_scope() is None:  # asked for at every chunk of steps: no graph
             total, count = self.total.array, self.count.array
             return np.asarray(total / count if count else 0.0, self.dtype)
@@ -131,7 +127,6 @@ class MeanMetricWrapper(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        """Add one batch of labels and predictions."""
         y_true, y_pred = whole(y_true), whole(y_pred)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         ignored = self._fn_kwargs.get("ignore_class")
@@ -144,7 +139,6 @@ class MeanMetricWrapper(Mean):
         super().update_state(values, sample_weight=sample_weight)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         made = super().get_config()
         if "fn" in inspect.signature(type(self).__init__).parameters:
             made["fn"] = serialize_keras_object(self._fn)
@@ -152,7 +146,6 @@ class MeanMetricWrapper(Mean):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Make a metric from its configuration."""
         if isinstance(config.get("fn"), str):
             config = {**config, "fn": _function(config["fn"])}
         return cls(**deserialize_keras_object(config))

@@ -34,7 +34,6 @@ class Moments(Optimizer):
         self.epsilon = small(epsilon)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -86,7 +85,6 @@ class Adam(Moments):
         self.amsgrad = bool(amsgrad)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -98,7 +96,6 @@ class Adam(Moments):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         dtype = variable.dtype
         rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
         corrected = ops.sqrt(1 - self._power(self.beta_2, dtype))
@@ -158,7 +155,6 @@ class Adamax(Optimizer):
         self.epsilon = small(epsilon)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -167,7 +163,6 @@ class Adamax(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         dtype = variable.dtype
         rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
         step = ops.cast(self.iterations + 1, dtype)
@@ -209,7 +204,6 @@ class Nadam(Moments):
         self._set_rates(beta_1, beta_2, epsilon)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -230,7 +224,6 @@ class Nadam(Moments):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         dtype = variable.dtype
         rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
         now, following = self._weight(dtype, ahead=1), self._weight(dtype, ahead=2)

@@ -64,7 +64,6 @@ class RMSprop(Optimizer):
         self._epsilon_outside = keras2.active() and not self.momentum
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -77,7 +76,6 @@ class RMSprop(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
@@ -119,7 +117,6 @@ class Adagrad(Optimizer):
         self._epsilon_outside = keras2.active()
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -131,7 +128,6 @@ class Adagrad(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
         a = self._accumulators[self._get_variable_index(variable)]
@@ -157,7 +153,6 @@ class Adadelta(Optimizer):
         self.epsilon = small(epsilon)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -168,7 +163,6 @@ class Adadelta(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
@@ -213,7 +207,6 @@ class Ftrl(Optimizer):
         self.beta = number("beta", beta)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -225,7 +218,6 @@ class Ftrl(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)

@@ -39,7 +39,6 @@ class SGD(Optimizer):
         self.nesterov = bool(nesterov)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -50,7 +49,6 @@ class SGD(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         step = ops.cast(gradient, variable.dtype) * ops.cast(
             learning_rate, variable.dtype
         )
@@ -79,7 +77,6 @@ class Lion(Optimizer):
         self.beta_2 = number("beta_2", beta_2, high=1.0)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -88,7 +85,6 @@ class Lion(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         dtype = variable.dtype
         rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
         beta_1, beta_2 = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)

@@ -32,7 +32,6 @@ class Lamb(Moments):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         dtype = variable.dtype
         rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
         m, v = self._move_moments(gradient, variable, self.beta_1, self.beta_2)
@@ -73,7 +72,6 @@ class Adafactor(Optimizer):
         self.relative_step = bool(relative_step)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots for these variables."""
         if self.built:
             return
         super().build(variables)
@@ -95,7 +93,6 @@ class Adafactor(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable."""
         dtype = variable.dtype
         rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
         step = ops.cast(self.iterations + 1, dtype)

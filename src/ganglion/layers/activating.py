@@ -8,6 +8,10 @@ from ganglion import activations, keras2, ops
 from ganglion.layers.arguments import keep, known_size, weight
 from ganglion.layers.base import Layer
 from ganglion.layers.inputspec import InputSpec
+
+__all__ = [
+    "ELU", "LeakyReLU", "PReLU", "ReLU", "Softmax", "ThresholdedReLU",
+]  # fmt: skip
 from ganglion.serialization import export
 
 
@@ -86,14 +90,9 @@ class PReLU(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        keep(
-            self,
-            alpha_initializer=alpha_initializer,
-            alpha_regularizer=alpha_regularizer,
-            alpha_constraint=alpha_constraint,
-        )
-        is_one = isinstance(shared_axes, int)
-        self.shared_axes = [shared_axes] if is_one else shared_axes
+        keep(self, locals())
+        is_number = isinstance(shared_axes, int)
+        self.shared_axes = [shared_axes] if is_number else shared_axes
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import keras2, ops
+from ganglion import activations, keras2, ops
 from ganglion.layers.arguments import (
     activated,
     keep,
     known_size,
-    positive,
     refuse,
     weight,
 )
@@ -20,6 +19,12 @@ from ganglion.layers.base import Layer
 from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export, serialize_keras_object
 
+__all__ = [
+    "Activation", "Dense", "Embedding", "Identity", "Lambda",
+]  # fmt: skip
+
+_LORA = ("lora_rank", "lora_alpha", "quantization_config")
+_NO_MASKS = "masks are not supported yet; leave it out."
 _NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
 
 
@@ -31,6 +36,10 @@ class Dense(Layer):
     >>> Dense(2, kernel_initializer="ones")(np.ones((1, 3), "float32"))
     array([[3., 3.]], dtype=float32)
     """
+
+    units: int
+    activation: Any
+    use_bias: bool
 
     def __init__(
         self,
@@ -50,26 +59,8 @@ class Dense(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
-        self.units = positive(units, "units")
-        self.activation: Any
-        self.use_bias = use_bias
-        keep(
-            self,
-            activation=activation,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint,
-        )
-        refuse(
-            self,
-            _NO_LORA,
-            lora_rank=lora_rank,
-            lora_alpha=lora_alpha,
-            quantization_config=quantization_config,
-        )
+        keep(self, locals())
+        refuse(self, _NO_LORA, *_LORA)
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
 
@@ -96,6 +87,9 @@ class Embedding(Layer):
     (1, 3, 4)
     """
 
+    input_dim: int
+    output_dim: int
+
     def __init__(
         self,
         input_dim: int,
@@ -118,23 +112,9 @@ class Embedding(Layer):
             )
         self._init_values.pop("input_length", None)
         super().__init__(**kwargs)
-        self.input_dim = positive(input_dim, "input_dim")
-        self.output_dim = positive(output_dim, "output_dim")
-        self.mask_zero = mask_zero
-        keep(
-            self,
-            embeddings_initializer=embeddings_initializer,
-            embeddings_regularizer=embeddings_regularizer,
-            embeddings_constraint=embeddings_constraint,
-        )
-        refuse(self, "masks are not supported yet; leave it out.", mask_zero=mask_zero)
-        refuse(
-            self,
-            _NO_LORA,
-            lora_rank=lora_rank,
-            lora_alpha=lora_alpha,
-            quantization_config=quantization_config,
-        )
+        keep(self, {k: v for k, v in locals().items() if k != "weights"})
+        refuse(self, _NO_MASKS, "mask_zero")
+        refuse(self, _NO_LORA, *_LORA)
         if weights is not None:
             is_list = isinstance(weights, (list, tuple)) and len(weights) == 1
             self._initial_weights = list(weights) if is_list else [np.asarray(weights)]
@@ -161,8 +141,7 @@ class Activation(Layer):
 
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.activation: Any
-        keep(self, activation=activation)
+        self.activation: Any = activations.get(activation)
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
@@ -203,11 +182,10 @@ class Lambda(Layer):
         super().__init__(**kwargs)
         if not callable(function):
             raise ValueError(f"Lambda needs a function, got {function!r}.")
-        refuse(self, "masks are not supported yet; leave it out.", mask=mask)
         self.function = function
         self._promised_shape = output_shape
-        refuse(self, "masks are not supported yet; leave it out.", mask=mask)
-        self.mask = None
+        self.mask = mask
+        refuse(self, _NO_MASKS, "mask")
         self.arguments = dict(arguments or {})
 
     def call(self, inputs: Any, training: Any = None) -> Any:

@@ -9,6 +9,11 @@ from ganglion import ops, random, regularizers
 from ganglion.layers.arguments import channels_last, share
 from ganglion.layers.base import Layer
 from ganglion.layers.inputspec import InputSpec
+
+__all__ = [
+    "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout",
+    "GaussianNoise", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D",
+]  # fmt: skip
 from ganglion.serialization import export
 
 

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops, random
-from ganglion.layers.arguments import choice, positive
+from ganglion.layers.arguments import choice, keep
 from ganglion.layers.augment import ImageLayer, RandomImageLayer
 from ganglion.serialization import export
 from ganglion.system import budget
 from ganglion.variables import draw_seed
+
+__all__ = [
+    "CenterCrop", "RandomCrop", "Resizing",
+]  # fmt: skip
 
 Kernel = tuple[float, Callable[[np.ndarray], np.ndarray]]
 
@@ -110,6 +114,9 @@ class Resizing(ImageLayer):
     array([1, 5], dtype=uint8)
     """
 
+    crop_to_aspect_ratio: bool
+    pad_to_aspect_ratio: bool
+
     def __init__(
         self,
         height: int,
@@ -124,14 +131,11 @@ class Resizing(ImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.height, self.width = positive(height, "height"), positive(width, "width")
+        keep(self, locals())
         self.interpolation = choice(interpolation, "interpolation", INTERPOLATIONS)
         if crop_to_aspect_ratio and pad_to_aspect_ratio:
             raise ValueError("Resizing can crop to the aspect ratio or pad, not both.")
-        self.crop_to_aspect_ratio = crop_to_aspect_ratio
-        self.pad_to_aspect_ratio = pad_to_aspect_ratio
         self.fill_mode = choice(fill_mode, "fill_mode", ("constant",))
-        self.fill_value = fill_value
         self.antialias = bool(antialias)
 
     def transform_images(
@@ -168,7 +172,7 @@ class CenterCrop(ImageLayer):
         self, height: int, width: int, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.height, self.width = positive(height, "height"), positive(width, "width")
+        keep(self, locals())
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: Any = True
@@ -205,8 +209,8 @@ class RandomCrop(RandomImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, name=name, **kwargs)
-        self.height, self.width = positive(height, "height"), positive(width, "width")
-        self._set_seed(draw_seed() if seed is None else seed)
+        seed = draw_seed() if seed is None else seed
+        self._keep(locals())
 
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None

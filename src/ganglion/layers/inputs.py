@@ -12,6 +12,10 @@ from ganglion.layers.base import Layer
 from ganglion.serialization import export
 from ganglion.symbolic import Call, KerasTensor
 
+__all__ = [
+    "Input", "InputLayer",
+]  # fmt: skip
+
 Shape = tuple[int | None, ...]
 
 
@@ -41,9 +45,11 @@ class InputLayer(Layer):
         shape = kwargs.pop("input_shape", shape)
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
         super().__init__(name=name, dtype=_kind(dtype), **kwargs)
-        refuse(self, "arrays are dense.", sparse=sparse, ragged=ragged)
-        refuse(self, "give a `shape`.", input_tensor=input_tensor)
-        refuse(self, "every input of a model is needed.", optional=optional)
+        self.sparse, self.ragged, self.optional = sparse, ragged, optional
+        self.input_tensor = input_tensor
+        refuse(self, "arrays are dense.", "sparse", "ragged")
+        refuse(self, "give a `shape`.", "input_tensor")
+        refuse(self, "every input of a model is needed.", "optional")
         self.batch_shape = _whole_shape(shape, batch_size, batch_shape)
         self.sparse = self.ragged = self.optional = False
         self.built = True

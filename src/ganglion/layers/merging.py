@@ -12,6 +12,12 @@ from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.base import Layer
 from ganglion.layers.norm import unit_length
+
+__all__ = [
+    "Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply",
+    "Subtract", "add", "average", "concatenate", "dot", "maximum", "minimum",
+    "multiply", "subtract",
+]  # fmt: skip
 from ganglion.serialization import export
 
 

@@ -11,6 +11,10 @@ import numpy as np
 from ganglion import config, ops
 from ganglion.layers.arguments import known_size
 from ganglion.layers.base import Layer
+
+__all__ = [
+    "Normalization", "Rescaling",
+]  # fmt: skip
 from ganglion.serialization import export
 
 

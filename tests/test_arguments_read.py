@@ -23,7 +23,7 @@ RUNS_NOTHING = "nothing in a file is ever executed"
 
 # By the file and the function: the arguments that do nothing, and why.
 UNREAD = {
-    "augmenting/functions.py apply_channel_shift": {
+    "compat/image_generator/functions.py apply_channel_shift": {
         "channel_axis": "the limits are those of the whole image, whatever the axis"
     },
     "backend/__init__.py identity": {"name": "names of ops are no part of a graph"},

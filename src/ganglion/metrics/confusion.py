@@ -8,12 +8,16 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import whole
-from ganglion.losses.reduction import divide_no_nan, fitted_weights, same_rank
+from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, whole
 from ganglion.metrics.base import Metric, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
 from ganglion.variables import Variable
+
+__all__ = [
+    "FalseNegatives", "FalsePositives", "Precision", "Recall", "TrueNegatives",
+    "TruePositives",
+]  # fmt: skip
 
 # What Keras gives to predictions outside of the top k: below every threshold.
 NEVER = -1e10

@@ -8,14 +8,18 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.config import closest
-from ganglion.losses.base import whole
-from ganglion.losses.reduction import divide_no_nan
+from ganglion.losses.base import divide_no_nan, whole
 from ganglion.metrics.base import registered
 from ganglion.metrics.confusion import ConfusionMetric
 from ganglion.ops import op
 from ganglion.serialization import deserialize_keras_object
 from ganglion.system import budget
 from ganglion.variables import read
+
+__all__ = [
+    "AUC", "PrecisionAtRecall", "RecallAtPrecision", "SensitivityAtSpecificity",
+    "SpecificityAtSensitivity",
+]  # fmt: skip
 
 _CURVES = {"roc": "ROC", "pr": "PR", "prgain": "PRGAIN"}
 BYTES_A_THRESHOLD = 80  # a Python number in two lists, and four counts

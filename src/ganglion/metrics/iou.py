@@ -13,6 +13,10 @@ from ganglion.ops import op
 from ganglion.ops.dispatch import astype
 from ganglion.variables import read
 
+__all__ = [
+    "BinaryIoU", "IoU", "MeanIoU", "OneHotIoU", "OneHotMeanIoU",
+]  # fmt: skip
+
 
 @op
 def confusion_matrix(

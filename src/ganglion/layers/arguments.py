@@ -27,7 +27,26 @@ _POSITIVE = (
     "units", "filters", "depth_multiplier", "input_dim", "output_dim", "height", "width"
 )  # fmt: skip
 _PER_AXIS = ("kernel_size", "strides", "dilation_rate", "pool_size")
-_BASE_ARGUMENTS = ("self", "__class__", "kwargs", "activity_regularizer", "name")
+_NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
+_NO_MASKS = "masks are not supported yet; leave it out."
+_UNSUPPORTED = {  # and what to do instead
+    "lora_rank": _NO_LORA,
+    "lora_alpha": _NO_LORA,
+    "quantization_config": _NO_LORA,
+    "mask_zero": _NO_MASKS,
+    "mask": _NO_MASKS,
+    "renorm": "use plain batch statistics.",
+    "synchronized": "use plain batch statistics.",
+    "renorm_clipping": "it belongs to `renorm`.",
+    "rms_scaling": "use RMSNormalization.",
+    "sparse": "arrays are dense.",
+    "ragged": "arrays are dense.",
+    "input_tensor": "give a `shape`.",
+    "optional": "every input of a model is needed.",
+}
+_BASE_ARGUMENTS = (
+    "self", "__class__", "kwargs", "activity_regularizer", "name", "weights"
+)  # fmt: skip
 
 
 def passed(scope: dict[str, Any]) -> dict[str, Any]:
@@ -42,10 +61,13 @@ def passed(scope: dict[str, Any]) -> dict[str, Any]:
 def keep(layer: Any, scope: dict[str, Any]) -> None:
     """Store the arguments of an `__init__`, its ``locals()``, as attributes.
 
-    Names of activations and the like are resolved, sizes are checked.
+    Names of activations and the like are resolved, sizes are checked, and what is not
+    supported is refused and not stored.
     """
     for name, value in scope.items():
-        if name in _BASE_ARGUMENTS:
+        if name in _UNSUPPORTED:
+            refuse(layer, name, value)
+        if name in _BASE_ARGUMENTS or name in _UNSUPPORTED:
             continue
         if name in _POSITIVE:
             value = positive(value, name)
@@ -103,14 +125,13 @@ def weight(
     )
 
 
-def refuse(layer: Layer, instead: str, *names: str) -> None:
-    """Refuse arguments that are set although Ganglion does not support them."""
-    for name in names:
-        value = getattr(layer, name)
-        if value is not None and value is not False:
-            raise ValueError(
-                f"{type(layer).__name__} does not support `{name}={value!r}`: {instead}"
-            )
+def refuse(layer: Layer, name: str, value: Any) -> None:
+    """Refuse an argument that is set although Ganglion does not support it."""
+    if value is not None and value is not False:
+        raise ValueError(
+            f"{type(layer).__name__} does not support `{name}={value!r}`: "
+            f"{_UNSUPPORTED[name]}"
+        )
 
 
 def positive(value: Any, name: str) -> int:

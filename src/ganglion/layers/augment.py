@@ -33,6 +33,7 @@ class ImageLayer(Layer):
     height: int
     width: int
     fill_value: Any
+    value_range: Any
 
     def __init__(self, *, data_format: str | None = None, **kwargs: Any) -> None:
         if kwargs.pop("bounding_box_format", None) is not None:

@@ -23,10 +23,6 @@ __all__ = [
     "Activation", "Dense", "Embedding", "Identity", "Lambda",
 ]  # fmt: skip
 
-_LORA = ("lora_rank", "lora_alpha", "quantization_config")
-_NO_MASKS = "masks are not supported yet; leave it out."
-_NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
-
 
 @export("keras.layers")
 class Dense(Layer):
@@ -60,7 +56,6 @@ class Dense(Layer):
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         keep(self, locals())
-        refuse(self, _NO_LORA, *_LORA)
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
 
@@ -112,9 +107,8 @@ class Embedding(Layer):
             )
         self._init_values.pop("input_length", None)
         super().__init__(**kwargs)
-        keep(self, {k: v for k, v in locals().items() if k != "weights"})
-        refuse(self, _NO_MASKS, "mask_zero")
-        refuse(self, _NO_LORA, *_LORA)
+        keep(self, locals())
+        self.mask_zero = mask_zero
         if weights is not None:
             is_list = isinstance(weights, (list, tuple)) and len(weights) == 1
             self._initial_weights = list(weights) if is_list else [np.asarray(weights)]
@@ -184,8 +178,8 @@ class Lambda(Layer):
             raise ValueError(f"Lambda needs a function, got {function!r}.")
         self.function = function
         self._promised_shape = output_shape
-        self.mask = mask
-        refuse(self, _NO_MASKS, "mask")
+        refuse(self, "mask", mask)
+        self.mask = None
         self.arguments = dict(arguments or {})
 
     def call(self, inputs: Any, training: Any = None) -> Any:

@@ -45,11 +45,10 @@ class InputLayer(Layer):
         shape = kwargs.pop("input_shape", shape)
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
         super().__init__(name=name, dtype=_kind(dtype), **kwargs)
-        self.sparse, self.ragged, self.optional = sparse, ragged, optional
-        self.input_tensor = input_tensor
-        refuse(self, "arrays are dense.", "sparse", "ragged")
-        refuse(self, "give a `shape`.", "input_tensor")
-        refuse(self, "every input of a model is needed.", "optional")
+        refuse(self, "sparse", sparse)
+        refuse(self, "ragged", ragged)
+        refuse(self, "input_tensor", input_tensor)
+        refuse(self, "optional", optional)
         self.batch_shape = _whole_shape(shape, batch_size, batch_shape)
         self.sparse = self.ragged = self.optional = False
         self.built = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
+from ganglion.layers.arguments import keep, known_size, positive, weight
 from ganglion.layers.base import Layer
 from ganglion.layers.inputspec import InputSpec
 from ganglion.serialization import export
@@ -115,7 +115,6 @@ class LayerNormalization(_Scaled):
         rms_scaling = kwargs.pop("rms_scaling", False)
         super().__init__(**kwargs)
         self._keep(locals())
-        refuse(self, "use RMSNormalization.", "rms_scaling")
         self.axis = _axis_of(axis)
 
     def build(self, input_shape: Any) -> None:
@@ -259,8 +258,6 @@ class BatchNormalization(_Scaled):
             axis = axis[0]  # Keras 2 wrote its files so
         self.axis = int(axis)
         self.momentum, self.epsilon = float(momentum), float(epsilon)
-        refuse(self, "use plain batch statistics.", "renorm", "synchronized")
-        refuse(self, "it belongs to `renorm`.", "renorm_clipping")
 
     def build(self, input_shape: Any) -> None:
         size = known_size(self, input_shape, self.axis)

@@ -92,7 +92,7 @@ def loss_function(*aliases: str, pairs: bool = True) -> Callable[[Any], Any]:
             label, prediction = paired(function.__name__, y_true, y_pred)
             return function(label, prediction, *args, **kwargs)
 
-        loss = op(compared if pairs else function)
+        loss: Any = op(compared if pairs else function)
         loss.aliases = aliases  # the metric's are the same
         return export("keras.losses", *aliases)(loss)
 

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.cuda import emit
-from ganglion.compiler.cuda.prelude import MACHINE
+from ganglion.compiler.cuda import prelude
 
 HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
 _SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?'
@@ -39,7 +38,7 @@ def reason() -> str | None:
 
 def _wrapped(source: str) -> str:
     """Return CUDA text as C++, with a function `run_NAME(blocks, given)` for each."""
-    made = source.replace(emit.header(MACHINE), emit.header(HEADER))
+    made = source.replace(prelude.header(), prelude.header(HEADER))
     assert made != source
     for name, given in _SIGNATURE.findall(source):
         kinds = [one.rsplit(" ", 1)[0] for one in given.split(", ")] if given else []

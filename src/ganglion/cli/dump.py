@@ -8,7 +8,7 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler.cpu import emit, jit
-from ganglion.compiler.cuda import driver, printer
+from ganglion.compiler.cuda import driver, prelude, printer
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.build import build
@@ -55,7 +55,7 @@ def _cuda_text(program: Program, form: str) -> str:
     made = cuda_emit.emit(plan, target)
     if form == "plan":
         return printer.show(plan, made, target)
-    text = cuda_emit.source(list(made.functions.values()))
+    text = prelude.source(made.functions.values())
     if form == "source":
         commented = "\n".join(f"// {line}" for line in _launches(made, target))
         return f"{text}\n{commented}"

@@ -13,6 +13,7 @@ from step_programs import step_of
 
 from ganglion.compiler.cuda import backend, driver, emit
 from ganglion.compiler.cuda.emit import Target
+from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS, root
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
@@ -189,7 +190,7 @@ def ptx(text, capability):
 @pytest.mark.parametrize("capability", SHARED)
 def test_kernels_compile_for(capability, recipes):
     emission = emitted(recipes["mnist-mlp"], capability=capability)
-    text = emit.source(emission.functions.values())
+    text = source(emission.functions.values())
     code = ptx(text, capability)
     assert f".target sm_{capability}" in code
     assert ("mma.sync" in code) == (capability >= 80)
@@ -202,7 +203,7 @@ def test_kernels_compile_for(capability, recipes):
 @pytest.mark.parametrize("name", cuda_networks.NETWORKS)
 def test_networks_compile(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
-    assert ptx(emit.source(emission.functions.values()), 90)
+    assert ptx(source(emission.functions.values()), 90)
 
 
 @pytest.mark.slow
@@ -213,7 +214,7 @@ def test_every_op_compiles():
         drawn, attrs = OPS[name].domain(np.random.default_rng(0))
         program, _ = op_program(OPS[name], drawn, attrs)
         functions |= emitted(program, precision="bf16").functions
-    text = emit.source(functions.values())
+    text = source(functions.values())
     assert ".target sm_90" in ptx(text, 90)
 
 
@@ -221,7 +222,7 @@ def test_every_op_compiles():
 @pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
 def test_machine_code_needs_no_gpu():
     emission = emitted(pure(product()))
-    text = emit.source(emission.functions.values())
+    text = source(emission.functions.values())
     assert driver.compile_source(text, "sm_90").startswith(b"\x7fELF")
 
 

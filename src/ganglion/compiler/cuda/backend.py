@@ -19,15 +19,10 @@ from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
-from ganglion.compiler.cuda.emit import (
-    Call,
-    Emission,
-    Target,
-    emit,
-    source,
-)
+from ganglion.compiler.cuda.emit import Call, Emission, Target, emit
 from ganglion.compiler.cuda.memory import IN_USE, Memory, Mirror, as_bytes, contiguous
 from ganglion.compiler.cuda.passes.prefetch import NEXT
+from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS, root
 from ganglion.compiler.cuda.workspace import Own
 from ganglion.compiler.ir.program import Program

@@ -5,19 +5,16 @@ Nothing here knows a driver: the text can be read, checked and compiled anywhere
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ganglion.compiler.cuda.allocation import ALIGNMENT, place
-from ganglion.compiler.cuda.column_sums import TALLY, emit_tallied_map
-from ganglion.compiler.cuda.conv_fprop import PATCHES, WINDOWS
-from ganglion.compiler.cuda.conv_wgrad import TAPS
+from ganglion.compiler.cuda.column_sums import emit_tallied_map
 from ganglion.compiler.cuda.elementwise import emit_map
 from ganglion.compiler.cuda.epilogue import Root, Work, is_host
-from ganglion.compiler.cuda.function import Function, LaneText, RowsNear
+from ganglion.compiler.cuda.function import Function, PartitionText, RowStaging
 from ganglion.compiler.cuda.gemm import emit_contract
 from ganglion.compiler.cuda.launches import Haste, Lane, Launch, without, works_of
 from ganglion.compiler.cuda.passes.byte_operands import in_bytes
@@ -32,7 +29,6 @@ from ganglion.compiler.cuda.passes.padding import inside_pads
 from ganglion.compiler.cuda.passes.prefetch import NEXT, exact_between, look_ahead
 from ganglion.compiler.cuda.passes.simplify import Simplified, in_parts, simplify
 from ganglion.compiler.cuda.pool_grad import emit_pool_back
-from ganglion.compiler.cuda.prelude import COMMON, MACHINE
 from ganglion.compiler.cuda.reduce import emit_reduction
 from ganglion.compiler.cuda.row_fusion import (
     as_loop,
@@ -41,15 +37,12 @@ from ganglion.compiler.cuda.row_fusion import (
     rows_of_block,
 )
 from ganglion.compiler.cuda.scan import emit_adds, emit_scan
-from ganglion.compiler.cuda.scatter import SCATTER, emit_scatter
+from ganglion.compiler.cuda.scatter import emit_scatter
 from ganglion.compiler.cuda.scheduler import schedule
-from ganglion.compiler.cuda.simt_gemm import CONTRACTION
-from ganglion.compiler.cuda.tensor_cores import TENSOR
-from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, root
+from ganglion.compiler.cuda.text import STEP, Emitted, root
 from ganglion.compiler.cuda.tiling import PROCESSORS, READS_AGAIN, Product, Where
 from ganglion.compiler.cuda.transpose import emit_turned, turned_axes
 from ganglion.compiler.cuda.wgrad_tiling import parts_for
-from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,
@@ -242,21 +235,18 @@ class _Maker:
         return self._calls[id(launch)]
 
     def _new_call(self, launch: Launch) -> Call:
-        lanes = sorted(self._lanes(launch), key=LaneText.order)
-        function = Function()
-        for lane in lanes:
-            function.add(lane)
+        lanes = sorted(self._lanes(launch), key=PartitionText.order)
+        function = Function(lanes)
         shared = max(one.shared for one in lanes)
-        if any(one.near for one in lanes):
+        if any(one.staging for one in lanes):
             shared = max(shared, self.target.shared // SPREAD)
         pair = _products(launch) > 0 and 2 * (shared + 1024) <= self.target.shared
-        text, buffers = function.text(pair)
-        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
-        self.functions.setdefault(name, text.replace("NAME", name))
+        name, text = function.named(pair)
+        self.functions.setdefault(name, text)
         blocks = sum(one.blocks for one in lanes)
-        return Call(name, blocks, shared, self._renamed(buffers))
+        return Call(name, blocks, shared, self._renamed(function.buffers))
 
-    def _lanes(self, launch: Launch) -> list[LaneText]:
+    def _lanes(self, launch: Launch) -> list[PartitionText]:
         """Return the lanes of a launch, cut such that its blocks run at once."""
         if launch.lanes[0].like is not None:
             return [self._lane(one, *self._cut[id(one.like)]) for one in launch.lanes]
@@ -275,7 +265,7 @@ class _Maker:
         return lanes
 
     def _cut_in_one_wave(
-        self, launch: Launch, lanes: list[LaneText], where: Where
+        self, launch: Launch, lanes: list[PartitionText], where: Where
     ) -> None:
         """Cut products into fewer blocks, if some would have to wait for the others."""
 
@@ -307,7 +297,7 @@ class _Maker:
             made.append(one)
         return tuple(made)
 
-    def _lane(self, lane: Lane, room: int, where: Where) -> LaneText:
+    def _lane(self, lane: Lane, room: int, where: Where) -> PartitionText:
         how = self.target.products
         if lane.by_rows:
             return self._lane_by_rows(lane, room)
@@ -315,12 +305,12 @@ class _Maker:
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
         if lane.haste is Haste.ASIDE:
             blocks = min(blocks, where.aside)
-        return LaneText(bodies, blocks, lane.haste)
+        return PartitionText(bodies, blocks, lane.haste)
 
-    def _lane_by_rows(self, lane: Lane, room: int) -> LaneText:
+    def _lane_by_rows(self, lane: Lane, room: int) -> PartitionText:
         rows = rows_of_block(lane.rows, (lane.like or lane).kernels)
         bodies = [emit_rows(one, rows) for one in lane.works]
-        near = RowsNear(
+        staging = RowStaging(
             rows,
             lane.private,
             [lane.shown_by(one) for one in lane.works],
@@ -328,19 +318,18 @@ class _Maker:
             {root(one) for one in near_for_rows(lane.works)},
             {one for work in lane.works for one in work.settled},
         )
-        made = LaneText(bodies, lane.rows // rows, lane.haste, near)
+        made = PartitionText(bodies, lane.rows // rows, lane.haste, staging)
         if made.shared > room:  # what others have made stays where it is
-            made = replace(made, near=replace(near, given={}, whole=()))
+            made = replace(made, staging=replace(staging, read={}, read_whole=()))
         return made
 
     def counting(self) -> Call:
         """Return the launch that counts steps, for programs with results."""
-        text = (
-            'extern "C" __global__ void NAME(int* step) {\n'
+        self.functions["count_step"] = (
+            'extern "C" __global__ void count_step(int* step) {\n'
             "  start_after_others();\n"
             "  if (THREAD == 0) *step += 1;\n}\n"
         )
-        self.functions["count_step"] = text.replace("NAME", "count_step")
         return Call("count_step", 1, 0, (STEP,))
 
 
@@ -377,33 +366,6 @@ def emit_rows(work: Work, rows: int) -> Emitted:
     if work.kernel.reduced:
         return emit_reduction(work, rows)
     return emit_map(work, rows)
-
-
-def source(functions: Iterable[str]) -> str:
-    """Return functions as one text that can be compiled."""
-    texts = list(functions)
-    parts = [header(), COMMON]
-    if any("contract_" in one for one in texts):
-        parts.append(CONTRACTION)
-    patches = {"contract_windows": WINDOWS, "contract_taps": TAPS}
-    if any(name in one for name in ("contract_on", *patches) for one in texts):
-        parts.append(TENSOR)
-    found = [p for name, p in patches.items() if any(name in one for one in texts)]
-    parts += [PATCHES, *found] if found else []
-    if any(
-        f"{name}<" in one for name in ("add_columns", "fold_threads") for one in texts
-    ):
-        parts.append(TALLY)
-    if any("Scatter<" in one for one in texts):
-        parts.append(SCATTER)
-    return "\n".join([*parts, *texts])
-
-
-def header(machine: str = MACHINE) -> str:
-    """Return what stands above everything."""
-    numbers = {"THREADS": THREADS, "SHUFFLE_ROUNDS": f"{SHUFFLE_ROUNDS}u"}
-    lines = [f"#define {name} {value}" for name, value in numbers.items()]
-    return "\n".join([*lines, machine])
 
 
 def constants_of(emission: Emission) -> dict[Root, np.ndarray]:

@@ -25,6 +25,7 @@ from ganglion.compiler.cuda.fprop_tiling import (
 )
 from ganglion.compiler.cuda.passes.byte_operands import Scaled
 from ganglion.compiler.cuda.text import (
+    SHAPE,
     THREADS,
     Body,
     Emitted,
@@ -294,7 +295,7 @@ def _shape_struct(
         "out_row": (product.rows, "out"),
         "out_column": (product.columns, "out"),
     }
-    lines = ["struct BODY_SHAPE {", f"  typedef {body.index} Offset;"]
+    lines = [f"struct {SHAPE} {{", f"  typedef {body.index} Offset;"]
     for name, view in (("Left", product.kernel.left), ("Right", product.kernel.right)):
         lines.append(f"  typedef {c_type(view.buffer.dtype)} {name};")
     for name, value in (numbers | more).items():
@@ -373,7 +374,7 @@ def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
                 body.lines += lines
     body.lines[-1] += ";"
     body.do(
-        f"{function}<BODY_SHAPE>(block, blocks, {left}, {right}, {parts}, "
+        f"{function}<{SHAPE}>(block, blocks, {left}, {right}, {parts}, "
         f"{counters}, store);"
     )
 
@@ -389,8 +390,8 @@ def _finish(shape: _Shape, turn: int) -> list[str]:
     body, work, product, lanes = shape.body, shape.work, shape.product, shape.lanes
     out = product.kernel.out
     flat = (
-        f"BODY_SHAPE::out_batch(b) + BODY_SHAPE::out_row(m[{turn}]) + "
-        f"BODY_SHAPE::out_column(n[{turn}]) + {out.offset}"
+        f"{SHAPE}::out_batch(b) + {SHAPE}::out_row(m[{turn}]) + "
+        f"{SHAPE}::out_column(n[{turn}]) + {out.offset}"
     )
     if product.parts > 1:
         flat += f" + part * {out.buffer.size // product.parts}"

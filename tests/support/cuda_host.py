@@ -59,8 +59,8 @@ def _write(path: Path, make: Callable[[Path], object]) -> Path:
     return path
 
 
-def _compile(text: str, kind: str, *arguments: str | Path) -> None:
-    command = ["g++", *FLAGS, "-x", kind, "-", *arguments]
+def _compile(*arguments: str | Path, text: str = "") -> None:
+    command = ["g++", *FLAGS, *arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000] + text[-3000:]
 
@@ -73,7 +73,7 @@ def _prelude() -> Path:
     path = _write(CACHE / f"{key}.h", lambda part: part.write_text(text))
     _write(
         path.with_suffix(".h.gch"),
-        lambda part: _compile(text, "c++-header", "-o", part),
+        lambda part: _compile("-x", "c++-header", path, "-o", part),
     )
     return path
 
@@ -85,7 +85,9 @@ def _object(text: str) -> bytes:
     if path.exists():
         os.utime(path)
         return path.read_bytes()
-    _write(path, lambda part: _compile(text, "c++", "-shared", "-o", part))
+    _write(
+        path, lambda part: _compile("-shared", "-x", "c++", "-", "-o", part, text=text)
+    )
     objects = sorted(CACHE.glob("*.so"), key=lambda path: path.stat().st_mtime)
     for old in objects[:-MOST_OBJECTS]:
         old.unlink(missing_ok=True)

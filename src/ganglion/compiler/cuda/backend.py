@@ -22,11 +22,11 @@ from ganglion.compiler.cuda.driver import Driver, OutOfMemory
 from ganglion.compiler.cuda.emit import Call, Emission, Target, emit
 from ganglion.compiler.cuda.memory import IN_USE, Memory, Mirror, as_bytes, contiguous
 from ganglion.compiler.cuda.passes.prefetch import NEXT
+from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS, root
 from ganglion.compiler.cuda.workspace import Own
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan
 from ganglion.system import terminal
@@ -50,7 +50,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 
 def plan_of(program: Program) -> Plan:
     """Return the plan of a program, as a GPU runs it best."""
-    return build(program, for_gpu=True)
+    return build(program)
 
 
 @contextmanager

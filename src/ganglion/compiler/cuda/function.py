@@ -1,4 +1,4 @@
-"""A kernel function put together from lanes of bodies, side by side in its blocks."""
+"""A kernel function assembled from partitions, side by side in its blocks."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ganglion.compiler.cuda.epilogue import Root
-from ganglion.compiler.cuda.launches import Haste
+from ganglion.compiler.cuda.launches import Priority
 from ganglion.compiler.cuda.text import THREADS, Emitted, c_type, root
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.memory import rounded
 
 
 @dataclass(frozen=True)
-class RowsNear:
-    """What blocks that go on row by row have in memory of their own.
+class RowStaging:
+    """What the blocks of a row-wise partition have in shared memory.
 
-    Of most arrays it is a block's own rows, whose elements are known. `private` are
-    those that only the lane makes and reads; `shown` are copied to where others find
-    them, too; `given` are made by others, and copied at the start, as `whole` arrays
-    are. What is ready `early` is copied before others have come to an end.
+    Of most arrays it is a block's own rows, given by the elements of a row. `private`
+    arrays are known to the partition alone; `written_back` ones are copied to global
+    memory, too. `staged` ones are computed by others and copied in at the start, as
+    `whole` arrays are: before the previous launch has ended if they are `ready`.
     """
 
     rows: int  # of a block
     private: Mapping[Root, int]
-    shown: Sequence[Mapping[Root, int]]  # by each body
-    given: Mapping[Root, int]
+    written_back: Sequence[Mapping[Root, int]]  # by each body
+    staged: Mapping[Root, int]
     whole: Collection[Root]
-    early: Collection[Root]
+    ready: Collection[Root]
 
     def size(self, buffer: Buffer) -> int:
         """Return how many elements of an array a block has, 0 for none."""
         if root(buffer) in self.whole:
             return buffer.size
-        for known in (self.private, self.given, *self.shown):
+        for known in (self.private, self.staged, *self.written_back):
             if root(buffer) in known:
                 return self.rows * known[root(buffer)]
         return 0
 
 
 @dataclass(frozen=True)
-class LaneText:
-    """A lane as bodies of code, one after the other."""
+class PartitionText:
+    """A partition as bodies of code, one after the other."""
 
     bodies: list[Emitted]
     blocks: int
-    haste: Haste
-    near: RowsNear | None = None  # for lanes that go on row by row
+    priority: Priority
+    staging: RowStaging | None = None  # of a row-wise partition
 
     def order(self) -> tuple[bool, int, float, int]:
         """Sort what takes long to the front, and what nobody waits for to the end."""
         work = max(one.work for one in self.bodies)
-        return self.blocks > 1, self.haste.value, -work, -self.blocks
+        return self.blocks > 1, self.priority.value, -work, -self.blocks
 
     @cached_property
     def _layout(self) -> tuple[dict[Root, int], int]:
@@ -60,7 +60,7 @@ class LaneText:
         found: dict[Root, int] = {}
         end = rounded(max(one.shared for one in self.bodies), 16)
         for buffer in (b for one in self.bodies for b in one.buffers):
-            size = self.near.size(buffer) if self.near else 0
+            size = self.staging.size(buffer) if self.staging else 0
             if size and root(buffer) not in found:
                 found[root(buffer)] = end
                 end += rounded(size * buffer.dtype.itemsize, 16)
@@ -80,62 +80,68 @@ class LaneText:
     def address(self, buffer: Buffer) -> str:
         """Return where all of an array would be, if a block has some of it, or ""."""
         place = self.near_place(buffer)
-        if not place or self.near is None or root(buffer) in self.near.whole:
+        if not place or self.staging is None or root(buffer) in self.staging.whole:
             return place
-        return f"{place} - (BLOCK_OF_LANE) * {self.near.size(buffer)}"
+        return f"{place} - (BLOCK_OF_PARTITION) * {self.staging.size(buffer)}"
 
 
 class Function:
-    """A kernel function that is put together from lanes of bodies."""
+    """A kernel function that is put together from partitions of bodies."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, str] = {}
         self._buffers: list[Buffer] = []
         self._places: dict[Root, int] = {}
-        self._lanes: list[tuple[int, list[str]]] = []
+        self._partitions: list[tuple[int, list[str]]] = []
         self._scratch = 0
 
-    def add(self, lane: LaneText) -> None:
-        """Add a lane to the right of those that are there."""
-        near = lane.near
-        lines = [] if lane.bodies[0].waits else ["start_after_others();"]
-        if near:
-            lines = self._bring(lane, near, lines)
-        which = f"(BLOCK_OF_LANE) * {near.rows}" if near else "BLOCK_OF_LANE"
-        for number, body in enumerate(lane.bodies):
+    def add(self, partition: PartitionText) -> None:
+        """Add a partition to the right of those that are there."""
+        staging = partition.staging
+        lines = [] if partition.bodies[0].waits else ["start_after_others();"]
+        if staging:
+            lines = self._stage(partition, staging, lines)
+        block = "BLOCK_OF_PARTITION"
+        which = f"({block}) * {staging.rows}" if staging else block
+        for number, body in enumerate(partition.bodies):
             if number:
                 lines.append("BARRIER;")
-            if number and near:
-                lines += self._show(lane, near, number - 1)
+            if number and staging:
+                lines += self._write_back(partition, staging, number - 1)
             name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
             given = [
-                lane.address(one) or f"a{self._argument(one)}" for one in body.buffers
+                partition.address(one) or f"a{self._argument(one)}"
+                for one in body.buffers
             ]
-            blocks = [] if near else [str(lane.blocks)]
+            blocks = [] if staging else [str(partition.blocks)]
             lines.append(f"NAME_{name}({', '.join([which, *blocks, *given])});")
-        self._lanes.append((lane.blocks, lines))
+        self._partitions.append((partition.blocks, lines))
 
-    def _bring(self, lane: LaneText, near: RowsNear, start: list[str]) -> list[str]:
+    def _stage(
+        self, partition: PartitionText, staging: RowStaging, start: list[str]
+    ) -> list[str]:
         """Return how a block starts, and copies what it needs of arrays."""
         early, then = list[str](), list[str]()
-        buffers = {root(b): b for body in lane.bodies for b in body.buffers}
+        buffers = {root(b): b for body in partition.bodies for b in body.buffers}
         for key, buffer in buffers.items():
-            if key in near.whole or key in near.given:
-                size, far = near.size(buffer), f"a{self._argument(buffer)}"
-                if key not in near.whole:
-                    far += f" + (BLOCK_OF_LANE) * {size}"
-                place = lane.near_place(buffer)
-                copies = early if key in near.early else then
+            if key in staging.whole or key in staging.staged:
+                size, far = staging.size(buffer), f"a{self._argument(buffer)}"
+                if key not in staging.whole:
+                    far += f" + (BLOCK_OF_PARTITION) * {size}"
+                place = partition.near_place(buffer)
+                copies = early if key in staging.ready else then
                 copies.append(f"bring_near<{size}>({place}, {far});")
         return [*early, *start, *then, *["all_near();"] * bool(early or then)]
 
-    def _show(self, lane: LaneText, near: RowsNear, number: int) -> Iterator[str]:
+    def _write_back(
+        self, partition: PartitionText, staging: RowStaging, number: int
+    ) -> Iterator[str]:
         """Yield how others are shown what a body has made."""
-        for buffer in lane.bodies[number].buffers:
-            if root(buffer) in near.shown[number]:
-                size = near.size(buffer)
-                far = f"a{self._argument(buffer)} + (BLOCK_OF_LANE) * {size}"
-                yield f"show_others<{size}>({far}, {lane.near_place(buffer)});"
+        for buffer in partition.bodies[number].buffers:
+            if root(buffer) in staging.written_back[number]:
+                size = staging.size(buffer)
+                far = f"a{self._argument(buffer)} + (BLOCK_OF_PARTITION) * {size}"
+                yield f"show_others<{size}>({far}, {partition.near_place(buffer)});"
 
     def _argument(self, buffer: Buffer) -> int:
         key = root(buffer)
@@ -164,12 +170,12 @@ class Function:
             f"NAME({given}) {{"
         )
         start = 0
-        for number, (blocks, calls) in enumerate(self._lanes):
-            last = number == len(self._lanes) - 1
+        for number, (blocks, calls) in enumerate(self._partitions):
+            last = number == len(self._partitions) - 1
             head = "" if last else f"if (BLOCK < {start + blocks}) "
             lines.append(f"  {head}{{")
             at = f"BLOCK - {start}" if start else "BLOCK"
-            lines += [f"    {one.replace('BLOCK_OF_LANE', at)}" for one in calls]
+            lines += [f"    {one.replace('BLOCK_OF_PARTITION', at)}" for one in calls]
             lines.append("  }" if last else "  } else")
             start += blocks
         return "\n".join([*lines, "}", ""]), self._buffers

@@ -100,7 +100,7 @@ def test_launches_keep_within_limits(name, capability, programs):
 def test_every_array_of_a_launch_has_a_place(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
     elsewhere = {"data", "state", "constant", "result", "step"}
-    places = emission.own.keys() | emission.offsets.keys()
+    places = emission.workspace.keys() | emission.offsets.keys()
     arrays = {one for call in emission.calls for one in call.buffers}
     lost = {one for one in arrays if one.kind not in elsewhere} - {
         one for one in arrays if root(one) in places
@@ -139,22 +139,22 @@ def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
     for launch in launches:
         touched = [
             (
-                {one for work in lane.works for one in work.writes()},
-                {one for work in lane.works for one in work.reads()},
+                {one for fused in partition.fused_kernels for one in fused.writes()},
+                {one for fused in partition.fused_kernels for one in fused.reads()},
             )
-            for lane in launch.lanes
+            for partition in launch.partitions
         ]
         for number, (writes, _) in enumerate(touched):
             for other in touched[:number] + touched[number + 1 :]:
                 assert not writes & (other[0] | other[1])
-    assert any(len(launch.lanes) > 1 for launch in launches)
+    assert any(len(launch.partitions) > 1 for launch in launches)
 
 
 def test_wide_accesses_are_aligned(recipes):
     """Every array that is read four elements at a time starts at such a place."""
     for name in RECIPES:
         emission = emitted(recipes[name])
-        starts = [*emission.offsets.values(), *emission.own.values()]
+        starts = [*emission.offsets.values(), *emission.workspace.values()]
         assert all(start % 16 == 0 for start in starts)
 
 

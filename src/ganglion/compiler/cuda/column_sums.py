@@ -15,11 +15,11 @@ import numpy as np
 from ganglion.compiler.cuda import pointwise
 from ganglion.compiler.cuda.elementwise import (
     compute_and_store,
-    host_guests,
+    emit_epilogues,
     lanes_of,
     most_lanes,
 )
-from ganglion.compiler.cuda.epilogue import Root, Work, lanes_allowed
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
 from ganglion.compiler.cuda.expressions import Places, evaluate
 from ganglion.compiler.cuda.passes.cse import written
 from ganglion.compiler.cuda.text import (
@@ -37,12 +37,17 @@ F64 = np.dtype("float64")
 MOST_ROWS, GROUP = 288, 32  # blocks that are added up at once; else so many of them
 
 
-class Tally:
-    """The text of one tally, in three places of its host's."""
+class ColumnSum:
+    """The text of one column sum, in three places of its producer's."""
 
-    def __init__(self, body: Body, work: Work, lanes: int) -> None:
-        assert isinstance(work.kernel, Loop)
-        self.body, self.work, self.kernel, self.lanes = body, work, work.kernel, lanes
+    def __init__(self, body: Body, fused: FusedKernel, lanes: int) -> None:
+        assert isinstance(fused.kernel, Loop)
+        self.body, self.fused, self.kernel, self.lanes = (
+            body,
+            fused,
+            fused.kernel,
+            lanes,
+        )
         exprs = [expr for expr, _ in self.kernel.stored]
         self.kind = c_type(np.result_type(*(expr.dtype for expr in exprs)))
         self.spread = _spread_of(exprs)
@@ -126,9 +131,9 @@ class Tally:
             total = f"{whole}[{number * columns} + c]"
             value = body.let(c_type(dtype), pointwise.cast(total, F64, dtype), "out")
             held[root(view.buffer)] = value
-            if root(view.buffer) not in self.work.dropped:
+            if root(view.buffer) not in self.fused.unstored:
                 body.do(f"{body.element(view, ['i'])} = {value};")
-        host_guests(body, self.work, "i", 1, held)
+        emit_epilogues(body, self.fused, "i", 1, held)
 
 
 def across_of(columns: int, lanes: int) -> int:
@@ -143,19 +148,21 @@ def across_of(columns: int, lanes: int) -> int:
     return across
 
 
-def emit_tallied_map(work: Work) -> Emitted:
+def emit_map_with_column_sums(fused: FusedKernel) -> Emitted:
     """Return a map as text that adds up what it computes, part by part of its rows."""
-    kernel, first = work.kernel, work.tallies[0].kernel
+    kernel, first = fused.kernel, fused.column_sums[0].kernel
     assert isinstance(kernel, Loop)
     assert isinstance(first, Loop)
     parts, columns = first.outer
     rows = math.prod(kernel.shape) // columns // parts
-    body = Body(is_wide(work.buffers(), math.prod(kernel.shape)))
-    lanes = lanes_allowed(work, math.gcd(kernel.shape[-1], columns), most_lanes(kernel))
+    body = Body(is_wide(fused.buffers(), math.prod(kernel.shape)))
+    lanes = lanes_allowed(
+        fused, math.gcd(kernel.shape[-1], columns), most_lanes(kernel)
+    )
     across = across_of(columns, lanes)
     body.do(f"const int c = THREAD % {across} * {lanes};")
     with body.block(f"for (int part = block; part < {parts}; part += blocks)"):
-        tallies = [Tally(body, one, lanes) for one in work.tallies]
+        column_sums = [ColumnSum(body, one, lanes) for one in fused.column_sums]
         body.lines.append("#pragma unroll 4")
         head = f"int r = THREAD / {across}; r < {rows} && c < {columns}"
         with body.block(f"for ({head}; r += {THREADS // across})"):
@@ -163,12 +170,12 @@ def emit_tallied_map(work: Work) -> Emitted:
             flat = body.let(body.index, place, "flat")
             at = body.places(flat, kernel.shape)
             later: list[str] = []
-            held = compute_and_store(body, kernel.stored, at, lanes, {}, work, later)
-            host_guests(body, work, flat, lanes, held, later)
-            for tally in tallies:
-                tally.add(flat, held, later)
+            held = compute_and_store(body, kernel.stored, at, lanes, {}, fused, later)
+            emit_epilogues(body, fused, flat, lanes, held, later)
+            for column_sum in column_sums:
+                column_sum.add(flat, held, later)
             body.lines += later
-        shared = max(one.finish_rows(across) for one in tallies)
+        shared = max(one.finish_rows(across) for one in column_sums)
     return body.emitted(parts, shared)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ganglion.compiler.cuda.epilogue import Root
-from ganglion.compiler.cuda.launches import Haste
+from ganglion.compiler.cuda.launches import Priority
 from ganglion.compiler.cuda.text import THREADS, Emitted, c_type, fill, root
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.memory import rounded
@@ -24,16 +24,16 @@ class RowStaging:
     rows: int  # of a block
     private: Mapping[Root, int]  # only this partition writes and reads these
     written_back: Sequence[Mapping[Root, int]]  # by each body, for others to read
-    read: Mapping[Root, int]  # written by others, and copied at the start
-    read_whole: Collection[Root]  # the same, all rows of them
+    staged: Mapping[Root, int]  # written by others, and copied at the start
+    staged_whole: Collection[Root]  # the same, all rows of them
     ready: Collection[Root]  # before the launch: copied before others have ended
 
     def size(self, buffer: Buffer) -> int:
         """Return how many elements of an array a block has, 0 for none."""
         key = root(buffer)
-        if key in self.read_whole:
+        if key in self.staged_whole:
             return buffer.size
-        known = (self.private, self.read, *self.written_back)
+        known = (self.private, self.staged, *self.written_back)
         return self.rows * next((sizes[key] for sizes in known if key in sizes), 0)
 
 
@@ -43,13 +43,13 @@ class PartitionText:
 
     bodies: list[Emitted]
     blocks: int
-    haste: Haste
+    priority: Priority
     staging: RowStaging | None = None  # of row-wise fused kernels
 
     def order(self) -> tuple[bool, int, float, int]:
         """Sort what takes long to the front, and what nobody waits for to the end."""
         work = max(body.work for body in self.bodies)
-        return self.blocks > 1, self.haste.value, -work, -self.blocks
+        return self.blocks > 1, self.priority.value, -work, -self.blocks
 
     @cached_property
     def buffers(self) -> dict[Root, Buffer]:
@@ -141,9 +141,9 @@ class Function:
         """Return how a block starts, and copies what it needs of arrays."""
         before, after = list[str](), list[str]()
         for key, buffer in partition.buffers.items():
-            if key in staging.read_whole or key in staging.read:
+            if key in staging.staged_whole or key in staging.staged:
                 size, source = staging.size(buffer), f"a{self._argument(buffer)}"
-                if key not in staging.read_whole:
+                if key not in staging.staged_whole:
                     source += f" + ({block}) * {size}"
                 copies = before if key in staging.ready else after
                 target = partition.staged(buffer)
@@ -168,7 +168,7 @@ class Function:
         staging, address = partition.staging, partition.staged(buffer)
         if not address or staging is None:
             return f"a{self._argument(buffer)}"
-        if root(buffer) in staging.read_whole:
+        if root(buffer) in staging.staged_whole:
             return address
         return f"{address} - ({block}) * {staging.size(buffer)}"
 

@@ -164,8 +164,8 @@ class Emitted:
 class Body:
     """A device function under construction."""
 
-    def __init__(self, wide: bool = False, by_rows: bool = False) -> None:
-        self.by_rows = by_rows  # works on the rows from `row0` on
+    def __init__(self, wide: bool = False, row_wise: bool = False) -> None:
+        self.row_wise = row_wise  # works on the rows from `row0` on
         self.lines: list[str] = []
         self.before: list[str] = []  # what stands in front of the function
         self.buffers: list[Buffer] = []
@@ -218,7 +218,7 @@ class Body:
 
     def in_rows(self, places: list[str]) -> list[str]:
         """Return places in a block's rows as places among all rows."""
-        if not self.by_rows:
+        if not self.row_wise:
             return places
         return [self.let(self.index, f"row0 + {places[0]}", "row"), *places[1:]]
 
@@ -254,10 +254,10 @@ class Body:
         given = [
             f"{c_type(one.dtype)}* RESTRICT p{i}" for i, one in enumerate(self.buffers)
         ]
-        which = ["int row0"] if self.by_rows else ["int block", "int blocks"]
+        which = ["int row0"] if self.row_wise else ["int block", "int blocks"]
         head = ", ".join([*which, *given])
         lines = [*self.before, f"DEVICE void $body({head}) {{"]
-        if self.by_rows:
+        if self.row_wise:
             lines.append("  const int block = 0, blocks = 1;")
         lines += self._prelude
         text = "\n".join([*lines, *self.lines, "}", ""])

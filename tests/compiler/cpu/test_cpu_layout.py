@@ -8,8 +8,8 @@ from step_programs import step_of
 
 from ganglion.compiler.cpu import emit
 from ganglion.compiler.cpu import tape as cpu_layout
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tape import Layout
-from ganglion.compiler.plan.build import build
 
 
 class Numbers:

@@ -113,7 +113,7 @@ class Layout:
             for one in call.buffers:
                 if one.kind == "arena":
                     own = part * one.nbytes // call.parallel if one in private else 0
-                    found.append(self._plan.offsets[one] + own)
+                    found.append(self._plan.offsets[one.root] + own)
         return found
 
     def _part(self, number: int, thread: int) -> int:
@@ -150,9 +150,9 @@ class Layout:
         part, _ = share(slices, 1, thread, self._threads)
         found = []
         for slot, one in enumerate(self._calls[number].buffers):
-            if band and one in self._plan.passing:
+            if band and one.root in self._plan.passing:
                 each = band.each(one.nbytes)
-                found.append((slot, self._plan.offsets[one] + part * each, each))
+                found.append((slot, self._plan.offsets[one.root] + part * each, each))
         if not found or self._threads > slices or self._uses_rest(number):
             return 0
         moves = np.array([len(found), *(word for one in found for word in one)])
@@ -207,7 +207,7 @@ class Layout:
             if self._plan.marks[run.start].alone:
                 continue
             kernels = self._plan.kernels[run.start : run.stop]
-            touched = {one for kernel in kernels for one in kernel.writes()}
+            touched = {one.root for kernel in kernels for one in kernel.writes()}
             if self._threads == 1 and touched.isdisjoint(self._plan.passing):
                 continue
             private = any(

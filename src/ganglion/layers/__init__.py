@@ -16,13 +16,12 @@ from ganglion.layers import (
 )
 from ganglion.layers.activating import *
 from ganglion.layers.augment import *
-from ganglion.layers.base import Layer
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.layers.conv import *
 from ganglion.layers.dense import *
 from ganglion.layers.dropout import *
 from ganglion.layers.image_size import *
 from ganglion.layers.inputs import *
-from ganglion.layers.inputspec import InputSpec
 from ganglion.layers.merging import *
 from ganglion.layers.merging import _Merge as _Merge  # scripts subclass it
 from ganglion.layers.norm import *

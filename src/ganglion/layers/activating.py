@@ -6,8 +6,7 @@ from typing import Any
 
 from ganglion import activations, keras2, ops
 from ganglion.layers.arguments import keep, known_size, weight
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
 
 __all__ = [
     "ELU", "LeakyReLU", "PReLU", "ReLU", "Softmax", "ThresholdedReLU",

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import activations, config, constraints, initializers, regularizers
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.lookup import with_defaults
 from ganglion.ops.windows import spread
 from ganglion.variables import Variable

@@ -17,7 +17,7 @@ from ganglion.layers.arguments import (
     positive,
     weight,
 )
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec
 from ganglion.serialization import export
 
 __all__ = [

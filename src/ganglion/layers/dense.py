@@ -15,8 +15,7 @@ from ganglion.layers.arguments import (
     refuse,
     weight,
 )
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.serialization import export, serialize_keras_object
 
 __all__ = [

@@ -7,8 +7,7 @@ from typing import Any
 
 from ganglion import ops, random, regularizers
 from ganglion.layers.arguments import channels_last, share
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
 
 __all__ = [
     "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout",

@@ -6,8 +6,7 @@ from typing import Any
 
 from ganglion import config, ops
 from ganglion.layers.arguments import keep, known_size, positive, weight
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.serialization import export
 from ganglion.variables import current_scope
 

@@ -19,8 +19,7 @@ from ganglion.layers.arguments import (
     positive,
     sizes,
 )
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.serialization import export
 from ganglion.system import budget
 

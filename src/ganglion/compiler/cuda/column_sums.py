@@ -141,7 +141,7 @@ class Tally:
     def __init__(self, body: Body, work: Work, lanes: int) -> None:
         assert isinstance(work.kernel, Loop)
         self.body, self.work, self.kernel, self.lanes = body, work, work.kernel, lanes
-        exprs = [expr for expr, _ in self.kernel.stored]
+        exprs = self.kernel.exprs
         self.kind = c_type(np.result_type(*(expr.dtype for expr in exprs)))
         self.spread = _spread_of(exprs)
         self.name = body.fresh("tally")
@@ -156,7 +156,7 @@ class Tally:
         inner = kernel.shape[len(kernel.outer) :]
         *places, column = body.places(flat, (*outer, *inner, columns), "t")
         at = [*places[: len(outer)], column, *places[len(outer) :]]
-        exprs = [expr for expr, _ in kernel.stored]
+        exprs = kernel.exprs
         if self.spread is not None:
             exprs = [self.spread]
         if lanes > 1:
@@ -179,7 +179,7 @@ class Tally:
         A block has the columns of a `group`, and `across` threads beside each other for
         them; it is number `row` of as many as `rows` that have the same.
         """
-        body, lanes, kinds = self.body, self.lanes, len(self.kernel.stored)
+        body, lanes, kinds = self.body, self.lanes, len(self.kernel.outputs)
         if self.spread is not None:
             body.lines.append("#pragma unroll")
             with body.block(f"for (int lane = 0; lane < {lanes}; lane++)"):
@@ -211,7 +211,7 @@ class Tally:
 
     def finish_rows(self, across: int) -> int:
         """Append how the sums of a part's rows are stored; return the shared memory."""
-        (_, view), columns = self.kernel.stored[0], self.kernel.outer[-1]
+        (_, view), columns = self.kernel.outputs[0], self.kernel.outer[-1]
         to = f"{self.body.pointer(view.buffer)} + part * {columns}"
         self.body.do(f"fold_threads<{across}, {columns}>({self.name}, {to});")
         return THREADS * self.lanes * view.buffer.dtype.itemsize
@@ -219,7 +219,7 @@ class Tally:
     def _end(self, whole: str, columns: int) -> None:
         """Append what becomes of the totals of a column."""
         body, held = self.body, {}
-        for number, (_, view) in enumerate(self.kernel.stored):
+        for number, (_, view) in enumerate(self.kernel.outputs):
             dtype = computed(view.buffer.dtype)
             total = f"{whole}[{number * columns} + c]"
             value = body.let(c_type(dtype), pointwise.cast(total, F64, dtype), "out")
@@ -261,7 +261,7 @@ def emit_tallied_map(work: Work) -> Emitted:
             flat = body.let(body.index, place, "flat")
             at = body.places(flat, kernel.shape)
             later: list[str] = []
-            held = compute_and_store(body, kernel.stored, at, lanes, {}, work, later)
+            held = compute_and_store(body, kernel.outputs, at, lanes, {}, work, later)
             host_guests(body, work, flat, lanes, held, later)
             for tally in tallies:
                 tally.add(flat, held, later)

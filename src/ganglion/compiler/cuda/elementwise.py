@@ -50,7 +50,7 @@ def emit_map(work: Work, rows: int = 0) -> Emitted:
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
         at = body.in_rows(at[: len(kernel.shape)])
-        held = compute_and_store(body, kernel.stored, at, width, {}, work)
+        held = compute_and_store(body, kernel.outputs, at, width, {}, work)
         flat = "i" if width == 1 else f"i * {width}"
         if rows:
             flat = f"row0 * {each} + i"
@@ -70,7 +70,7 @@ def _width(work: Work, kernel: Loop, total: int) -> int:
 
 def most_lanes(kernel: Loop) -> int:
     """Return how many neighbours fit into one access of memory."""
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
     return 2 if widest > 4 else 4
 
 
@@ -94,7 +94,7 @@ def host_guests(
         if guest.shape not in decoded:
             decoded[guest.shape] = body.places(start, guest.shape, "g")
         at = decoded[guest.shape]
-        held |= compute_and_store(body, guest.stored, at, width, held, work, later)
+        held |= compute_and_store(body, guest.outputs, at, width, held, work, later)
 
 
 def compute_and_store(

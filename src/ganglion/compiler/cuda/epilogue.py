@@ -108,13 +108,13 @@ def is_map(kernel: Kernel) -> bool:
 
 def is_copy(kernel: Loop) -> bool:
     """Return whether all that a loop does is to copy, in another order perhaps."""
-    return is_map(kernel) and not kernel.more and isinstance(kernel.expr, Load)
+    return is_map(kernel) and len(kernel.outputs) == 1 and isinstance(kernel.expr, Load)
 
 
 def is_host(kernel: Kernel) -> bool:
     """Return whether a kernel computes each element of a whole array once."""
     if isinstance(kernel, Loop):
-        whole = all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        whole = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
         return whole and not kernel.adds and math.prod(kernel.outer) > 0
     if isinstance(kernel, Parted):
         return False
@@ -139,8 +139,8 @@ def takes(work: Work, guest: Loop, most: int | None = None) -> bool:
     """
     if not is_map(guest) or len(work.guests) >= MOST_GUESTS:
         return False
-    stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in work.kernels)
-    if stored + len(guest.stored) > (most or _most_stored(work.kernel)):
+    stored = sum(len(k.outputs) if isinstance(k, Loop) else 1 for k in work.kernels)
+    if stored + len(guest.outputs) > (most or _most_stored(work.kernel)):
         return False
     return _reads_well(work, guest) and _may_write(work, guest)
 
@@ -165,7 +165,7 @@ def tallies_rows(work: Work, kernel: Kernel) -> bool:
     """
     if not is_map(work.kernel) or not is_host(work.kernel):
         return False
-    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.more:
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or len(kernel.outputs) > 1:
         return False
     if len(kernel.outer) != 2:
         return False
@@ -179,13 +179,13 @@ def tallies_rows(work: Work, kernel: Kernel) -> bool:
 
 def _adds_columns(work: Work, kernel: Loop) -> bool:
     """Return whether a loop adds up some work's results, and hinders nobody."""
-    targets = {root(view.buffer) for _, view in kernel.stored}
+    targets = {root(view.buffer) for _, view in kernel.outputs}
     return (
-        len(kernel.stored) <= MOST_TALLIED
+        len(kernel.outputs) <= MOST_TALLIED
         and all(kind == "arena" for kind, _ in targets)
         and not targets & (work.reads() | work.writes())
-        and all(expr.dtype.kind == "f" for expr, _ in kernel.stored)
-        and all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        and all(expr.dtype.kind == "f" for expr, _ in kernel.outputs)
+        and all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
         and _reads_well(work, kernel, len(kernel.outer) - 1)
     )
 
@@ -217,8 +217,8 @@ def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
     made = {root(b) for one in work.kernels for b in one.writes()}
     in_order = {root(b) for b in work.kernel.writes()}
     for each in work.guests:
-        in_order |= {root(v.buffer) for _, v in each.stored if is_flat(v, each.shape)}
-    for one in walk(*(expr for expr, _ in loop.stored)):
+        in_order |= {root(v.buffer) for _, v in each.outputs if is_flat(v, each.shape)}
+    for one in walk(*loop.exprs):
         if isinstance(one, Load) and root(one.view.buffer) in made:
             view = replace(one.view, strides=moved(one.view.strides))
             flat = is_flat(view, moved(loop.shape))
@@ -252,7 +252,7 @@ def tables_of(expr: Expr) -> list[Buffer]:
 def _may_write(work: Work, guest: Loop) -> bool:
     """What a guest overwrites may be read before only at the very same place."""
     made = {root(b) for one in work.kernels for b in one.writes()}
-    for _, view in guest.stored:
+    for _, view in guest.outputs:
         target = root(view.buffer)
         if target in made:
             return False
@@ -270,7 +270,7 @@ def _reads_in_place(kernel: Kernel, target: Root) -> bool:
     if not is_map(kernel):
         return False
     assert isinstance(kernel, Loop)
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         if isinstance(one, Load) and root(one.view.buffer) == target:
             if not is_flat(one.view, kernel.shape):
                 return False
@@ -316,7 +316,7 @@ def loop_of(kernel: Contract, kept: Sequence[Axis]) -> Loop:
     right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
     expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
     out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
-    return Loop(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
+    return Loop.of(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
 
 
 def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from folders import ROOT
 
-from ganglion.compiler.cuda import emit
-from ganglion.compiler.cuda.prelude import MACHINE
+from ganglion.compiler.cuda import prelude
 
 HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
 # Objects by the hash of their text: a later run of the tests compiles what is new.
@@ -59,8 +58,8 @@ def _write(path: Path, make: Callable[[Path], object]) -> Path:
     return path
 
 
-def _compile(text: str, kind: str, *arguments: str | Path) -> None:
-    command = ["g++", *FLAGS, "-x", kind, "-", *arguments]
+def _compile(*arguments: str | Path, text: str = "") -> None:
+    command = ["g++", *FLAGS, *arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000] + text[-3000:]
 
@@ -68,12 +67,12 @@ def _compile(text: str, kind: str, *arguments: str | Path) -> None:
 @cache
 def _prelude() -> Path:
     """Return what stands above every kernel, precompiled: two thirds of g++'s time."""
-    text = emit.header(HEADER)
+    text = prelude.header(HEADER)
     key = hashlib.sha256((text + _version()).encode()).hexdigest()[:32]
     path = _write(CACHE / f"{key}.h", lambda part: part.write_text(text))
     _write(
         path.with_suffix(".h.gch"),
-        lambda part: _compile(text, "c++-header", "-o", part),
+        lambda part: _compile("-x", "c++-header", path, "-o", part),
     )
     return path
 
@@ -85,7 +84,9 @@ def _object(text: str) -> bytes:
     if path.exists():
         os.utime(path)
         return path.read_bytes()
-    _write(path, lambda part: _compile(text, "c++", "-shared", "-o", part))
+    _write(
+        path, lambda part: _compile("-shared", "-x", "c++", "-", "-o", part, text=text)
+    )
     objects = sorted(CACHE.glob("*.so"), key=lambda path: path.stat().st_mtime)
     for old in objects[:-MOST_OBJECTS]:
         old.unlink(missing_ok=True)
@@ -94,7 +95,7 @@ def _object(text: str) -> bytes:
 
 def _wrapped(source: str) -> str:
     """Return CUDA text as C++, with a function `run_NAME(blocks, given)` for each."""
-    made = source.replace(emit.header(MACHINE), f'#include "{_prelude()}"')
+    made = source.replace(prelude.header(), f'#include "{_prelude()}"')
     assert made != source
     for name, given in _SIGNATURE.findall(source):
         kinds = [one.rsplit(" ", 1)[0] for one in given.split(", ")] if given else []

@@ -8,8 +8,8 @@ import pytest
 from step_programs import step_of
 
 from ganglion.compiler.cpu import emit, tuning
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tape import Layout
-from ganglion.compiler.plan.build import build
 
 
 class Numbers:

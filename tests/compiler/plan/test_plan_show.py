@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.plan.build import build
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.plan.kernels import Apply, Buffer, Literal, Load, Loop, View
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.printer import show

@@ -13,11 +13,11 @@ from ganglion.compiler import cache
 from ganglion.compiler.cpu import emit, jit, tuning
 from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.emit import Record
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.step_loop import native
 from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.barriers import total_work
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan

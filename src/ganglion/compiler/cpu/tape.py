@@ -185,7 +185,7 @@ class Layout:
                 part, _ = self._range(number, thread)
             for buffer in call.buffers:
                 if buffer.kind == "arena":
-                    start = self._plan.offsets[buffer]
+                    start = self._plan.offsets[buffer.root]
                     if buffer in private:
                         start += part * buffer.nbytes // call.parallel
                     offsets.append(start)
@@ -218,9 +218,10 @@ class Layout:
         part, _ = share(slices, 1, thread, self._threads)
         words: list[int] = []
         for slot, buffer in enumerate(self._calls[number].buffers):
-            if band and buffer in self._plan.passing:
+            if band and buffer.root in self._plan.passing:
                 size = band.each(buffer.nbytes)
-                words += [slot, self._plan.offsets[buffer] + part * size, size]
+                start = self._plan.offsets[buffer.root]
+                words += [slot, start + part * size, size]
         if not words or self._threads > slices or self._has_short_slice(number):
             return 0
         cursors = np.array([len(words) // 3, *words])
@@ -273,7 +274,7 @@ class Layout:
             if self._plan.marks[run.start].alone:
                 continue
             kernels = self._plan.kernels[run.start : run.stop]
-            written = {buffer for kernel in kernels for buffer in kernel.writes()}
+            written = {buffer.root for kernel in kernels for buffer in kernel.writes()}
             if self._threads == 1 and written.isdisjoint(self._plan.passing):
                 continue
             private = any(

@@ -26,6 +26,12 @@ class Buffer:
     dtype: np.dtype
     kind: str  # "data", "state", "constant", "arena" or "result"
     array: np.ndarray | None = None  # of constants
+    alias_of: Buffer | None = None  # whose memory it is, if not its own
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer whose memory it is: itself, or what it is another shape of."""
+        return self.alias_of or self
 
     @property
     def size(self) -> int:

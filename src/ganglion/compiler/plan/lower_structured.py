@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Expr,
+    Kernel,
     Literal,
     Load,
     Loop,
@@ -21,8 +23,15 @@ from ganglion.compiler.plan.kernels import (
     View,
     rewrite,
     row_major,
+    walk,
 )
-from ganglion.compiler.plan.lower import LONG_SUM, SLICES, Lowering, Places
+from ganglion.compiler.plan.lower import (
+    LONG_SUM,
+    SLICES,
+    Lowering,
+    Places,
+    identity,
+)
 from ganglion.compiler.plan.lower_contractions import (
     lower_conv,
     lower_conv_kernel,
@@ -34,17 +43,22 @@ from ganglion.compiler.plan.lower_pools import (
     lower_pool,
     lower_sum_pool_back,
 )
+from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.split import copy_into, parts_of
 
 
-def lower_node(low: Lowering, node: Node) -> None:
-    """Emit the kernels of an op that is not lazy."""
-    _LOWER[node.op.name](low, node)
-
-
-def is_structured(node: Node) -> bool:
-    """Return whether an op has kernels of its own."""
-    return node.op.name in _LOWER
+def lower(program: Program, winograd: bool = True, for_gpu: bool = False) -> Plan:
+    """Return the kernels of a program, in order, and the buffers they work on."""
+    low = Lowering(program.graph, set(program.data), winograd, for_gpu)
+    for node in program.graph.nodes:
+        if node.op.name in _LOWER:
+            _LOWER[node.op.name](low, node)
+    results = _results(low, program.results)
+    _write_state(low, program)
+    inputs = {one.name: low.buffers[one] for one in program.graph.inputs}
+    data = {name: inputs[name] for name in program.data}
+    state = {name: inputs[name] for name in program.state}
+    return Plan(program.graph.name, tuple(low.kernels), data, state, results)
 
 
 # ---- reductions ----------------------------------------------------------------------
@@ -160,6 +174,62 @@ def _scatter_add(low: Lowering, node: Node) -> None:
     row = node.size // max(node.shape[0], 1)
     low.emit(
         Scatter("scatter_add", count, row, low.store(updates), low.store(index), target)
+    )
+
+
+# ---- results and state -----------------------------------------------------------
+
+
+def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
+    made = {}
+    for name in names:
+        value = low.graph.outputs[name]
+        buffer = Buffer(name, value.shape, value.dtype, "result")
+        if value.size:
+            expr = low.at(value, identity(value.shape))
+            low.emit(Loop("result", value.shape, expr, View.whole(buffer)))
+        made[name] = buffer
+    return made
+
+
+def _write_state(low: Lowering, program: Program) -> None:
+    """Write new states in place where nobody needs the old one any more."""
+    inputs = {one.name: one for one in low.graph.inputs}
+    writers: list[Loop] = []
+    for name in program.state:
+        value = low.graph.outputs.get(name)
+        if value is not None and value.size:
+            writers.append(_writer(low, value, low.buffers[inputs[name]]))
+    copies: list[Kernel] = []
+    readers: dict[Buffer, set[int]] = {}
+    for number, writer in enumerate(writers):
+        for one in writer.reads():
+            readers.setdefault(one.root, set()).add(number)
+    for number, writer in enumerate(writers):
+        state = writer.target.buffer
+        if readers.get(state, set()) - {number} or _read_out_of_place(low, writer):
+            held = low.new(state.shape, state.dtype, "next")
+            low.emit(Loop(writer.name, writer.shape, writer.expr, View.whole(held)))
+            load = Load(state.dtype, View.whole(held))
+            copies.append(Loop("copy", state.shape, load, View.whole(state)))
+        else:
+            low.emit(writer)
+    for copy in copies:
+        low.emit(copy)
+
+
+def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
+    expr = low.at(value, identity(value.shape), force=isinstance(value, Node))
+    return Loop("update", value.shape, expr, View.whole(state))
+
+
+def _read_out_of_place(low: Lowering, writer: Loop) -> bool:
+    """Return whether a new state needs the old one at another place than its own."""
+    state, strides = writer.target.buffer, writer.target.strides
+    views = [one.view for one in walk(writer.expr) if isinstance(one, Load)]
+    return any(
+        view.buffer.root is state and (view.strides != strides or view.offset != 0)
+        for view in views
     )
 
 

@@ -48,7 +48,7 @@ class ColumnSum:
             fused.kernel,
             lanes,
         )
-        exprs = [expr for expr, _ in self.kernel.stored]
+        exprs = self.kernel.exprs
         self.kind = c_type(np.result_type(*(expr.dtype for expr in exprs)))
         self.spread = _spread_of(exprs)
         self.name = body.fresh("tally")
@@ -63,7 +63,7 @@ class ColumnSum:
         inner = kernel.shape[len(kernel.outer) :]
         *places, column = body.places(flat, (*outer, *inner, columns), "t")
         at = [*places[: len(outer)], column, *places[len(outer) :]]
-        exprs = [expr for expr, _ in kernel.stored]
+        exprs = kernel.exprs
         if self.spread is not None:
             exprs = [self.spread]
         if lanes > 1:
@@ -86,7 +86,7 @@ class ColumnSum:
         A block has the columns of a `group`, and `across` threads beside each other for
         them; it is number `row` of as many as `rows` that have the same.
         """
-        body, lanes, kinds = self.body, self.lanes, len(self.kernel.stored)
+        body, lanes, kinds = self.body, self.lanes, len(self.kernel.outputs)
         if self.spread is not None:
             body.lines.append("#pragma unroll")
             with body.block(f"for (int lane = 0; lane < {lanes}; lane++)"):
@@ -118,7 +118,7 @@ class ColumnSum:
 
     def finish_rows(self, across: int) -> int:
         """Append how the sums of a part's rows are stored; return the shared memory."""
-        (_, view), columns = self.kernel.stored[0], self.kernel.outer[-1]
+        (_, view), columns = self.kernel.outputs[0], self.kernel.outer[-1]
         to = f"{self.body.pointer(view.buffer)} + part * {columns}"
         self.body.do(f"fold_threads<{across}, {columns}>({self.name}, {to});")
         return THREADS * self.lanes * view.buffer.dtype.itemsize
@@ -126,7 +126,7 @@ class ColumnSum:
     def _end(self, whole: str, columns: int) -> None:
         """Append what becomes of the totals of a column."""
         body, held = self.body, {}
-        for number, (_, view) in enumerate(self.kernel.stored):
+        for number, (_, view) in enumerate(self.kernel.outputs):
             dtype = computed(view.buffer.dtype)
             total = f"{whole}[{number * columns} + c]"
             value = body.let(c_type(dtype), pointwise.cast(total, F64, dtype), "out")
@@ -170,7 +170,7 @@ def emit_map_with_column_sums(fused: FusedKernel) -> Emitted:
             flat = body.let(body.index, place, "flat")
             at = body.places(flat, kernel.shape)
             later: list[str] = []
-            held = compute_and_store(body, kernel.stored, at, lanes, {}, fused, later)
+            held = compute_and_store(body, kernel.outputs, at, lanes, {}, fused, later)
             emit_epilogues(body, fused, flat, lanes, held, later)
             for column_sum in column_sums:
                 column_sum.add(flat, held, later)

@@ -50,7 +50,7 @@ def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
         at = body.in_rows(at[: len(kernel.shape)])
-        held = compute_and_store(body, kernel.stored, at, width, {}, fused)
+        held = compute_and_store(body, kernel.outputs, at, width, {}, fused)
         flat = "i" if width == 1 else f"i * {width}"
         if rows:
             flat = f"row0 * {each} + i"
@@ -70,7 +70,7 @@ def _width(fused: FusedKernel, kernel: Loop, total: int) -> int:
 
 def most_lanes(kernel: Loop) -> int:
     """Return how many neighbours fit into one access of memory."""
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
     return 2 if widest > 4 else 4
 
 
@@ -94,7 +94,7 @@ def emit_epilogues(
         if epilogue.shape not in decoded:
             decoded[epilogue.shape] = body.places(start, epilogue.shape, "g")
         at = decoded[epilogue.shape]
-        held |= compute_and_store(body, epilogue.stored, at, width, held, fused, later)
+        held |= compute_and_store(body, epilogue.outputs, at, width, held, fused, later)
 
 
 def compute_and_store(

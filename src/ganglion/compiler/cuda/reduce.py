@@ -87,8 +87,8 @@ def _lanes(kernel: Loop, fused: FusedKernel, length: int) -> int:
     much = length >= 64 or math.prod(kernel.outer) >= ALL
     if kernel.how == "argmax" or math.prod(kernel.shape) < MUCH or not much:
         return 1
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
-    most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
+    most = 4 if len(kernel.outputs) <= 4 and widest <= 4 else 2
     return lanes_allowed(fused, kernel.outer[-1], most)
 
 
@@ -101,7 +101,7 @@ def _beside(kernel: Loop) -> bool:
     """Return whether what neighbouring results add up lies side by side in memory."""
     outer, last = len(kernel.outer) - 1, len(kernel.shape) - 1
     votes = 0
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         strides = None
         if isinstance(one, Load):
             strides = one.view.strides
@@ -135,7 +135,7 @@ class _Reduction:
         self.tiles = -(-self.results // self.cut.across)
         wide = is_wide(fused.buffers(), self.results, self.length)
         self.body = Body(wide, row_wise=rows > 0)
-        self.types = [self._type(expr.dtype) for expr, _ in kernel.stored]
+        self.types = [self._type(expr.dtype) for expr, _ in kernel.outputs]
         self.totals = [f"total{i}" for i in range(len(self.types))]
 
     def _type(self, dtype: np.dtype) -> str:
@@ -170,7 +170,7 @@ class _Reduction:
         self.body.do(f"{head} {line.replace('LANE', 'lane')}")
 
     def _start(self) -> None:
-        for total, (expr, _) in zip(self.totals, self.kernel.stored, strict=True):
+        for total, (expr, _) in zip(self.totals, self.kernel.outputs, strict=True):
             first = self._first(expr.dtype)
             if first.startswith("{"):
                 self.body.do(f"{total}[0].place = -1;")
@@ -246,7 +246,7 @@ class _Reduction:
         with body.block(f"for (int turn = 0; turn < {turns}; turn++)"):
             body.do(f"const {body.index} r0 = {start} + turn * {step * run};")
             runs = [body.fresh("run") for _ in self.totals]
-            for name, (expr, _) in zip(runs, self.kernel.stored, strict=True):
+            for name, (expr, _) in zip(runs, self.kernel.outputs, strict=True):
                 body.do(f"{c_type(expr.dtype)} {name}[{lanes}] = {{}};")
             body.lines.append("#pragma unroll")
             with body.block(f"for (int u = 0; u < {run}; u++)"):
@@ -260,7 +260,7 @@ class _Reduction:
         """Join the elements at a place `r` to some totals."""
         body, kernel, lanes = self.body, self.kernel, self.cut.lanes
         inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")
-        exprs = [expr for expr, _ in kernel.stored]
+        exprs = kernel.exprs
         at = [*outer, *inner]
         if lanes > 1:
             values = lanes_of(body, exprs, at, lanes, {}, len(outer) - 1)
@@ -359,7 +359,7 @@ class _Reduction:
         body, kernel, lanes = self.body, self.kernel, self.cut.lanes
         places = self._outer()
         held: dict[Root, str] = {}
-        for total, (expr, view) in zip(self.totals, kernel.stored, strict=True):
+        for total, (expr, view) in zip(self.totals, kernel.outputs, strict=True):
             dtype = computed(view.buffer.dtype)
             kind = c_type(dtype)
             name = body.fresh("out")

@@ -76,7 +76,7 @@ def emit_adds(kernel: Loop) -> Emitted:
 
     It finds all places of the loop that add to it, and adds them in the loops' order.
     """
-    assert not kernel.more
+    assert len(kernel.outputs) == 1
     shape, strides = kernel.shape, kernel.target.strides
     groups = groups_of(shape, strides)
     count = math.prod(one.places for one in groups)

@@ -22,8 +22,7 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
 )
-from ganglion.ops.einstein import einsum
-from ganglion.ops.linalg import norm
+from ganglion.ops.linalg import einsum, norm
 from ganglion.ops.numpy import (
     clip,
     divide,

@@ -20,9 +20,9 @@ from ganglion.ops.dispatch import (
     op,
     stretch,
 )
-from ganglion.ops.elementary import isclose
 from ganglion.ops.numpy import (
     divide,
+    isclose,
     isnan,
     maximum,
     minimum,

@@ -49,7 +49,7 @@ class ColumnSum:
         assert isinstance(fused.kernel, Loop)
         self.body, self.fused, self.width = body, fused, width
         self.kernel = fused.kernel
-        exprs = [expr for expr, _ in self.kernel.stored]
+        exprs = self.kernel.exprs
         self.dtype = np.result_type(*(expr.dtype for expr in exprs))
         self.spread = _spread_of(exprs)
         self.exprs = exprs if self.spread is None else [self.spread]
@@ -86,7 +86,7 @@ class ColumnSum:
         A block has the columns of a `group`, and `across` threads beside each other for
         them; it is number `row` of as many as `rows` that have the same.
         """
-        body, kinds = self.body, len(self.kernel.stored)
+        body, kinds = self.body, len(self.kernel.outputs)
         if self.spread is not None:
             with body.unrolled(self._each_lane):
                 for number, method in enumerate(("total", "squared")):
@@ -116,7 +116,7 @@ class ColumnSum:
 
     def finish_rows(self, across: int) -> int:
         """Append how the sums of a part's rows are stored; return the shared memory."""
-        (_, view), columns = self.kernel.stored[0], self.kernel.outer[-1]
+        (_, view), columns = self.kernel.outputs[0], self.kernel.outer[-1]
         target = f"{self.body.pointer(view.buffer)} + part * {columns}"
         self.body.do(f"fold_threads<{across}, {columns}>({self.name}, {target});")
         return THREADS * self.width * view.buffer.dtype.itemsize
@@ -124,7 +124,7 @@ class ColumnSum:
     def _store(self, totals: str, columns: int) -> None:
         """Append what becomes of the totals of a column."""
         body, values = self.body, {}
-        for number, (_, view) in enumerate(self.kernel.stored):
+        for number, (_, view) in enumerate(self.kernel.outputs):
             dtype = computed(view.buffer.dtype)
             total = f"{totals}[{number * columns} + c]"
             value = body.let(c_type(dtype), cast(total, F64, dtype), "out")
@@ -164,7 +164,7 @@ def emit_map_with_column_sums(fused: FusedKernel) -> Emitted:
             at = body.indices(flat, kernel.shape)
             stores: list[str] = []
             values = compute_and_store(
-                body, kernel.stored, at, width, {}, fused, stores
+                body, kernel.outputs, at, width, {}, fused, stores
             )
             emit_epilogues(body, fused, flat, width, values, stores)
             for column_sum in sums:

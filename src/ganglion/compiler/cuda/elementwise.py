@@ -57,7 +57,7 @@ def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
         at = body.in_rows(at[: len(kernel.shape)])
-        values = compute_and_store(body, kernel.stored, at, width, {}, fused)
+        values = compute_and_store(body, kernel.outputs, at, width, {}, fused)
         flat = "i" if width == 1 else f"i * {width}"
         if rows:
             flat = f"row0 * {row_size} + i"
@@ -93,7 +93,7 @@ def _map_width(fused: FusedKernel, kernel: Loop, total: int) -> int:
 
 def widest_access(kernel: Loop) -> int:
     """Return how many neighbours fit into one access of memory."""
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
     return 2 if widest > 4 else 4
 
 
@@ -126,7 +126,7 @@ def emit_epilogues(
             indices[epilogue.shape] = body.indices(start, epilogue.shape, "g")
         at = indices[epilogue.shape]
         values |= compute_and_store(
-            body, epilogue.stored, at, width, values, fused, stores
+            body, epilogue.outputs, at, width, values, fused, stores
         )
 
 

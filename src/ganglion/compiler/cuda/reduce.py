@@ -116,8 +116,8 @@ def _results_per_thread(kernel: Loop, fused: FusedKernel, length: int) -> int:
         or not much
     ):
         return 1
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
-    most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
+    most = 4 if len(kernel.outputs) <= 4 and widest <= 4 else 2
     return vector_width(fused, kernel.outer[-1], most)
 
 
@@ -125,7 +125,7 @@ def _reads_beside(kernel: Loop) -> bool:
     """Return whether what neighbouring results add up lies side by side in memory."""
     outer, last = len(kernel.outer) - 1, len(kernel.shape) - 1
     votes = 0
-    for expr in walk(*(expr for expr, _ in kernel.stored)):
+    for expr in walk(*kernel.exprs):
         if isinstance(expr, Load):
             strides = expr.view.strides
         elif isinstance(expr, Indirect):
@@ -161,7 +161,7 @@ class _Reduction:
         self.tiles = -(-self.results // tiling.across)
         wide = is_wide(fused.buffers(), self.results, self.length)
         self.body = Body(wide, row_wise=rows > 0)
-        self.exprs = [expr for expr, _ in kernel.stored]
+        self.exprs = kernel.exprs
         self.dtypes = [self._total_dtype(expr.dtype) for expr in self.exprs]
         argmax = kernel.how == "argmax"
         self.types = [
@@ -358,7 +358,7 @@ class _Reduction:
         body, kernel, width = self.body, self.kernel, self.tiling.width
         at = self._outer()
         values: dict[Root, str] = {}
-        totals = zip(self.totals, self.dtypes, kernel.stored, strict=True)
+        totals = zip(self.totals, self.dtypes, kernel.outputs, strict=True)
         for total, total_dtype, (_, view) in totals:
             dtype = computed(view.buffer.dtype)
             name = body.array(c_type(dtype), width, "out")

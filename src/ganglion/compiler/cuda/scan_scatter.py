@@ -64,7 +64,7 @@ def emit_adds(kernel: Loop) -> Emitted:
 
     It finds all iterations of the loop that add to it, and adds them in their order.
     """
-    assert not kernel.more
+    assert len(kernel.outputs) == 1
     shape, strides = kernel.shape, kernel.target.strides
     groups = groups_of(shape, strides)
     count = math.prod(group.count for group in groups) if math.prod(shape) else 0

@@ -69,15 +69,15 @@ def _dropped(layer: Any, inputs: Any, noise_shape: Any) -> Any:
     )
 
 
-def _noise_shape(given: Any) -> tuple[int | None, ...] | None:
-    if given is None:
+def _noise_shape(value: Any) -> tuple[int | None, ...] | None:
+    if value is None:
         return None
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise ValueError(f"`noise_shape` must be a shape, got {given!r}.")
-    shape = tuple(given)
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise ValueError(f"`noise_shape` must be a shape, got {value!r}.")
+    shape = tuple(value)
     if any(n is not None and (not isinstance(n, int) or n < 1) for n in shape):
         raise ValueError(
-            f"`noise_shape` must hold positive whole numbers or None, got {given!r}."
+            f"`noise_shape` must hold positive whole numbers or None, got {value!r}."
         )
     return shape
 
@@ -96,8 +96,8 @@ class _SpatialDropout(Dropout):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; Keras knows no `trainable` here."""
-        made = super().get_config()
-        return {k: v for k, v in made.items() if k != "trainable"}
+        config = super().get_config()
+        return {k: v for k, v in config.items() if k != "trainable"}
 
 
 @export("keras.layers")
@@ -203,9 +203,10 @@ class AlphaDropout(_Noise):
 
     def _disturb(self, inputs: Any) -> Any:
         rate = float(self.rate)
-        given = self.noise_shape or (None,) * inputs.ndim
+        noise_shape = self.noise_shape or (None,) * inputs.ndim
         shape = [
-            n if m is None else m for n, m in zip(inputs.shape, given, strict=True)
+            n if m is None else m
+            for n, m in zip(inputs.shape, noise_shape, strict=True)
         ]
         drawn = random.uniform(shape, dtype=inputs.dtype, seed=self.seed_generator)
         mixed = ops.where(drawn >= rate, inputs, _SELU_FLOOR)

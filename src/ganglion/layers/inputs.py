@@ -134,5 +134,5 @@ def Input(  # noqa: N802 (Keras' name)
         optional=optional,
         name=name,
     )
-    made: KerasTensor = layer.output
-    return made
+    output: KerasTensor = layer.output
+    return output

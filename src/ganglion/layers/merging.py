@@ -30,18 +30,18 @@ class _Merge(Layer):
 
     def build(self, input_shape: Any) -> None:
         is_list = isinstance(input_shape, (list, tuple)) and all(
-            isinstance(one, (list, tuple)) for one in input_shape
+            isinstance(shape, (list, tuple)) for shape in input_shape
         )
         if not is_list or not input_shape:
             raise ValueError(
                 f'Layer "{self.name}" merges a list of inputs: call it as '
                 f"{type(self).__name__}()([a, b]), got an input of shape {input_shape}."
             )
-        self._check([tuple(one) for one in input_shape])
+        self._check([tuple(shape) for shape in input_shape])
 
     def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
-        known = [[1 if n is None else n for n in one[1:]] for one in shapes]
-        batches = {one[0] for one in shapes if one} - {None}
+        known = [[1 if n is None else n for n in shape[1:]] for shape in shapes]
+        batches = {shape[0] for shape in shapes if shape} - {None}
         try:
             np.broadcast_shapes(*known)
         except ValueError:
@@ -53,8 +53,8 @@ class _Merge(Layer):
             )
 
     def call(self, inputs: Any) -> Any:
-        most = max(one.ndim for one in inputs)
-        return self._merge([_with_axes(one, most) for one in inputs])
+        most = max(x.ndim for x in inputs)
+        return self._merge([_with_axes(x, most) for x in inputs])
 
     def _merge(self, inputs: list[Any]) -> Any:
         return self._merge_function(inputs)
@@ -149,7 +149,7 @@ class Concatenate(_Merge):
 
     def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
         ndim = len(shapes[0])
-        fits = all(len(one) == ndim for one in shapes) and -ndim <= self.axis < ndim
+        fits = all(len(shape) == ndim for shape in shapes) and -ndim <= self.axis < ndim
         if fits:
             others = [i for i in range(ndim) if i != self.axis % ndim]
             fits = all(len({s[i] for s in shapes} - {None}) < 2 for i in others)
@@ -171,7 +171,7 @@ class Dot(_Merge):
         super().__init__(**kwargs)
         is_pair = isinstance(axes, (list, tuple)) and len(axes) == 2
         if not isinstance(axes, int) and not (
-            is_pair and all(isinstance(one, int) for one in axes)
+            is_pair and all(isinstance(axis, int) for axis in axes)
         ):
             raise ValueError(f"`axes` must be one or two whole numbers, got {axes!r}.")
         self.axes = axes
@@ -180,8 +180,8 @@ class Dot(_Merge):
     def _pair(self, shapes: list[Any]) -> tuple[int, int]:
         both = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
         first, second = (
-            axis % len(one) if -len(one) <= axis < len(one) else 0
-            for axis, one in zip(both, shapes, strict=True)
+            axis % len(shape) if -len(shape) <= axis < len(shape) else 0
+            for axis, shape in zip(both, shapes, strict=True)
         )
         return first, second
 

@@ -39,7 +39,7 @@ class Tracker:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._known = {id(one) for store in self._stores.values() for one in store}
+        self._known = {id(item) for store in self._stores.values() for item in store}
 
     # ---- what is there -----------------------------------------------------------
 
@@ -70,8 +70,8 @@ class Tracker:
 
     def _now(self, kind: str) -> list[Any]:
         for container in self._watched:
-            for one in _contents(container):
-                self.track(one)
+            for content in _contents(container):
+                self.track(content)
         return list(self._stores[kind])
 
     # ---- what comes and goes -----------------------------------------------------
@@ -96,13 +96,13 @@ class Tracker:
         """Note what a value holds, now and later, and leave it as it is."""
         if not isinstance(value, (list, dict, set, deque)):
             self.track(value)
-        elif not any(one is value for one in self._watched):
+        elif not any(container is value for container in self._watched):
             self._watched.append(value)
-            for one in _contents(value):
-                self.watch(one)
+            for content in _contents(value):
+                self.watch(content)
 
     def _track_tuple(self, value: tuple[Any, ...]) -> Any:
-        parts = [self.track(one) for one in value]
+        parts = [self.track(item) for item in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
         is_named = hasattr(value, "_fields")
@@ -122,7 +122,7 @@ class Tracker:
         if id(value) in self._known:
             self._known.discard(id(value))
             for store in self._stores.values():
-                store[:] = [one for one in store if one is not value]
+                store[:] = [item for item in store if item is not value]
 
 
 class WeightHolder:
@@ -200,37 +200,43 @@ class WeightHolder:
     @property
     def weights(self) -> list[Variable]:
         """All weights, of this layer and of those below."""
-        found: dict[Variable, None] = {}
+        weights: dict[Variable, None] = {}
         for layer in self._flatten_layers():
-            found.update(dict.fromkeys(layer._own_variables()))
-        return list(found)
+            weights.update(dict.fromkeys(layer._own_variables()))
+        return list(weights)
 
     @property
     def variables(self) -> list[Variable]:
         """The weights and the states of random generators."""
-        found: dict[Variable, None] = {}
+        variables: dict[Variable, None] = {}
         for layer in self._flatten_layers():
-            found.update(dict.fromkeys(layer._own_variables()))
-            found.update((one.state, None) for one in layer._tracker.seeds)
-        return list(found)
+            variables.update(dict.fromkeys(layer._own_variables()))
+            variables.update(
+                (generator.state, None) for generator in layer._tracker.seeds
+            )
+        return list(variables)
 
     def _seed_generators(self) -> list[SeedGenerator]:
         """Return the random generators of this layer and of those below."""
-        found = [
-            one for layer in self._flatten_layers() for one in layer._tracker.seeds
+        generators = [
+            generator
+            for layer in self._flatten_layers()
+            for generator in layer._tracker.seeds
         ]
-        return list({id(one): one for one in found}.values())
+        return list({id(seed): seed for seed in generators}.values())
 
     @property
     def metrics(self) -> list[Any]:
         """The metrics kept in attributes, of this layer and of those below."""
-        found = [m for layer in self._flatten_layers() for m in layer._tracker.metrics]
-        return list({id(one): one for one in found}.values())
+        metrics = [
+            m for layer in self._flatten_layers() for m in layer._tracker.metrics
+        ]
+        return list({id(metric): metric for metric in metrics}.values())
 
     @property
     def metrics_variables(self) -> list[Variable]:
         """The variables of all metrics."""
-        return [variable for one in self.metrics for variable in one.variables]
+        return [variable for metric in self.metrics for variable in metric.variables]
 
     @property
     def trainable(self) -> bool:
@@ -250,19 +256,19 @@ class WeightHolder:
         """The weights that training changes."""
         if not self.trainable:
             return []
-        return [one for one in self.weights if one.trainable]
+        return [weight for weight in self.weights if weight.trainable]
 
     @trainable_weights.setter
     def trainable_weights(self, variables: list[Variable]) -> None:
         keras2.note("`self.trainable_weights = [...]`", "`add_weight`")
-        for one in variables:
-            self._track(one)
+        for variable in variables:
+            self._track(variable)
 
     @property
     def non_trainable_weights(self) -> list[Variable]:
         """The weights that training leaves alone."""
         changed = set(self.trainable_weights)
-        return [one for one in self.weights if one not in changed]
+        return [weight for weight in self.weights if weight not in changed]
 
     @property
     def trainable_variables(self) -> list[Variable]:
@@ -273,7 +279,7 @@ class WeightHolder:
     def non_trainable_variables(self) -> list[Variable]:
         """The variables that gradients do not change."""
         changed = set(self.trainable_weights)
-        return [one for one in self.variables if one not in changed]
+        return [variable for variable in self.variables if variable not in changed]
 
     @property
     def losses(self) -> list[Any]:
@@ -288,14 +294,14 @@ class WeightHolder:
         else:
             added = [loss for layer in layers for loss in layer._losses]
         return added + [
-            one.regularizer(one)
-            for one in self.trainable_weights
-            if one.regularizer is not None
+            weight.regularizer(weight)
+            for weight in self.trainable_weights
+            if weight.regularizer is not None
         ]
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of all weights."""
-        return [one.numpy() for one in self.weights]
+        return [weight.numpy() for weight in self.weights]
 
     def set_weights(self, weights: list[Any]) -> None:
         """Replace all weights, in the order of `get_weights`."""
@@ -305,7 +311,7 @@ class WeightHolder:
                 f'Layer "{self.name}" has {len(own)} weights, but {len(weights)} '
                 "arrays were given."
             )
-        arrays = [np.asarray(one) for one in weights]
+        arrays = [np.asarray(weight) for weight in weights]
         for variable, array in zip(own, arrays, strict=True):
             if variable.shape != array.shape:
                 raise ValueError(
@@ -322,7 +328,7 @@ class WeightHolder:
                 f'Layer "{self.name}" has no weights yet: call it on data or give the '
                 "model an Input first."
             )
-        return sum(one.size for one in self.weights)
+        return sum(weight.size for weight in self.weights)
 
 
 def _contents(container: Any) -> list[Any]:
@@ -340,13 +346,13 @@ class _Telling:
         return value
 
     def _go(self, values: Iterable[Any]) -> None:
-        for one in list(values):
+        for value in list(values):
             if self.tracker is not None:
-                self.tracker.untrack(one)
+                self.tracker.untrack(value)
 
 
 def _taken(values: Iterable[Any], tracker: Tracker | None) -> Iterator[Any]:
-    return (one if tracker is None else tracker.track(one) for one in values)
+    return (value if tracker is None else tracker.track(value) for value in values)
 
 
 class TrackedList(_Telling, list[Any]):
@@ -366,7 +372,7 @@ class TrackedList(_Telling, list[Any]):
         super().insert(index, self._come(value))
 
     def extend(self, values: Iterable[Any]) -> None:
-        super().extend([self._come(one) for one in values])
+        super().extend([self._come(value) for value in values])
 
     def __iadd__(self, values: Iterable[Any]) -> Any:  # type: ignore[misc]
         self.extend(values)
@@ -376,8 +382,8 @@ class TrackedList(_Telling, list[Any]):
         self._go(self[index] if isinstance(index, slice) else [self[index]])
         new = list(value) if isinstance(index, slice) else value
         super().__setitem__(index, new)
-        for one in new if isinstance(index, slice) else [new]:
-            self._come(one)
+        for item in new if isinstance(index, slice) else [new]:
+            self._come(item)
 
     def __delitem__(self, index: Any) -> None:
         self._go(self[index] if isinstance(index, slice) else [self[index]])
@@ -389,10 +395,10 @@ class TrackedList(_Telling, list[Any]):
         return value
 
     def remove(self, value: Any) -> None:
-        place = next((i for i, one in enumerate(self) if one is value), None)
-        if place is None:
-            place = self.index(value)
-        del self[place]
+        index = next((i for i, item in enumerate(self) if item is value), None)
+        if index is None:
+            index = self.index(value)
+        del self[index]
 
     def clear(self) -> None:
         self._go(self)
@@ -403,8 +409,8 @@ class TrackedDict(_Telling, dict[Any, Any]):
     """A dictionary in an attribute of a layer."""
 
     def __init__(self, values: Any = (), tracker: Tracker | None = None) -> None:
-        held = dict(values)
-        super().__init__(zip(held, _taken(held.values(), tracker), strict=True))
+        items = dict(values)
+        super().__init__(zip(items, _taken(items.values(), tracker), strict=True))
         self.tracker = tracker
 
     def __reduce__(self) -> Any:
@@ -465,8 +471,8 @@ class TrackedSet(_Telling, set[Any]):
         super().add(self._come(value))
 
     def update(self, *others: Iterable[Any]) -> None:
-        for one in [one for other in others for one in other]:
-            self.add(one)
+        for value in [value for other in others for value in other]:
+            self.add(value)
 
     def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, whole
+from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, to_array
 from ganglion.metrics.base import Metric, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
@@ -29,10 +29,10 @@ def checked_thresholds(thresholds: Any, default: float) -> list[float]:
     if thresholds is None:
         return [default]
     listed = list(thresholds) if np.ndim(thresholds) else [thresholds]
-    wrong = [one for one in listed if one is None or not 0 <= one <= 1]
+    wrong = [n for n in listed if n is None or not 0 <= n <= 1]
     if wrong:
         raise ValueError(f"Thresholds must lie between 0 and 1, unlike {wrong}.")
-    return [float(one) for one in listed]
+    return [float(n) for n in listed]
 
 
 def is_even(thresholds: Any) -> bool:
@@ -125,11 +125,11 @@ def _above(prediction: Value, thresholds: list[float]) -> Value:
 def top_k_mask(x: Value, k: int) -> Value:
     """Mark the k largest elements of each row, the first ones among equals."""
     classes = x.shape[-1]
-    kept = ops.zeros(x.shape, "bool")
+    chosen = ops.zeros(x.shape, "bool")
     for _ in range(min(k, classes)):
-        best = ops.argmax(ops.where(kept, -np.inf, x), axis=-1)
-        kept = ops.logical_or(kept, ops.one_hot(best, classes, dtype="bool"))
-    return kept
+        best = ops.argmax(ops.where(chosen, -np.inf, x), axis=-1)
+        chosen = ops.logical_or(chosen, ops.one_hot(best, classes, dtype="bool"))
+    return chosen
 
 
 class ConfusionMetric(Metric):
@@ -150,16 +150,16 @@ class ConfusionMetric(Metric):
     def _count(
         self, y_true: Any, y_pred: Any, sample_weight: Any, **options: Any
     ) -> None:
-        made = confusion_counts(
-            whole(y_true),
-            whole(y_pred),
+        counts = confusion_counts(
+            to_array(y_true),
+            to_array(y_pred),
             list(self.thresholds),
             sample_weight=sample_weight,
             top_k=self.top_k,
             class_id=self.class_id,
             **options,
         )
-        for name, count in zip(COUNTS, made, strict=True):
+        for name, count in zip(COUNTS, counts, strict=True):
             if name in self.counted:
                 variable: Variable = getattr(self, name)
                 variable.assign_add(count)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.config import closest
-from ganglion.losses.base import divide_no_nan, whole
+from ganglion.losses.base import divide_no_nan, to_array
 from ganglion.metrics.base import registered
 from ganglion.metrics.confusion import ConfusionMetric
 from ganglion.ops import op
@@ -26,12 +26,12 @@ BYTES_A_THRESHOLD = 80  # a Python number in two lists, and four counts
 _SUMMATIONS = ("interpolation", "majoring", "minoring")
 
 
-def _known(given: Any, known: list[str], what: str) -> str:
-    text = str(getattr(given, "value", given))
-    found = {one.lower(): one for one in known}.get(text.lower())
-    if found is None:
-        raise ValueError(f"Unknown {what} {given!r}. {closest(text, known)}")
-    return found
+def _known(value: Any, known: list[str], kind: str) -> str:
+    text = str(getattr(value, "value", value))
+    name = {name.lower(): name for name in known}.get(text.lower())
+    if name is None:
+        raise ValueError(f"Unknown {kind} {value!r}. {closest(text, known)}")
+    return name
 
 
 @registered()
@@ -69,7 +69,9 @@ class AUC(ConfusionMetric):
         self.thresholds = [0.0 - edge, *inner, 1.0 + edge]
         self.multi_label, self.num_labels = multi_label, num_labels
         self.label_weights = (
-            None if label_weights is None else [float(one) for one in label_weights]
+            None
+            if label_weights is None
+            else [float(weight) for weight in label_weights]
         )
         self.from_logits = from_logits
         if num_labels and not multi_label:
@@ -87,7 +89,7 @@ class AUC(ConfusionMetric):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         if not self._variables:
-            shape = tuple(whole(y_pred).shape)
+            shape = tuple(to_array(y_pred).shape)
             if len(shape) != 2:
                 raise ValueError(
                     "AUC with multi_label=True needs predictions with two axes (batch, "
@@ -113,7 +115,7 @@ class AUC(ConfusionMetric):
         return _area(tp, fp, tn, fn, self.curve, self.summation_method, weights)
 
     def get_config(self) -> dict[str, Any]:
-        made = {
+        config = {
             **super().get_config(),
             "num_thresholds": self.num_thresholds,
             "curve": self.curve,
@@ -124,13 +126,13 @@ class AUC(ConfusionMetric):
             "from_logits": self.from_logits,
         }
         if self._given_thresholds:
-            made["thresholds"] = self.thresholds[1:-1]
-        return made
+            config["thresholds"] = self.thresholds[1:-1]
+        return config
 
 
 def _inner_thresholds(count: int, thresholds: Any) -> list[float]:
     if thresholds is not None:
-        return sorted(float(one) for one in thresholds)
+        return sorted(float(threshold) for threshold in thresholds)
     budget.take(BYTES_A_THRESHOLD * count, f"{count:,} thresholds")
     if count <= 1:
         raise ValueError(f"`num_thresholds` must be more than 1, not {count}.")
@@ -141,7 +143,7 @@ def _inner_thresholds(count: int, thresholds: Any) -> list[float]:
 def _area(
     tp: Any, fp: Any, tn: Any, fn: Any, curve: str, summation: str, weights: Any
 ) -> Any:
-    tp, fp, tn, fn = (read(one) for one in (tp, fp, tn, fn))
+    tp, fp, tn, fn = map(read, (tp, fp, tn, fn))
     if curve == "PR" and summation == "interpolation":
         terms = _interpolated_pr(tp, fp, fn)
     else:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.losses.base import whole
+from ganglion.losses.base import to_array
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
@@ -85,12 +85,12 @@ class IoU(Configured):
         )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        y_true, y_pred = whole(y_true), whole(y_pred)
+        y_true, y_pred = to_array(y_true), to_array(y_pred)
         if not self.sparse_y_true:
             y_true = ops.argmax(y_true, axis=self.axis)
         if not self.sparse_y_pred:
             y_pred = ops.argmax(y_pred, axis=self.axis)
-        found = confusion_matrix(
+        counts = confusion_matrix(
             y_true,
             y_pred,
             self.num_classes,
@@ -98,7 +98,7 @@ class IoU(Configured):
             self.ignore_class,
             self.dtype,
         )
-        self.total_cm.assign_add(found)
+        self.total_cm.assign_add(counts)
 
     def result(self) -> Any:
         return _mean_iou(self.total_cm, self.target_class_ids)
@@ -132,7 +132,7 @@ class BinaryIoU(IoU):
         self.threshold = threshold
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        y_pred = ops.greater_equal(whole(y_pred), float(self.threshold))
+        y_pred = ops.greater_equal(to_array(y_pred), float(self.threshold))
         super().update_state(y_true, ops.cast(y_pred, self.dtype), sample_weight)
 
 

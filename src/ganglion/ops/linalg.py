@@ -156,9 +156,9 @@ def _matrix_norm(value: Value, ord: Any, axes: Any, keepdims: bool) -> Any:  # n
     over = axes if abs(ord) == 1 else axes[::-1]
     sums = reduction.sum(absolute(value), axis=over[0], keepdims=True)
     extreme = reduction.max if ord > 0 else reduction.min
-    found = extreme(sums, axis=over[1], keepdims=True)
-    kept = tuple(n for i, n in enumerate(found.shape) if i not in axes)
-    return found if keepdims else s.reshape(found, shape=kept)
+    result = extreme(sums, axis=over[1], keepdims=True)
+    shape = tuple(n for i, n in enumerate(result.shape) if i not in axes)
+    return result if keepdims else s.reshape(result, shape=shape)
 
 
 @op
@@ -275,14 +275,14 @@ def _without_stretched(
         for letter, size in zip(term, value.shape, strict=True)
         if letter in others and size != 1
     }
-    kept = []
+    remaining = []
     for term, value in named:
         sizes = dict(zip(term, value.shape, strict=True))
         letters = [x for x in term if x not in wide or sizes[x] != 1]
         if len(letters) < len(term):
             value = s.reshape(value, shape=tuple(sizes[x] for x in letters))
-        kept.append(("".join(letters), value))
-    return kept
+        remaining.append(("".join(letters), value))
+    return remaining
 
 
 def _check_sizes(named: list[tuple[str, Value]], result: str, subscripts: str) -> None:
@@ -328,8 +328,8 @@ def _contract(
 
 def _drop(term: str, value: Value, needed: set[str]) -> tuple[str, Value]:
     axes = tuple(i for i, letter in enumerate(term) if letter not in needed)
-    kept = "".join(letter for letter in term if letter in needed)
-    return kept, s.sum_(value, axes=axes) if axes else value
+    letters = "".join(letter for letter in term if letter in needed)
+    return letters, s.sum_(value, axes=axes) if axes else value
 
 
 def _arrange(term: str, value: Value, result: str) -> Value:

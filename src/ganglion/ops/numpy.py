@@ -257,7 +257,7 @@ def cosh(x: Any) -> Any:
 @op
 def mod(x1: Any, x2: Any) -> Any:
     """Remainder with the sign of the divisor; of a whole number by 0 it is 0."""
-    a, b = (numeric(one) for one in promoted(x1, x2))
+    a, b = map(numeric, promoted(x1, x2))
     return p.remainder(a, b if is_float(b.dtype) else _safe_divisor(b))
 
 
@@ -295,8 +295,8 @@ def floor_divide(x1: Any, x2: Any) -> Any:
     exact = p.subtract(a, mod(a, b))
     about = _quotient(exact, divisor)
     rest = p.subtract(exact, p.multiply(about, divisor))
-    whole = p.add(about, _quotient(rest, divisor))
-    return p.where(zero, s.fill(0, whole), whole)
+    quotient = p.add(about, _quotient(rest, divisor))
+    return p.where(zero, s.fill(0, quotient), quotient)
 
 
 def _quotient(a: Value, b: Value) -> Value:
@@ -361,8 +361,8 @@ def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001 (Keras' name)
     if not is_float(value.dtype) and decimals >= 0:
         return value
     scale = 10.0**decimals
-    made = divide(p.round(floating(multiply(value, scale))), scale)
-    return made if is_float(value.dtype) else astype(made, value.dtype)
+    rounded = divide(p.round(floating(multiply(value, scale))), scale)
+    return rounded if is_float(value.dtype) else astype(rounded, value.dtype)
 
 
 @op
@@ -408,8 +408,8 @@ def arcsinh(x: Any) -> Any:
     square = p.multiply(near, near)
     small = p.log1p(near + square / (p.sqrt(square + 1.0) + 1.0))
     large = p.log(p.maximum(size, s.fill(1, size))) + math.log(2)
-    made = p.where(size < _LARGE, small, large)
-    return p.where(value < 0.0, p.negative(made), made)
+    result = p.where(size < _LARGE, small, large)
+    return p.where(value < 0.0, p.negative(result), result)
 
 
 @op
@@ -424,7 +424,7 @@ def arccosh(x: Any) -> Any:
 @op
 def logaddexp(x1: Any, x2: Any) -> Any:
     """Return log(exp(x1) + exp(x2)) without overflow."""
-    a, b = (floating(one) for one in promoted(x1, x2))
+    a, b = map(floating, promoted(x1, x2))
     # The difference of equal infinities is no number.
     apart = p.where(isnan(a - b), s.fill(0, a), a - b)
     # At a tie the larger is b, with slope 1, and the rest has slopes 1/2 and -1/2.
@@ -435,13 +435,13 @@ def logaddexp(x1: Any, x2: Any) -> Any:
 @op
 def hypot(x1: Any, x2: Any) -> Any:
     """Return sqrt(x1² + x2²) without overflow."""
-    a, b = (floating_with_room(one) for one in promoted(x1, x2))
+    a, b = map(floating_with_room, promoted(x1, x2))
     # The scale takes no part in the slope: whatever it is, the result is the same.
     top = p.stop_gradient(p.maximum(p.absolute(a), p.absolute(b)))
     usable = p.logical_and(top > 0.0, top < math.inf)
     scale = p.where(usable, top, s.fill(1, top))
     # Where it cannot be used, ones, so that no 0 meets an infinity on the way back.
-    a, b = (p.where(usable, p.divide(one, scale), s.fill(1, one)) for one in (a, b))
+    a, b = (p.where(usable, p.divide(x, scale), s.fill(1, x)) for x in (a, b))
     return p.where(usable, p.multiply(scale, p.sqrt(a * a + b * b)), top)
 
 
@@ -458,7 +458,7 @@ def trunc(x: Any) -> Any:
 @op
 def heaviside(x1: Any, x2: Any) -> Any:
     """Return 0 below zero, 1 above, and x2 at zero."""
-    a, b = (floating_with_room(one) for one in promoted(x1, x2))
+    a, b = map(floating_with_room, promoted(x1, x2))
     step = p.where(a > 0.0, s.fill(1, a), p.where(a < 0.0, s.fill(0, a), b))
     return p.where(isnan(a), a, step)
 
@@ -466,7 +466,7 @@ def heaviside(x1: Any, x2: Any) -> Any:
 @op
 def divide_no_nan(x1: Any, x2: Any) -> Any:
     """Divide, with 0 where the divisor is 0."""
-    a, b = (floating(one) for one in promoted(x1, x2))
+    a, b = map(floating, promoted(x1, x2))
     zero = p.equal(b, s.fill(0, b))
     quotient = p.divide(a, p.where(zero, s.fill(1, b), b))
     return p.where(zero, s.fill(0, b), quotient)
@@ -490,7 +490,7 @@ def isclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Return which elements differ by at most atol + rtol |x2|."""
-    a, b = (floating(one) for one in promoted(x1, x2))
+    a, b = map(floating, promoted(x1, x2))
     near = less_equal(absolute(a - b), absolute(b) * rtol + atol)
     near = logical_and(near, logical_and(isfinite(a), isfinite(b)))
     near = logical_or(near, logical_and(isinf(a), equal(a, b)))
@@ -500,10 +500,10 @@ def isclose(
 @op
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """Choose by the first condition that holds, element by element."""
-    made = default
+    chosen = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
-        made = where(condition, choice, made)
-    return made
+        chosen = where(condition, choice, chosen)
+    return chosen
 
 
 @op

@@ -288,17 +288,20 @@ class Adafactor(Optimizer):
         self._r: list[Variable] = []
         self._c: list[Variable] = []
         self._v: list[Variable] = []
-        for one in variables:
-            if len(one.shape) < 2:
+        for variable in variables:
+            if len(variable.shape) < 2:
                 # Nothing to factor: Keras' files hold two whole numbers instead.
                 shapes: list[Any] = [(), ()]
                 dtype = "int32"
             else:
-                shapes = [one.shape[:-1], one.shape[:-2] + one.shape[-1:]]
-                dtype = one.dtype
+                shapes = [
+                    variable.shape[:-1],
+                    variable.shape[:-2] + variable.shape[-1:],
+                ]
+                dtype = variable.dtype
             for slots, shape in zip((self._r, self._c), shapes, strict=True):
-                slots.append(self.add_variable(shape, dtype=dtype, name=one.name))
-            self._v.append(self.add_variable_from_reference(one, "velocity"))
+                slots.append(self.add_variable(shape, dtype=dtype, name=variable.name))
+            self._v.append(self.add_variable_from_reference(variable, "velocity"))
 
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
@@ -310,21 +313,23 @@ class Adafactor(Optimizer):
         rate = ops.minimum(rate, 1.0 / ops.sqrt(step))
         alpha = ops.maximum(_rms(variable), self.epsilon_2) * rate
         square = ops.square(gradient) + self.epsilon_1
-        kept = 1.0 - ops.power(step, self.beta_2_decay)
+        decay = 1.0 - ops.power(step, self.beta_2_decay)
         v = self._v[self._get_variable_index(variable)]
         if len(variable.shape) < 2:
-            self.assign(v, kept * v + (1.0 - kept) * square)
+            self.assign(v, decay * v + (1.0 - decay) * square)
         else:
-            self.assign(v, self._factored(square, kept, variable))
+            self.assign(v, self._factored(square, decay, variable))
         update = gradient / ops.sqrt(v)
         update = update / ops.maximum(_rms(update) / self.clip_threshold, 1.0)
         self.assign_sub(variable, alpha * update)
 
-    def _factored(self, square: Any, kept: Any, variable: Variable) -> Any:
+    def _factored(self, square: Any, decay: Any, variable: Variable) -> Any:
         """Take the squares into the means of rows and columns; return their product."""
         index = self._get_variable_index(variable)
         rows, columns = self._r[index], self._c[index]
-        self.assign(rows, kept * rows + (1.0 - kept) * ops.mean(square, axis=-1))
-        self.assign(columns, kept * columns + (1.0 - kept) * ops.mean(square, axis=-2))
+        self.assign(rows, decay * rows + (1.0 - decay) * ops.mean(square, axis=-1))
+        self.assign(
+            columns, decay * columns + (1.0 - decay) * ops.mean(square, axis=-2)
+        )
         share = rows / ops.mean(rows, axis=-1, keepdims=True)
         return ops.expand_dims(share, -1) * ops.expand_dims(columns, -2)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ganglion import tree
 from ganglion.config import closest
-from ganglion.losses.base import whole
+from ganglion.losses.base import to_array
 from ganglion.metrics.base import Metric
 
 
@@ -114,7 +114,7 @@ class Outputs:
 
         A list may leave out the outputs that are not wanted.
         """
-        found = self._aligned(whole(given), what, wanted)
+        found = self._aligned(to_array(given), what, wanted)
         for name, value, is_wanted in zip(self.names, found, wanted, strict=True):
             if is_wanted and value is None:
                 where = f" for the output {name!r}" if name else ""
@@ -142,7 +142,7 @@ class Outputs:
 
     def spread(self, sample_weight: Any, wanted: list[bool]) -> list[Any]:
         """Return the sample weights of each output; one array serves them all."""
-        sample_weight = whole(sample_weight)
+        sample_weight = to_array(sample_weight)
         alike = self._alike(sample_weight)
         if alike is not None:
             return alike

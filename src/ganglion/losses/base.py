@@ -288,8 +288,8 @@ def fitted_weights(values: Any, weights: Any) -> tuple[Any, Any]:
         )
     elif shape and not broadcasts_to(shape, weight_shape):
         raise ShapeError(
-            f"Sample weights of shape {weight_shape} do not fit values of shape {shape}: give "
-            f"one weight per sample, of shape ({shape[0]},)."
+            f"Sample weights of shape {weight_shape} do not fit values of shape {shape}: "
+            f"give one weight per sample, of shape ({shape[0]},)."
         )
     return values, weights
 

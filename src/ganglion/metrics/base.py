@@ -203,8 +203,8 @@ def _stretched(weights: Any, values: Any) -> Any:
     shape, weight_shape = tuple(values.shape), tuple(weights.shape)
     if not broadcasts_to(shape, weight_shape):
         raise ShapeError(
-            f"Sample weights of shape {weight_shape} do not fit values of shape {shape}: give "
-            "one weight per sample."
+            f"Sample weights of shape {weight_shape} do not fit values of shape {shape}: "
+            "give one weight per sample."
         )
     return weights if shape == weight_shape else ops.broadcast_to(weights, shape)
 

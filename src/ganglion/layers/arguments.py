@@ -48,15 +48,6 @@ _BASE_ARGUMENTS = (
 )  # fmt: skip
 
 
-def passed(scope: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an `__init__` from its ``locals()``, to hand them on.
-
-    Every class spells out Keras' full signature; this saves spelling it out twice.
-    """
-    own = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
-    return own | scope.get("kwargs", {})
-
-
 def keep(layer: Any, scope: dict[str, Any]) -> None:
     """Store the arguments of an `__init__`, its ``locals()``, as attributes.
 

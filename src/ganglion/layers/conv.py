@@ -13,11 +13,11 @@ from ganglion.layers.arguments import (
     keep,
     known_size,
     padding_of,
-    passed,
     positive,
     weight,
 )
 from ganglion.layers.base import InputSpec
+from ganglion.lookup import passed
 from ganglion.serialization import export
 
 __all__ = [

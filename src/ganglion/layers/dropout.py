@@ -83,12 +83,20 @@ def _noise_shape(value: Any) -> tuple[int | None, ...] | None:
 
 
 class _SpatialDropout(Dropout):
-    """Dropout of whole channels: all their places at once."""
+    """Dropout of whole channels, at all positions at once."""
 
     rank = 0
 
-    def __init__(self, rate: float, seed: Any, name: str | None, dtype: Any) -> None:
+    def __init__(
+        self,
+        rate: float,
+        data_format: str | None = None,
+        seed: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
         super().__init__(rate, seed=seed, name=name, dtype=dtype)
+        self.data_format = channels_last(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def _disturb(self, inputs: Any) -> Any:
@@ -109,7 +117,7 @@ class SpatialDropout1D(_SpatialDropout):
     def __init__(
         self, rate: float, seed: Any = None, name: str | None = None, dtype: Any = None
     ) -> None:
-        super().__init__(rate, seed, name, dtype)
+        super().__init__(rate, None, seed, name, dtype)
 
 
 @export("keras.layers")
@@ -118,34 +126,12 @@ class SpatialDropout2D(_SpatialDropout):
 
     rank = 2
 
-    def __init__(
-        self,
-        rate: float,
-        data_format: str | None = None,
-        seed: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(rate, seed, name, dtype)
-        self.data_format = channels_last(data_format)
-
 
 @export("keras.layers")
 class SpatialDropout3D(_SpatialDropout):
     """Dropout of whole channels of volumes."""
 
     rank = 3
-
-    def __init__(
-        self,
-        rate: float,
-        data_format: str | None = None,
-        seed: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(rate, seed, name, dtype)
-        self.data_format = channels_last(data_format)
 
 
 @export("keras.layers")

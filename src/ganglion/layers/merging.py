@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -54,10 +54,7 @@ class _Merge(Layer):
 
     def call(self, inputs: Any) -> Any:
         most = max(x.ndim for x in inputs)
-        return self._merge([_with_axes(x, most) for x in inputs])
-
-    def _merge(self, inputs: list[Any]) -> Any:
-        return self._merge_function(inputs)
+        return self._merge_function([_with_axes(x, most) for x in inputs])
 
     def _merge_function(self, inputs: list[Any]) -> Any:
         """Merge the inputs: the name by which subclasses in scripts do it."""
@@ -81,7 +78,7 @@ class Add(_Merge):
     array([2., 2.], dtype=float32)
     """
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.add, inputs)
 
 
@@ -96,7 +93,7 @@ class Subtract(_Merge):
                 f'Layer "{self.name}" subtracts exactly 2 inputs, got {len(shapes)}.'
             )
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         first, second = inputs
         return first - second
 
@@ -105,7 +102,7 @@ class Subtract(_Merge):
 class Multiply(_Merge):
     """The product of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.multiply, inputs)
 
 
@@ -113,7 +110,7 @@ class Multiply(_Merge):
 class Average(_Merge):
     """The average of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.add, inputs) / float(len(inputs))
 
 
@@ -121,7 +118,7 @@ class Average(_Merge):
 class Maximum(_Merge):
     """The largest of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.maximum, inputs)
 
 
@@ -129,7 +126,7 @@ class Maximum(_Merge):
 class Minimum(_Merge):
     """The smallest of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.minimum, inputs)
 
 
@@ -216,34 +213,23 @@ class Dot(_Merge):
         )
 
 
-def add(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Add` on a list of inputs."""
-    return Add(**kwargs)(inputs)
+class _Function(Protocol):
+    def __call__(self, inputs: Any, **kwargs: Any) -> Any: ...
 
 
-def subtract(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Subtract` on two inputs."""
-    return Subtract(**kwargs)(inputs)
+def _function_of(cls: type[Layer]) -> _Function:
+    """Return the function of a layer that needs no arguments, such as `add`."""
+
+    def merge(inputs: Any, **kwargs: Any) -> Any:
+        return cls(**kwargs)(inputs)
+
+    merge.__name__ = merge.__qualname__ = cls.__name__.lower()
+    merge.__doc__ = f"Call `{cls.__name__}` on a list of inputs."
+    return merge
 
 
-def multiply(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Multiply` on a list of inputs."""
-    return Multiply(**kwargs)(inputs)
-
-
-def average(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Average` on a list of inputs."""
-    return Average(**kwargs)(inputs)
-
-
-def maximum(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Maximum` on a list of inputs."""
-    return Maximum(**kwargs)(inputs)
-
-
-def minimum(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Minimum` on a list of inputs."""
-    return Minimum(**kwargs)(inputs)
+add, subtract, multiply = map(_function_of, (Add, Subtract, Multiply))
+average, maximum, minimum = map(_function_of, (Average, Maximum, Minimum))
 
 
 def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:

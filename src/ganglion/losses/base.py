@@ -12,7 +12,7 @@ import numpy as np
 from ganglion import config, ops, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.lookup import with_defaults
+from ganglion.lookup import passed, with_defaults
 from ganglion.ops.dispatch import floating, promoted
 from ganglion.serialization import (
     deserialize_keras_object,
@@ -205,8 +205,7 @@ class FunctionLoss(LossFunctionWrapper):
         self._set(locals())
 
     def _set(self, scope: dict[str, Any]) -> None:
-        scope.pop("self")
-        LossFunctionWrapper.__init__(self, self._function, **scope)
+        LossFunctionWrapper.__init__(self, self._function, **passed(scope))
 
 
 def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int = -1) -> Any:
@@ -288,8 +287,8 @@ def fitted_weights(values: Any, weights: Any) -> tuple[Any, Any]:
         )
     elif shape and not broadcasts_to(shape, weight_shape):
         raise ShapeError(
-            f"Sample weights of shape {weight_shape} do not fit values of shape {shape}: "
-            f"give one weight per sample, of shape ({shape[0]},)."
+            f"Sample weights of shape {weight_shape} do not fit values of shape "
+            f"{shape}: give one weight per sample, of shape ({shape[0]},)."
         )
     return values, weights
 

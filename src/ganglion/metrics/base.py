@@ -15,7 +15,7 @@ import numpy as np
 from ganglion import initializers, ops
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.lookup import with_defaults
+from ganglion.lookup import passed, with_defaults
 from ganglion.losses.base import (
     broadcasts_to,
     divide_no_nan,
@@ -203,8 +203,8 @@ def _stretched(weights: Any, values: Any) -> Any:
     shape, weight_shape = tuple(values.shape), tuple(weights.shape)
     if not broadcasts_to(shape, weight_shape):
         raise ShapeError(
-            f"Sample weights of shape {weight_shape} do not fit values of shape {shape}: "
-            "give one weight per sample."
+            f"Sample weights of shape {weight_shape} do not fit values of shape "
+            f"{shape}: give one weight per sample."
         )
     return weights if shape == weight_shape else ops.broadcast_to(weights, shape)
 
@@ -328,8 +328,7 @@ class FunctionMetric(MeanMetricWrapper):
         self._set(locals())
 
     def _set(self, scope: dict[str, Any]) -> None:
-        scope.pop("self")
-        MeanMetricWrapper.__init__(self, self._function, **scope)
+        MeanMetricWrapper.__init__(self, self._function, **passed(scope))
 
 
 def _function(name: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, to_array
-from ganglion.metrics.base import Metric, registered
+from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
 from ganglion.variables import Variable
@@ -132,10 +132,11 @@ def top_k_mask(x: Value, k: int) -> Value:
     return chosen
 
 
-class ConfusionMetric(Metric):
+class ConfusionMetric(Configured):
     """A metric over some of the four counts, each a variable of its own."""
 
     counted: tuple[str, ...] = COUNTS
+    init_thresholds: Any
     thresholds: Any
     top_k: int | None = None
     class_id: int | None = None
@@ -143,6 +144,17 @@ class ConfusionMetric(Metric):
     def _add_counts(self, shape: tuple[int, ...]) -> None:
         for name in self.counted:
             setattr(self, name, self.add_variable(shape, "zeros", name=name))
+
+    def _set_thresholds(self, thresholds: Any, default: float = 0.5) -> None:
+        self.init_thresholds = thresholds
+        self.thresholds = checked_thresholds(thresholds, default)
+        self._add_counts((len(self.thresholds),))
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if "thresholds" in config:
+            config["thresholds"] = self.init_thresholds
+        return config
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         self._count(y_true, y_pred, sample_weight)
@@ -170,16 +182,11 @@ class _OneCount(ConfusionMetric):
         self, thresholds: Any = None, name: str | None = None, dtype: Any = None
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.init_thresholds = thresholds
-        self.thresholds = checked_thresholds(thresholds, 0.5)
-        self._add_counts((len(self.thresholds),))
+        self._set_thresholds(thresholds)
 
     def result(self) -> Any:
         count = getattr(self, self.counted[0])
         return count[0] if len(self.thresholds) == 1 else ops.convert_to_tensor(count)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "thresholds": self.init_thresholds}
 
 
 @registered()
@@ -222,24 +229,13 @@ class _Share(ConfusionMetric):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.init_thresholds = thresholds
         self.top_k, self.class_id = top_k, class_id
-        default = 0.5 if top_k is None else NEVER
-        self.thresholds = checked_thresholds(thresholds, default)
-        self._add_counts((len(self.thresholds),))
+        self._set_thresholds(thresholds, 0.5 if top_k is None else NEVER)
 
     def result(self) -> Any:
         right, other = (getattr(self, name) for name in self.counted)
         share = divide_no_nan(right, right + other)
         return share[0] if len(self.thresholds) == 1 else share
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "thresholds": self.init_thresholds,
-            "top_k": self.top_k,
-            "class_id": self.class_id,
-        }
 
 
 @registered()

@@ -21,12 +21,12 @@ __all__ = [
     "SpecificityAtSensitivity",
 ]  # fmt: skip
 
-_CURVES = {"roc": "ROC", "pr": "PR", "prgain": "PRGAIN"}
+_CURVES = ("ROC", "PR", "PRGAIN")
 BYTES_A_THRESHOLD = 80  # a Python number in two lists, and four counts
 _SUMMATIONS = ("interpolation", "majoring", "minoring")
 
 
-def _known(value: Any, known: list[str], kind: str) -> str:
+def _known(value: Any, known: tuple[str, ...], kind: str) -> str:
     text = str(getattr(value, "value", value))
     name = {name.lower(): name for name in known}.get(text.lower())
     if name is None:
@@ -58,21 +58,18 @@ class AUC(ConfusionMetric):
         from_logits: bool = False,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.curve = _known(curve, list(_CURVES.values()), "curve")
+        self.curve = _known(curve, _CURVES, "curve")
         self.summation_method = _known(
-            summation_method, list(_SUMMATIONS), "summation_method"
+            summation_method, _SUMMATIONS, "summation_method"
         )
         self._given_thresholds = thresholds is not None
-        inner = _inner_thresholds(num_thresholds, thresholds)
+        self.init_thresholds = inner = _inner_thresholds(num_thresholds, thresholds)
         self.num_thresholds = len(inner) + 2
         edge = config.epsilon()
         self.thresholds = [0.0 - edge, *inner, 1.0 + edge]
         self.multi_label, self.num_labels = multi_label, num_labels
-        self.label_weights = (
-            None
-            if label_weights is None
-            else [float(weight) for weight in label_weights]
-        )
+        has_weights = label_weights is not None
+        self.label_weights = [*map(float, label_weights)] if has_weights else None
         self.from_logits = from_logits
         if num_labels and not multi_label:
             raise ValueError("`num_labels` belongs to `multi_label=True`.")
@@ -115,18 +112,9 @@ class AUC(ConfusionMetric):
         return _area(tp, fp, tn, fn, self.curve, self.summation_method, weights)
 
     def get_config(self) -> dict[str, Any]:
-        config = {
-            **super().get_config(),
-            "num_thresholds": self.num_thresholds,
-            "curve": self.curve,
-            "summation_method": self.summation_method,
-            "multi_label": self.multi_label,
-            "num_labels": self.num_labels,
-            "label_weights": self.label_weights,
-            "from_logits": self.from_logits,
-        }
-        if self._given_thresholds:
-            config["thresholds"] = self.thresholds[1:-1]
+        config = super().get_config()
+        if not self._given_thresholds:
+            del config["thresholds"]
         return config
 
 
@@ -221,32 +209,22 @@ class _Point(ConfusionMetric):
             BYTES_A_THRESHOLD * num_thresholds, f"{num_thresholds:,} thresholds"
         )
         self.value = bound
+        setattr(self, self.limited, bound)  # as in Keras
         self.num_thresholds, self.class_id = num_thresholds, class_id
         last = num_thresholds - 1
         self.thresholds = [0.5] if not last else [i / last for i in range(last + 1)]
         self._add_counts((num_thresholds,))
 
-    def _shares(self) -> dict[str, Any]:
+    def result(self) -> Any:
         tp, fp, tn, fn = (getattr(self, name) for name in self.counted)
         recall = divide_no_nan(tp, tp + fn)
-        return {
+        shares = {
             "recall": recall,
             "sensitivity": recall,
             "precision": divide_no_nan(tp, tp + fp),
             "specificity": divide_no_nan(tn, tn + fp),
         }
-
-    def result(self) -> Any:
-        shares = self._shares()
         return _best(shares[self.limited], shares[self.wanted], self.value)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_thresholds": self.num_thresholds,
-            self.limited: self.value,
-            "class_id": self.class_id,
-        }
 
 
 @registered()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
+from ganglion.lookup import passed
 from ganglion.losses.base import to_array
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
@@ -90,15 +91,10 @@ class IoU(Configured):
             y_true = ops.argmax(y_true, axis=self.axis)
         if not self.sparse_y_pred:
             y_pred = ops.argmax(y_pred, axis=self.axis)
-        counts = confusion_matrix(
-            y_true,
-            y_pred,
-            self.num_classes,
-            sample_weight,
-            self.ignore_class,
-            self.dtype,
+        options = (sample_weight, self.ignore_class, self.dtype)
+        self.total_cm.assign_add(
+            confusion_matrix(y_true, y_pred, self.num_classes, *options)
         )
-        self.total_cm.assign_add(counts)
 
     def result(self) -> Any:
         return _mean_iou(self.total_cm, self.target_class_ids)
@@ -109,8 +105,8 @@ def _mean_iou(total: Any, chosen: list[int]) -> Any:
     matrix = astype(read(total), config.floatx())
     right = ops.sum(matrix * np.eye(matrix.shape[0], dtype=matrix.dtype), axis=0)
     union = ops.sum(matrix, axis=0) + ops.sum(matrix, axis=1) - right
-    places = np.array(chosen, "int32")
-    right, union = ops.take(right, places, axis=0), ops.take(union, places, axis=0)
+    indices = np.array(chosen, "int32")
+    right, union = (ops.take(x, indices, axis=0) for x in (right, union))
     fuzz = config.epsilon()
     valid = union > 1e-9
     shares = ops.where(valid, right / (union + fuzz), 0.0)
@@ -150,16 +146,7 @@ class MeanIoU(IoU):
         sparse_y_pred: bool = True,
         axis: int = -1,
     ) -> None:
-        super().__init__(
-            num_classes,
-            range(num_classes),
-            name,
-            dtype,
-            ignore_class,
-            sparse_y_true,
-            sparse_y_pred,
-            axis,
-        )
+        super().__init__(target_class_ids=range(num_classes), **passed(locals()))
 
 
 @registered()
@@ -176,16 +163,7 @@ class OneHotIoU(IoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ) -> None:
-        super().__init__(
-            num_classes,
-            target_class_ids,
-            name,
-            dtype,
-            ignore_class,
-            False,
-            sparse_y_pred,
-            axis,
-        )
+        super().__init__(sparse_y_true=False, **passed(locals()))
 
 
 @registered()
@@ -201,6 +179,4 @@ class OneHotMeanIoU(MeanIoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ) -> None:
-        super().__init__(
-            num_classes, name, dtype, ignore_class, False, sparse_y_pred, axis
-        )
+        super().__init__(sparse_y_true=False, **passed(locals()))

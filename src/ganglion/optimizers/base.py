@@ -425,8 +425,8 @@ class Optimizer:
         for variable in variables:
             if variable not in self._indices:
                 raise ValueError(
-                    f"This optimizer was built without the variable {variable.path!r}. Make "
-                    "a new optimizer for a new set of variables."
+                    f"This optimizer was built without the variable {variable.path!r}. "
+                    "Make a new optimizer for a new set of variables."
                 )
         return list(variables)
 

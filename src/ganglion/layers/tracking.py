@@ -8,7 +8,13 @@ one place that looks; a layer calls it for whatever is set as an attribute.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import (
+    Iterable,
+    Iterator,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+)
 from typing import Any
 
 import numpy as np
@@ -84,8 +90,8 @@ class Tracker:
                 self._known.add(id(value))
                 self._stores[kind].append(value)
             return value
-        if type(value) in _TELLING:
-            return _TELLING[type(value)](value, self)
+        if type(value) in _TRACKED:
+            return _TRACKED[type(value)](value, self)
         if isinstance(value, tuple):
             return self._track_tuple(value)
         if isinstance(value, (list, dict, set, deque)):
@@ -335,19 +341,19 @@ def _contents(container: Any) -> list[Any]:
     return list(container.values() if isinstance(container, dict) else container)
 
 
-class _Telling:
-    """What the containers below have in common: they tell a tracker of changes."""
+class _Tracked:
+    """What the containers below share: they tell a tracker of changes."""
 
     tracker: Tracker | None = None
 
-    def _come(self, value: Any) -> Any:
+    def _add(self, value: Any) -> Any:
         if self.tracker is not None:
             self.tracker.watch(value)
         return value
 
-    def _go(self, values: Iterable[Any]) -> None:
-        for value in list(values):
-            if self.tracker is not None:
+    def _drop(self, values: Iterable[Any]) -> None:
+        if self.tracker is not None:
+            for value in list(values):
                 self.tracker.untrack(value)
 
 
@@ -355,7 +361,7 @@ def _taken(values: Iterable[Any], tracker: Tracker | None) -> Iterator[Any]:
     return (value if tracker is None else tracker.track(value) for value in values)
 
 
-class TrackedList(_Telling, list[Any]):
+class TrackedList(_Tracked, list[Any]):
     """A list in an attribute of a layer."""
 
     def __init__(self, values: Iterable[Any] = (), tracker: Tracker | None = None):
@@ -365,47 +371,26 @@ class TrackedList(_Telling, list[Any]):
     def __reduce__(self) -> Any:
         return list, (list(self),)
 
-    def append(self, value: Any) -> None:
-        super().append(self._come(value))
-
     def insert(self, index: Any, value: Any) -> None:
-        super().insert(index, self._come(value))
-
-    def extend(self, values: Iterable[Any]) -> None:
-        super().extend([self._come(value) for value in values])
-
-    def __iadd__(self, values: Iterable[Any]) -> Any:  # type: ignore[misc]
-        self.extend(values)
-        return self
+        super().insert(index, self._add(value))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._go(self[index] if isinstance(index, slice) else [self[index]])
+        self._drop(self[index] if isinstance(index, slice) else [self[index]])
         new = list(value) if isinstance(index, slice) else value
         super().__setitem__(index, new)
         for item in new if isinstance(index, slice) else [new]:
-            self._come(item)
+            self._add(item)
 
     def __delitem__(self, index: Any) -> None:
-        self._go(self[index] if isinstance(index, slice) else [self[index]])
+        self._drop(self[index] if isinstance(index, slice) else [self[index]])
         super().__delitem__(index)
-
-    def pop(self, index: Any = -1) -> Any:
-        value = super().pop(index)
-        self._go([value])
-        return value
 
     def remove(self, value: Any) -> None:
         index = next((i for i, item in enumerate(self) if item is value), None)
-        if index is None:
-            index = self.index(value)
-        del self[index]
-
-    def clear(self) -> None:
-        self._go(self)
-        super().clear()
+        del self[self.index(value) if index is None else index]
 
 
-class TrackedDict(_Telling, dict[Any, Any]):
+class TrackedDict(_Tracked, dict[Any, Any]):
     """A dictionary in an attribute of a layer."""
 
     def __init__(self, values: Any = (), tracker: Tracker | None = None) -> None:
@@ -417,37 +402,20 @@ class TrackedDict(_Telling, dict[Any, Any]):
         return dict, (dict(self),)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, self._come(value))
+        super().__setitem__(key, self._add(value))
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        for key, value in dict(*args, **kwargs).items():
-            self[key] = value
+    def __delitem__(self, key: Any) -> None:
+        self._drop([self[key]])
+        super().__delitem__(key)
 
     def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)
         return self
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        if key not in self:
-            self[key] = default
-        return self[key]
-
-    def __delitem__(self, key: Any) -> None:
-        self._go([self[key]])
-        super().__delitem__(key)
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        self._go([self[key]] if key in self else [])
-        return super().pop(key, *default)
-
     def popitem(self, *args: Any, **kwargs: Any) -> Any:
         key, value = super().popitem(*args, **kwargs)
-        self._go([value])
+        self._drop([value])
         return key, value
-
-    def clear(self) -> None:
-        self._go(self.values())
-        super().clear()
 
 
 class TrackedOrderedDict(TrackedDict, OrderedDict[Any, Any]):
@@ -457,7 +425,7 @@ class TrackedOrderedDict(TrackedDict, OrderedDict[Any, Any]):
         return OrderedDict, (list(self.items()),)
 
 
-class TrackedSet(_Telling, set[Any]):
+class TrackedSet(_Tracked, set[Any]):
     """A set in an attribute of a layer."""
 
     def __init__(self, values: Iterable[Any] = (), tracker: Tracker | None = None):
@@ -468,36 +436,29 @@ class TrackedSet(_Telling, set[Any]):
         return set, (set(self),)
 
     def add(self, value: Any) -> None:
-        super().add(self._come(value))
+        super().add(self._add(value))
 
     def update(self, *others: Iterable[Any]) -> None:
         for value in [value for other in others for value in other]:
             self.add(value)
 
-    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
-        self.update(other)
-        return self
-
-    def remove(self, value: Any) -> None:
-        super().remove(value)
-        self._go([value])
-
     def discard(self, value: Any) -> None:
         if value in self:
-            self.remove(value)
+            super().discard(value)
+            self._drop([value])
 
-    def pop(self) -> Any:
-        value = super().pop()
-        self._go([value])
-        return value
 
-    def clear(self) -> None:
-        self._go(self)
-        super().clear()
-
+# The other methods that change a container come down to those above.
+for _cls, _base, _names in (
+    (TrackedList, MutableSequence, "append extend __iadd__ pop clear"),
+    (TrackedDict, MutableMapping, "update setdefault pop clear"),
+    (TrackedSet, MutableSet, "__ior__ remove pop clear"),
+):
+    for _name in _names.split():
+        setattr(_cls, _name, getattr(_base, _name))
 
 # Only these very types: a subclass of the user's own is watched, and stays what it is.
-_TELLING: dict[type, type] = {
+_TRACKED: dict[type, type] = {
     list: TrackedList,
     dict: TrackedDict,
     OrderedDict: TrackedOrderedDict,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ganglion import keras2, ops
+from ganglion.lookup import passed
 from ganglion.optimizers.arguments import (
     Common,
     Shared,
@@ -13,7 +14,7 @@ from ganglion.optimizers.arguments import (
     number,
     small,
 )
-from ganglion.optimizers.base import Optimizer, with_common
+from ganglion.optimizers.base import Optimizer, cast_to, with_common
 from ganglion.serialization import export
 from ganglion.variables import Variable
 
@@ -91,7 +92,7 @@ class Adam(Moments):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         corrected = ops.sqrt(1 - self._power(self.beta_2, dtype))
         alpha = rate * corrected / (1 - self._power(self.beta_1, dtype))
         m, v = self._move_moments(gradient, variable, self.beta_1, self.beta_2)
@@ -115,23 +116,15 @@ class AdamW(Adam):
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        **shared: Unpack[Shared],
+        **kwargs: Unpack[Shared],
     ) -> None:
         if weight_decay is None:
             raise ValueError("AdamW needs a `weight_decay`; without it, use Adam.")
-        super().__init__(
-            learning_rate,
-            beta_1,
-            beta_2,
-            epsilon,
-            amsgrad,
-            weight_decay=weight_decay,
-            **shared,
-        )
+        super().__init__(**passed(locals()))
 
 
 @export("keras.optimizers", "adamax")
-class Adamax(Optimizer):
+class Adamax(Moments):
     """Adam with the largest recent gradient in place of the root of their squares."""
 
     @with_common
@@ -144,9 +137,7 @@ class Adamax(Optimizer):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(learning_rate, **common)
-        self.beta_1 = below_one("beta_1", beta_1)
-        self.beta_2 = below_one("beta_2", beta_2)
-        self.epsilon = small(epsilon)
+        self._set_rates(beta_1, beta_2, epsilon)
 
     def _add_slots(self, variables: Sequence[Variable]) -> None:
         self._m, self._u = self.add_optimizer_variables(variables, ["momentum", "norm"])
@@ -155,13 +146,12 @@ class Adamax(Optimizer):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
-        step = ops.cast(self.iterations + 1, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         index = self._get_variable_index(variable)
         m, u = self._m[index], self._u[index]
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign(u, ops.maximum(self.beta_2 * u, ops.absolute(gradient)))
-        started = 1 - ops.power(ops.cast(self.beta_1, dtype), step)
+        started = 1 - self._power(self.beta_1, dtype)
         self.assign_sub(variable, rate * m / (started * (u + self.epsilon)))
 
 
@@ -214,11 +204,11 @@ class Nadam(Moments):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         now, following = self._weight(dtype, ahead=1), self._weight(dtype, ahead=2)
         product = ops.cast(self._u_product, dtype)
         # Rounded before they are subtracted from 1, as Keras does: it shows in float32.
-        beta_1, beta_2 = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
+        beta_1, beta_2 = cast_to(dtype, self.beta_1, self.beta_2)
         m, v = self._move_moments(gradient, variable, beta_1, beta_2)
         mean = following * m / (1 - product * following)
         mean = mean + (1 - now) * gradient / (1 - product)
@@ -246,7 +236,7 @@ class Lamb(Moments):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         m, v = self._move_moments(gradient, variable, self.beta_1, self.beta_2)
         mean = m / (1.0 - self._power(self.beta_1, dtype))
         square = v / (1.0 - self._power(self.beta_2, dtype))
@@ -307,7 +297,7 @@ class Adafactor(Optimizer):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         step = ops.cast(self.iterations + 1, dtype)
         # Keras limits the rate whatever `relative_step` says, and so do we.
         rate = ops.minimum(rate, 1.0 / ops.sqrt(step))

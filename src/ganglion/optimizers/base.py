@@ -628,6 +628,11 @@ def _as_gradient(gradient: Any, variable: Variable) -> Value:
     return ops.cast(gradient, variable.dtype)
 
 
+def cast_to(dtype: str, *values: Any) -> list[Any]:
+    """Return values as one type."""
+    return [ops.cast(value, dtype) for value in values]
+
+
 def clip_by_global_norm(grads: list[Any], clip_norm: float) -> list[Any]:
     """Scale gradients together, so that their common length is at most this.
 

@@ -6,7 +6,7 @@ import pytest
 from race_helpers import RECIPE, fake, small_race, start  # noqa: F401 (a fixture)
 
 from ganglion import recipes
-from ganglion.race import figures, machine, results, runner, settings, sweep
+from ganglion.race import figures, machine, results, run_race, settings
 from ganglion.race.engines import engine
 from ganglion.race.report import markdown, terminal_tables
 from ganglion.race.watch import Quiet
@@ -17,21 +17,21 @@ def race(folder, *engines, runs=1, before=None, epochs=1, **swept):
     chosen = settings.Settings(
         RECIPE.name, names, runs, epochs, 16, 1, "cpu", 7, 20.0, sweep=swept
     )
-    return runner.Racing(chosen, engines, folder, Quiet(), "", before).run()
+    return run_race.RaceRunner(chosen, engines, folder, Quiet(), "", before).run()
 
 
 def test_every_combination_is_a_point():
-    given = sweep.parse(["lr=0.1,0.5", "batch-size=64,128", "seed= 3, 4 ,3"])
+    given = settings.parse_sweep(["lr=0.1,0.5", "batch-size=64,128", "seed= 3, 4 ,3"])
     assert given == {"lr": [0.1, 0.5], "batch-size": [64, 128], "seed": [3, 4]}
     chosen = settings.choose("mnist-mlp", engines="ganglion", threads=1, sweep=given)
-    points = sweep.points(chosen)
+    points = settings.points(chosen)
     assert len(points) == 8
     assert points[3].point == {"lr": 0.1, "batch-size": 128, "seed": 4}
     assert points[3].optimizer == {"learning_rate": 0.1}
     assert (points[3].batch_size, points[3].seed_of(2)) == (128, 5)
     assert (chosen.batch_size, chosen.seed) == (64, 3)  # those of the first point
     plain = settings.choose("mnist-mlp", engines="ganglion", threads=1)
-    assert sweep.points(plain) == [plain]
+    assert settings.points(plain) == [plain]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_every_combination_is_a_point():
 )
 def test_what_no_race_can_have_is_refused(given, told):
     with pytest.raises(ValueError, match=told):
-        sweep.parse(given)
+        settings.parse_sweep(given)
 
 
 def test_a_sweep_is_checked_against_the_other_options():
@@ -157,7 +157,7 @@ def test_the_command(tmp_path):
 def test_help_names_the_keys(tmp_path):
     told, _ = start(tmp_path, "--help").communicate(timeout=60)
     words = told.replace("\n", " ")
-    for key in sweep.KEYS:
+    for key in settings.KEYS:
         assert f"{key}," in words or f"{key}." in words
 
 
@@ -170,10 +170,10 @@ def test_a_race_on_a_gpu_has_rows_for_each_precision(tmp_path):
     given = {"engines": "ganglion,torch", "threads": 1, "device": "cuda"}
     chosen = settings.choose("mnist-perceptron", **given)
     assert chosen.sweep == {"precision": ["tf32", "bf16"]}
-    assert "--sweep precision=tf32,bf16" in runner.command_line(chosen, "x")
+    assert "--sweep precision=tf32,bf16" in run_race.command_line(chosen, "x")
     small = {"engines": tuple(names.split(",")), "epochs": 1, "batch_size": 16}
     chosen = replace(chosen, **small, limit=20.0)
-    done = runner.Racing(chosen, engines, tmp_path, Quiet()).run()
+    done = run_race.RaceRunner(chosen, engines, tmp_path, Quiet()).run()
     found = [(run.engine, run.settings["precision"], run.done) for run in done.finished]
     assert ("ganglion", "tf32", True) in found
     assert ("rival", "bf16", True) in found
@@ -186,10 +186,10 @@ def test_a_race_on_a_gpu_has_rows_for_each_precision(tmp_path):
 def test_engines_and_precisions_of_a_gpu():
     chosen = settings.choose("mnist-mlp", threads=1, device="cuda")
     assert {"torch-optimized", "jax", "keras-jax"} <= set(chosen.engines)
-    one = sweep.parse(["precision=bf16", "lr=0.1"])
+    one = settings.parse_sweep(["precision=bf16", "lr=0.1"])
     chosen = settings.choose("mnist-mlp", threads=1, device="cuda", sweep=one)
-    assert [point.precision for point in sweep.points(chosen)] == ["bf16"]
+    assert [point.precision for point in settings.points(chosen)] == ["bf16"]
     with pytest.raises(ValueError, match="goes with --device cuda"):
         settings.choose("mnist-mlp", threads=1, sweep=one)
     with pytest.raises(ValueError, match="'fp8' is none of the names tf32, bf16"):
-        sweep.parse(["precision=fp8"])
+        settings.parse_sweep(["precision=fp8"])

@@ -10,7 +10,7 @@ import pytest
 from folders import SUPPORT
 
 from ganglion import recipes
-from ganglion.race import lockstep, runner
+from ganglion.race import lockstep, run_race
 from ganglion.race.engines import Engine
 
 RECIPE = recipes.get("mnist-perceptron")
@@ -35,7 +35,7 @@ def take_noise(monkeypatch):
 def small_race(monkeypatch):
     """Make races short, in every module that imports this."""
     take_noise(monkeypatch)
-    monkeypatch.setattr(runner, "PAUSE", 0.0)
+    monkeypatch.setattr(run_race, "PAUSE", 0.0)
     monkeypatch.setattr(lockstep, "TRIALS", 1)
 
 

@@ -5,8 +5,6 @@ dictionaries and sets, nested, also when they are appended later. `Tracker.track
 one place that looks; a layer calls it for whatever is set as an attribute.
 """
 
-# ruff: noqa: D102 (the methods are those of list, dict and set)
-
 from __future__ import annotations
 
 from collections import OrderedDict, deque

@@ -16,6 +16,7 @@ from race_helpers import (
     fake,
     interrupted,
     noise,
+    refused,
     small_race,  # noqa: F401 (a fixture)
     start,
 )
@@ -267,12 +268,9 @@ def test_ctrl_c_loses_nothing_and_resume_does_the_rest_once(tmp_path):
     for name in ("results.md", "report.html", "lockstep.json"):
         assert (tmp_path / "here" / name).stat().st_size
 
-    third = start(tmp_path, "--resume", "here", "--runs", "3")
-    _, told = third.communicate(timeout=60)
-    assert third.returncode == 1
+    told = refused("--resume", tmp_path / "here", "--runs", 3)
     assert "holds a race with --runs 2: leave --runs out" in told
-    fourth = start(tmp_path, "mnist-mlp", "--out", "here")
-    _, told = fourth.communicate(timeout=60)
+    told = refused("mnist-mlp", "--out", tmp_path / "here")
     assert "here holds a race already" in told
 
 

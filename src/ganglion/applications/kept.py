@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ganglion import config, files
-from ganglion.images.batches import batch_for
+from ganglion.images.loading import batch_for
 from ganglion.models import Model
 from ganglion.utils import Progbar
 

@@ -21,7 +21,7 @@ from layer_cases import CASES
 
 import ganglion as keras
 from ganglion import config, layers, saving
-from ganglion.applications import kept, torch_file
+from ganglion.applications import feature_cache, torch_file
 from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler.cpu import backend
 from ganglion.datasets import decode, loading, sources
@@ -326,12 +326,12 @@ def caches(folder: Path) -> list[Kind]:
         held = cache.read(key, 3, form)
         assert held is None or (held.pixels == 7).all()
 
-    outputs = kept.folder() / f"{'1' * 40}.outputs"
-    kept._write(outputs, np.full((3, 5), 2.5, "float32"))
+    outputs = feature_cache.folder() / f"{'1' * 40}.outputs"
+    feature_cache._write(outputs, np.full((3, 5), 2.5, "float32"))
 
     def kept_outputs(path: Path) -> None:
         shutil.copy(path, outputs)
-        held = kept._read(outputs, (3, 5))
+        held = feature_cache._read(outputs, (3, 5))
         assert held is None or (held == 2.5).all()
 
     from step_programs import step_of

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import tokenize
 import zlib
 from collections.abc import Callable, Sequence
@@ -116,8 +115,10 @@ def write(
     """
     home = folder()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _make_room(home, key, int(np.prod(shape)))
-    large = int(np.prod(shape)) > LARGE
+    size = int(np.prod(shape))
+    others = [p for p in home.iterdir() if p.name != key and p.name[0] != "."]
+    files.remove_oldest(others, MOST - size)
+    large = size > LARGE
     # Decoded again if a power cut takes it: there is no need to wait for the disk.
     with files.new_folder(home / key, durable=False) as part:
         path = part / _PIXELS
@@ -177,19 +178,3 @@ def _take(pixels: np.ndarray, wanted: np.ndarray, path: Path | None) -> np.ndarr
 
     files.write_file(path, write, durable=False)
     return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def _make_room(home: Path, key: str, size: int) -> None:
-    """Remove the entries that were used longest ago, when there are too many bytes."""
-    entries = []
-    for entry in home.iterdir():
-        with suppress(OSError):
-            total = sum(path.stat().st_size for path in entry.iterdir())
-            entries.append((entry.stat().st_mtime, total, entry))
-    used = sum(total for _, total, _ in entries) + size
-    for _, total, entry in sorted(entries):
-        if used <= MOST:
-            return
-        if entry.name != key and not entry.name.startswith("."):
-            shutil.rmtree(entry, ignore_errors=True)
-            used -= total

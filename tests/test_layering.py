@@ -18,7 +18,7 @@ from folders import PACKAGE
 FLOORS: list[tuple[str, str]] = [
     ("ground", "config files system compiler"),
     ("graph", "compiler.ir"),
-    ("plan", "compiler.plan compiler.cache"),
+    ("plan", "compiler.plan compiler.cache compiler.pipeline"),
     ("targets", "compiler.cpu compiler.cuda compiler.reference"),
     ("choice", "compiler.registry compiler.choice"),
     (

@@ -1,6 +1,7 @@
 """Fixtures of all tests and doctests: a clean start for each, and the rivals."""
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,17 +9,22 @@ import pytest
 
 from ganglion import config as choices
 from ganglion import keras2, utils, variables
-from ganglion.compiler.cpu import cores
+from ganglion.compiler.cpu import threads
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
 collect_ignore_glob = ["tests/compat/scripts/*"]
 
 # Tests that run at the same time are no processes that have to share the machine.
-cores.NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
+threads.CORE_NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave what Keras itself is warned about by NumPy out of the summary."""
+    """Leave what Keras itself is warned about by NumPy out of the summary.
+
+    A suite that a shell runs in the background is deaf to Ctrl-C, and so would be every
+    process that its tests start and interrupt.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     told = "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
     config.addinivalue_line("filterwarnings", f"{told}:keras")
 

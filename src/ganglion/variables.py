@@ -133,15 +133,15 @@ class Variable(Operators):
     @property
     def array(self) -> np.ndarray:
         """The array itself, for backends: they read and write it in place."""
-        return device_arrays.home(self._array)
+        return device_arrays.sync_to_host(self._array)
 
     @property
-    def array_as_it_is(self) -> np.ndarray:
-        """The array, for a backend that may have newer values; see `lending`."""
+    def unsynced_array(self) -> np.ndarray:
+        """The array, perhaps older than what a device holds: see `device_arrays`."""
         return self._array
 
     def __getstate__(self) -> dict[str, Any]:
-        device_arrays.home(self._array)  # a copy is of the newest values
+        device_arrays.sync_to_host(self._array)  # a copy is of the newest values
         return vars(self)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:

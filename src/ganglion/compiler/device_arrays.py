@@ -1,12 +1,12 @@
-"""Arrays whose newest values are elsewhere, on a GPU, until somebody wants them here.
+"""Device-resident arrays: host arrays whose newest values are still on a GPU.
 
-Training for seconds changes weights thousands of times, and nobody looks: what is lent
-stays where it is. `Variable.array` brings it home.
+Training for seconds changes weights thousands of times, and nobody looks: the values
+stay on the device until `Variable.array` syncs them to the host.
 
 >>> import numpy as np
 >>> weights = np.zeros(2)
->>> lend(weights, lambda array: array.fill(7))
->>> is_lent(weights), home(weights), is_lent(weights)
+>>> mark_dirty_on_device(weights, lambda array: array.fill(7))
+>>> is_dirty_on_device(weights), sync_to_host(weights), is_dirty_on_device(weights)
 (True, array([7., 7.]), False)
 """
 
@@ -21,44 +21,44 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class _Loan(NamedTuple):
+class _DeviceCopy(NamedTuple):
     fetch: Callable[[np.ndarray], None]
     lock: AbstractContextManager  # of the device that has the values
 
 
-_away: dict[int, _Loan] = {}
+_dirty: dict[int, _DeviceCopy] = {}
 
 
-def lend(
+def mark_dirty_on_device(
     array: np.ndarray,
     fetch: Callable[[np.ndarray], None],
     lock: AbstractContextManager | None = None,
 ) -> None:
-    """Note that an array's newest values are elsewhere, and how to fetch them.
+    """Note that an array's newest values are on a device, and how to fetch them.
 
     They are fetched while the device's `lock` is held, so that threads which want them
-    at once do it once. Whoever lends must `forget` the array when it is gone: another
-    may get its address.
+    at once do it once. The caller must `forget` the array when it is gone: another may
+    get its address.
     """
-    _away[id(array)] = _Loan(fetch, lock or threading.RLock())
+    _dirty[id(array)] = _DeviceCopy(fetch, lock or threading.RLock())
 
 
-def is_lent(array: np.ndarray) -> bool:
-    """Return whether the newest values are elsewhere."""
-    return id(array) in _away
+def is_dirty_on_device(array: np.ndarray) -> bool:
+    """Return whether the newest values are on a device."""
+    return id(array) in _dirty
 
 
-def home(array: np.ndarray) -> np.ndarray:
+def sync_to_host(array: np.ndarray) -> np.ndarray:
     """Return an array with its newest values."""
-    if _away and (loan := _away.get(id(array))):
-        with loan.lock:
-            # Another thread may have been faster, or have lent the array anew.
-            if (latest := _away.get(id(array))) is not None:
+    if _dirty and (copy := _dirty.get(id(array))):
+        with copy.lock:
+            # Another thread may have been faster, or have run another step since.
+            if (latest := _dirty.get(id(array))) is not None:
                 latest.fetch(array)
                 forget(id(array))
     return array
 
 
 def forget(key: int) -> None:
-    """Let go of an array, by its id: its own values count, or it is gone."""
-    _away.pop(key, None)
+    """Drop an array, by its id: its own values count, or it is gone."""
+    _dirty.pop(key, None)

@@ -251,5 +251,5 @@ def as_state(
         if variable in replaced:
             state[name] = replaced[variable]
         else:
-            state[name] = variable.array_as_it_is if keeps else variable.array
+            state[name] = variable.unsynced_array if keeps else variable.array
     return state

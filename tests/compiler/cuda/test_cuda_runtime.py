@@ -135,11 +135,11 @@ def test_odd_steps_read_what_even_ones_have_written(training):
     made.run(data, state, 1)
     emission = made.emission
     (place,) = made._places.values()
-    assert emission.handed
+    assert emission.double_buffered
     for call in emission.every:
         for number, one in enumerate(call.buffers):
             places = [place.given[call, odd][number] for odd in (0, 1)]
-            twice = one.name in emission.handed
+            twice = one.name in emission.double_buffered
             assert (places[0] != places[1]) == twice, one.name
 
 
@@ -280,7 +280,7 @@ def test_large_state_stays_on_the_device_until_somebody_wants_it(driver):
     dense.kernel.assign(np.ones((48, 64)))
     model.fit(x, y, batch_size=10, verbose=0)
     assert driver.of("upload").count(large) == uploads + 1
-    model.predict(x, verbose=0)  # reads what is lent
+    model.predict(x, verbose=0)  # reads device-resident weights
     assert driver.of("download").count(large) == 1
     config.set_backend("numpy")  # all comes home: a kernel and two slots of Adam's
     model.fit(x, y, batch_size=10, verbose=0)
@@ -292,12 +292,12 @@ def test_nothing_is_kept_of_a_model_that_is_gone():
     model = keras.Sequential([keras.layers.Input((32,)), keras.layers.Dense(64)])
     model.compile("sgd", "mse")
     gc.collect()
-    before = len(device_arrays._away)
+    before = len(device_arrays._dirty)
     model.fit(np.ones((9, 32)), np.ones((9, 64)), verbose=0)
-    assert len(device_arrays._away) == before + 2  # kernel and bias
+    assert len(device_arrays._dirty) == before + 2  # kernel and bias
     del model
     gc.collect()
-    assert len(device_arrays._away) == before
+    assert len(device_arrays._dirty) == before
 
 
 def test_memory_of_arrays_that_are_gone_is_used_again():
@@ -450,10 +450,12 @@ def test_threads_that_want_what_is_lent_fetch_it_once():
         time.sleep(0.05)
         one[...] = 7
 
-    device_arrays.lend(array, fetch, lock)
+    device_arrays.mark_dirty_on_device(array, fetch, lock)
     seen = []
     threads = [
-        threading.Thread(target=lambda: seen.append(device_arrays.home(array).copy()))
+        threading.Thread(
+            target=lambda: seen.append(device_arrays.sync_to_host(array).copy())
+        )
         for _ in range(4)
     ]
     for thread in threads:

@@ -19,19 +19,14 @@ from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
-from ganglion.compiler.cuda.emit import (
-    Call,
-    Emission,
-    Target,
-    emit,
-    source,
-)
+from ganglion.compiler.cuda.emit import Call, Emission, Target, emit
 from ganglion.compiler.cuda.memory import IN_USE, Memory, Mirror, as_bytes, contiguous
 from ganglion.compiler.cuda.passes.prefetch import NEXT
+from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS, root
-from ganglion.compiler.cuda.workspace import Own
+from ganglion.compiler.cuda.workspace import Workspace
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan
 from ganglion.system import terminal
@@ -40,7 +35,7 @@ BUNDLE, TURNS = 4, 3  # functions compiled as one; turns of a core
 NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
 MOST_PLACES = 4  # of arrays whose recordings are kept: every `fit` may have its own
-WORTH_LENDING = 64  # bytes; what is smaller is looked at after every chunk
+DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every chunk
 
 
 def missing() -> str | None:
@@ -55,7 +50,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 
 def plan_of(program: Program) -> Plan:
     """Return the plan of a program, as a GPU runs it best."""
-    return build(program, for_gpu=True)
+    return build(program)
 
 
 @contextmanager
@@ -167,7 +162,7 @@ class CompiledProgram:
         self._places: dict[tuple[int, ...], _Place] = {}
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
-            self._own = Own(self.emission, on)
+            self._own = Workspace(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._prepared = False
@@ -194,7 +189,7 @@ class CompiledProgram:
         state: Mapping[str, np.ndarray],
         steps: int,
     ) -> dict[str, np.ndarray]:
-        """Do the same, but leave large state on the device: see `lending`."""
+        """Do the same, but leave large state on the device (`device_arrays`)."""
         return self._run(data, state, steps, keeps=True)
 
     def _run(
@@ -221,7 +216,7 @@ class CompiledProgram:
                 arena = self._memory.arena(self.emission.arena)
                 self._driver.fill(arena, 0xFF, self.emission.arena)
             self._advance(place, results, steps)
-            kept = self._lent(mirrors, state, copies) if keeps else set()
+            kept = self._leave_on_device(mirrors, state, copies) if keeps else set()
             self._take_back(mirrors, state, copies, kept)
         return results
 
@@ -231,22 +226,28 @@ class CompiledProgram:
         for name in (*self.plan.data, *self.plan.state):
             is_data = name in self.plan.data
             one = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
-            if not device_arrays.is_lent(arrays[name]):
+            if not device_arrays.is_dirty_on_device(arrays[name]):
                 self._memory.refresh(arrays[name], one, is_data)
         return mirrors
 
-    def _lent(
+    def _leave_on_device(
         self,
         mirrors: Mapping[str, Mirror],
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
     ) -> set[str]:
         """Leave what is large on the device, until somebody wants it."""
-        large = {name for name in self._written if state[name].nbytes >= WORTH_LENDING}
+        large = {
+            name
+            for name in self._written
+            if state[name].nbytes >= DEVICE_RESIDENT_BYTES
+        }
         for name in large - copies.keys():
-            if not device_arrays.is_lent(state[name]):
-                fetch = partial(self._memory.bring_home, mirrors[name])
-                device_arrays.lend(state[name], fetch, self._memory.lock)
+            if not device_arrays.is_dirty_on_device(state[name]):
+                fetch = partial(self._memory.copy_to_host, mirrors[name])
+                device_arrays.mark_dirty_on_device(
+                    state[name], fetch, self._memory.lock
+                )
         return large - copies.keys()
 
     def _take_back(
@@ -286,7 +287,7 @@ class CompiledProgram:
             place = self._new_place(mirrors, arena)
         self._places[key] = place  # the last one used is the last to go
         if not self._prepared:  # what never changes, also where odd steps have it
-            for odd in (0, 1) if self.emission.handed else (0,):
+            for odd in (0, 1) if self.emission.double_buffered else (0,):
                 self._launch_all(place, self.emission.once, odd)
             self._driver.wait()
             self._prepared = True
@@ -310,7 +311,7 @@ class CompiledProgram:
             return mirrors[buffer.name]
         if buffer.kind == "arena" and root(buffer) in self.emission.offsets:
             return arena + self.emission.offsets[root(buffer)]
-        if odd and buffer.name in self.emission.handed:
+        if odd and buffer.name in self.emission.double_buffered:
             buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
         return self._own.address(buffer)
 

@@ -1,4 +1,4 @@
-"""Arrays of the host that are mirrored on the device, and memory to lend.
+"""Arrays of the host that are mirrored on the device, and memory to allocate from.
 
 Only what has changed since the last run is copied: state is compared with what it was.
 Data is brought once, because a new `fit` brings new arrays in any case.
@@ -59,7 +59,7 @@ class Memory:
         self.lock = threading.RLock()
         IN_USE.add(self)
 
-    # ---- lending -------------------------------------------------------------------
+    # ---- allocation ----------------------------------------------------------------
 
     def allocate(self, nbytes: int, what: str, lower: str = "`batch_size`") -> int:
         """Return the address of memory that may have been used before."""
@@ -152,7 +152,7 @@ class Memory:
         if known is None:
             known = self._mirror_of_data(array, name) if is_data else None
             if known is None:
-                device_arrays.home(array)  # another device may have had it
+                device_arrays.sync_to_host(array)  # it may be dirty on another device
                 what = f"the array {name!r}"
                 address = self.allocate(array.nbytes, what, "the model's size")
                 known = Mirror(address, array.nbytes)
@@ -234,7 +234,7 @@ class Memory:
         except OutOfMemory:  # copies from and to other memory are only slower
             return np.empty(nbytes, np.uint8)
 
-    def bring_home(self, mirror: Mirror, array: np.ndarray) -> None:
+    def copy_to_host(self, mirror: Mirror, array: np.ndarray) -> None:
         """Copy what the device has into an array, under the lock."""
         self.driver.use()
         self.fetch(mirror)

@@ -228,8 +228,8 @@ def test_the_peak_is_measured_by_both_products():
 def test_a_rival_takes_the_same_steps_as_ganglion(recipe, name, tmp_path, monkeypatch):
     """Losses and weights after two steps are the same, in every engine's own words."""
     rival = rivals.engine(name)
-    if rival.missing():
-        pytest.skip(rival.missing())
+    if rival.unavailable_reason():
+        pytest.skip(rival.unavailable_reason())
     monkeypatch.setattr(bench, "ROWS", 32)
     # A step of 0.5 on 16 images magnifies what Winograd's method rounds.
     monkeypatch.setenv("GANGLION_PRECISE", "1")

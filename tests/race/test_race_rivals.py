@@ -79,8 +79,8 @@ def run(folder, recipe, name, form, device="cpu"):
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses):
     engine = engines.engine(name)
-    if engine.missing():
-        pytest.skip(engine.missing())
+    if engine.unavailable_reason():
+        pytest.skip(engine.unavailable_reason())
     if form.startswith("compiled") and not any(map(shutil.which, ("g++", "clang++"))):
         pytest.skip("torch.compile needs a C++ compiler")
     if recipe == "mnist-cnn" and form in ("XLA loop", "scan"):
@@ -101,8 +101,8 @@ def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_the_first_steps_on_a_gpu(name, form, courses, tmp_path):
     engine = engines.engine(name)
-    if engine.missing() or name == "ganglion-numpy":
-        pytest.skip(engine.missing() or "NumPy knows no GPU")
+    if engine.unavailable_reason() or name == "ganglion-numpy":
+        pytest.skip(engine.unavailable_reason() or "NumPy knows no GPU")
     ours, _ = courses("mnist-mlp", "ganglion-numpy", "numpy")
     try:
         theirs, _ = run(tmp_path, recipes.get("mnist-mlp"), name, form, "cuda")
@@ -154,7 +154,7 @@ def small_course(tmp_path_factory):
 @pytest.mark.parametrize("name", [one for one in engines.ENGINES if one != "ganglion"])
 def test_where_float32_parts_float64_does_not(name, small_course):
     """At the recipe's own rate, with momentum, pooling and batch norm."""
-    if reason := engines.engine(name).missing():
+    if reason := engines.engine(name).unavailable_reason():
         pytest.skip(reason)
     far = {
         dtype: figures.distance(small_course(one, dtype) for one in ("ganglion", name))
@@ -169,8 +169,8 @@ def test_where_float32_parts_float64_does_not(name, small_course):
 @pytest.mark.parametrize("name", ["keras", "tensorflow", "torch", "jax"])
 def test_a_device_that_is_not_there_is_named(name, tmp_path):
     engine = engines.engine(name)
-    if engine.missing():
-        pytest.skip(engine.missing())
+    if engine.unavailable_reason():
+        pytest.skip(engine.unavailable_reason())
     if shutil.which("nvidia-smi"):
         pytest.skip("there is a GPU")
     recipe = recipes.get("mnist-perceptron")

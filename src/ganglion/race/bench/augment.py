@@ -164,7 +164,9 @@ def _prepare(costs: Costs, engines: list[Engine], pair: list[Bench]) -> list[Run
         if one.name not in OWN:
             costs.skipped.append(one.name)
             continue
-        entries = [Entry(one.name, problem=one.missing() or "") for _ in pair]
+        entries = [
+            Entry(one.name, problem=one.unavailable_reason() or "") for _ in pair
+        ]
         costs.entries.append(Cost(one.name, *entries))
         found = [
             running

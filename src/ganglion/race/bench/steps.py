@@ -54,7 +54,9 @@ def run(
 ) -> Result:
     """Measure one recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
-    entries = [Entry(one.name, problem=one.missing() or "") for one in engines]
+    entries = [
+        Entry(one.name, problem=one.unavailable_reason() or "") for one in engines
+    ]
     result = Result(recipe.name, size, threads, entries, 0.0, {}, busy())
     result.device, result.precision = device, precision
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:

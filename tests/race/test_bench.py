@@ -127,7 +127,7 @@ def test_ctrl_c_returns_what_was_measured(monkeypatch):
 
 
 def test_no_worker_outlives_its_parent(tmp_path):
-    bench.lay_out(RECIPE, 16, tmp_path)
+    bench.write_data(RECIPE, 16, tmp_path)
     script = (
         "from ganglion.race.engines.process import Process; from pathlib import Path; "
         f"p = Process('bench_fakes', 'hang', 1, Path({str(tmp_path / 'log')!r})); "
@@ -234,7 +234,7 @@ def test_a_rival_takes_the_same_steps_as_ganglion(recipe, name, tmp_path, monkey
     # A step of 0.5 on 16 images magnifies what Winograd's method rounds.
     monkeypatch.setenv("GANGLION_PRECISE", "1")
     chosen = recipes.get(recipe)
-    bench.lay_out(chosen, 16, tmp_path)
+    bench.write_data(chosen, 16, tmp_path)
     form = rival.forms[0]
     courses = [
         steps(engine, form, chosen, tmp_path)

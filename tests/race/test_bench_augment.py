@@ -9,7 +9,7 @@ import pytest
 from ganglion.race import engines
 from ganglion.race.bench import augment
 from ganglion.race.bench.augment import Cost, Costs
-from ganglion.race.bench.steps import Entry
+from ganglion.race.bench.result import Entry
 
 
 def made_up(plain: list[float], changed: list[float], name: str = "ganglion") -> Cost:

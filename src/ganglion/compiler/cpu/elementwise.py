@@ -23,7 +23,6 @@ from ganglion.compiler.plan.kernels import (
     Shuffled,
     Uniform,
     View,
-    children,
     walk,
 )
 
@@ -200,7 +199,7 @@ def _factors(kernel: Loop, expr: Expr, total: Val) -> tuple[Expr, ...]:
     if kernel.how != "sum" or expr.dtype.kind != "f" or total.dtype != expr.dtype:
         return (expr,)
     is_product = isinstance(expr, Apply) and expr.op == "multiply"
-    return children(expr) if is_product else (expr,)
+    return expr.children if is_product else (expr,)
 
 
 def _carry(

@@ -9,6 +9,7 @@ from ganglion.compiler.cpu.elementwise import emit_loop
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.gemm import emit_contract
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
+from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros
 from ganglion.compiler.cpu.sparse import emit_nonzeros
 from ganglion.compiler.cpu.sparse_conv import emit_bits, emit_with_bits
 from ganglion.compiler.cpu.winograd import emit_winograd
@@ -22,7 +23,6 @@ from ganglion.compiler.plan.kernels import (
     Scatter,
 )
 from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.sparsity import NonzeroBits, Nonzeros
 
 
 @dataclass(frozen=True)

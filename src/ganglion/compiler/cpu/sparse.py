@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.skip_zeros import Nonzeros
 from ganglion.compiler.cpu.text import WIDTH
 from ganglion.compiler.plan.kernels import Index, Places
-from ganglion.compiler.plan.sparsity import Nonzeros
 
 WORTH_SKIPPING = 0.75  # of the places: with more in lists, larger tiles are faster
 VECTOR_LOOKS, LOOKS = 4, 16  # vectors of places, or places, that are looked at first

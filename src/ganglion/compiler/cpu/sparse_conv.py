@@ -21,10 +21,10 @@ from ganglion.compiler.cpu.gemm import (
     runs,
     whole_tiles,
 )
+from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Word
 from ganglion.compiler.cpu.sparse import WORTH_SKIPPING
 from ganglion.compiler.cpu.text import WIDTH, Val
 from ganglion.compiler.plan.kernels import Contract
-from ganglion.compiler.plan.sparsity import LOADED, NonzeroBits, Word
 
 # Where words are looked at to tell dense data, as parts of all: seldom at frames.
 LOOKS = (0.3, 0.7)

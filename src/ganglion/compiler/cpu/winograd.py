@@ -8,16 +8,16 @@ from ganglion.compiler.cpu.winograd_conv import Conv
 from ganglion.compiler.cpu.winograd_grads import Grads
 from ganglion.compiler.cpu.winograd_tile import Pixel, Transforms
 from ganglion.compiler.plan.kernels import Kernel
-from ganglion.compiler.plan.lower_winograd import (
+from ganglion.compiler.plan.winograd import (
     FLOAT,
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
     WinogradWeights,
+    matrices,
     padded,
     panels,
 )
-from ganglion.compiler.plan.winograd_matrices import matrices
 
 
 def emit_winograd(kernel: Kernel) -> Emitted:

@@ -8,7 +8,7 @@ from functools import partial
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.text import Val
 from ganglion.compiler.cpu.winograd_tile import Blocks, Where, Window
-from ganglion.compiler.plan.lower_winograd import (
+from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
     WinogradGrads,

@@ -11,7 +11,7 @@ import numpy as np
 from ganglion.compiler.cpu.emitter import Emitter
 from ganglion.compiler.cpu.text import Val
 from ganglion.compiler.plan.kernels import View
-from ganglion.compiler.plan.lower_winograd import FLOAT, LANES, Tiling
+from ganglion.compiler.plan.winograd import FLOAT, LANES, Tiling
 
 ACCUMULATORS = 28  # that fit beside the operands in 32 vector registers
 ROWS_AT_MOST = 14
@@ -35,7 +35,7 @@ class Window:
 def _row_groups(matrix: np.ndarray) -> list[Sequence[int]]:
     """Return rows to compute together: pairs are not parted, and registers suffice.
 
-    >>> from ganglion.compiler.plan.winograd_matrices import matrices
+    >>> from ganglion.compiler.plan.winograd import matrices
     >>> [list(rows) for rows in _row_groups(matrices(3, 6).inputs)]
     [[0, 5], [1, 2, 3, 4]]
     """

@@ -188,7 +188,7 @@ class Model(Trainer):
             return
         self._functional("loss")
         self._symbolic_losses.extend(losses)
-        self._forget_steps()
+        self._step_cache.clear()
 
     @by_calling
     def build(self, input_shape: Any) -> None:
@@ -289,7 +289,7 @@ class Model(Trainer):
     def __getstate__(self) -> dict[str, Any]:
         # Compiled steps belong to this process; a copy compiles its own.
         held = super().__getstate__()
-        return {name: held[name] for name in held.keys() - {"_runner"}}
+        return {name: held[name] for name in held.keys() - {"_step_cache"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._start_training_state()

@@ -89,7 +89,7 @@ class Sequential(Model):
     def _rebuild(self, added: Layer | None = None) -> None:
         before, self._network = self._network, None
         self.built = False
-        self._forget_steps()
+        self._step_cache.clear()
         if self._input_layer is None or not self._stack:
             return
         calls = [] if before is None else [call.operation for call in before.calls]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import keras2, ops
-from ganglion.lookup import resolve
 from ganglion.serialization import (
     custom_object_scope,
     export,
+    resolve,
     serialize_keras_object,
 )
 

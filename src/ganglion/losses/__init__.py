@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.lookup import resolve
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.losses.classes import (
     BinaryCrossentropy,
@@ -56,6 +55,7 @@ from ganglion.losses.functions import (
 )
 from ganglion.serialization import (
     custom_object_scope,
+    resolve,
     serialize_keras_object,
 )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.lookup import resolve
 from ganglion.losses import (
     binary_crossentropy,
     binary_focal_crossentropy,
@@ -92,7 +91,7 @@ from ganglion.metrics.iou import (
     OneHotMeanIoU,
 )
 from ganglion.metrics.reduction import Mean, MeanMetricWrapper, Sum
-from ganglion.serialization import custom_object_scope, serialize_keras_object
+from ganglion.serialization import custom_object_scope, resolve, serialize_keras_object
 
 mse = MSE = mean_squared_error
 mae = MAE = mean_absolute_error

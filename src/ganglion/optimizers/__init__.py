@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.lookup import resolve
 from ganglion.optimizers import schedules
 from ganglion.optimizers.adam import Adam, Adamax, AdamW, Nadam
 from ganglion.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
@@ -14,6 +13,7 @@ from ganglion.optimizers.layerwise import Adafactor, Lamb
 from ganglion.serialization import (
     custom_object_scope,
     names_in,
+    resolve,
     serialize_keras_object,
 )
 

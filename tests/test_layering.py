@@ -18,7 +18,7 @@ from folders import PACKAGE
 FLOORS: list[tuple[str, str]] = [
     ("ground", "config files system compiler"),
     ("graph", "compiler.ir"),
-    ("plan", "compiler.plan compiler.cache"),
+    ("plan", "compiler.plan compiler.cache compiler.pipeline"),
     ("targets", "compiler.cpu compiler.cuda compiler.reference"),
     ("choice", "compiler.registry compiler.choice"),
     (
@@ -37,7 +37,7 @@ FLOORS: list[tuple[str, str]] = [
     (
         "program",
         "__init__ __main__ cli recipes backend race applications explain "
-        "images.networks images.training images.judging",
+        "images.networks images.training",
     ),
 ]
 FLOOR_OF = {

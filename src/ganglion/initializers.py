@@ -59,7 +59,6 @@ class Zeros(Initializer):
         pass
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return zeros."""
         return np.zeros(shape, _kind(dtype))
 
 
@@ -71,7 +70,6 @@ class Ones(Initializer):
         pass
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return ones."""
         return np.ones(shape, _kind(dtype))
 
 
@@ -83,7 +81,6 @@ class Constant(Initializer):
         self.value = value
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return the constant, stretched to the shape."""
         return np.broadcast_to(np.asarray(self.value), shape).astype(_kind(dtype))
 
 
@@ -95,7 +92,6 @@ class Identity(Initializer):
         self.gain = gain
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return a matrix with `gain` on its diagonal."""
         if len(shape) != 2:
             raise ValueError(f"Identity makes matrices, not arrays of shape {shape}.")
         return (self.gain * np.eye(*shape)).astype(_kind(dtype))
@@ -154,7 +150,6 @@ class RandomUniform(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return uniform numbers."""
         return self._uniform(shape, self.minval, self.maxval, dtype)
 
 
@@ -169,7 +164,6 @@ class RandomNormal(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return normal numbers."""
         drawn = self._generator().normal(self.mean, self.stddev, shape)
         return drawn.astype(_float_kind(dtype))
 
@@ -185,7 +179,6 @@ class TruncatedNormal(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return truncated normal numbers."""
         return self._truncated(shape, self.mean, self.stddev, dtype)
 
 
@@ -248,7 +241,6 @@ class VarianceScaling(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return numbers of the right variance for the shape."""
         fan_in, fan_out = compute_fans(shape, self.input_axes, self.output_axes)
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         variance = self.scale / max(1.0, fans[self.mode])
@@ -302,7 +294,6 @@ class Orthogonal(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return an orthogonal matrix, reshaped."""
         if len(shape) < 2:
             raise ValueError(f"Orthogonal needs at least two axes, got {shape}.")
         rows, columns = math.prod(shape[:-1]), shape[-1]

@@ -10,13 +10,14 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 from ganglion import config, layers, models, ops, optimizers, saving, utils
 from ganglion.cli.dump import text_of
 from ganglion.compiler.cpu import emit
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
+from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, toposort
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.compiler.plan.barriers import unguarded
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.memory import packed
 from ganglion.compiler.plan.spans import Spans
 from ganglion.training.data_adapters import Table
@@ -168,7 +169,7 @@ def test_3000_layers_learn():
     history = model.fit(x, x[:, :2], batch_size=8, verbose=0).history
     assert np.isfinite(history["loss"]).all()
     program = training_program(model, rows=8)
-    assert cuda_emit.emit(build(program, for_gpu=True), cuda_emit.Target()).every
+    assert cuda_emit.emit(cuda_pipeline.build(program), cuda_emit.Target()).every
 
 
 def test_memory_is_placed_as_if_each_was_compared_with_all():
@@ -316,7 +317,7 @@ def test_prime_batches_are_cut_into_slices(rows):
     program, data, state = step_of_model(model, x, y, rows, rows)
     plan = build(program)
     assert any(band.units == rows and band.slices >= 16 for band in plan.bands)
-    assert unguarded(plan, {}) is None
+    assert unguarded(plan) is None
     check(program, data, state, rtol=2e-4, atol=2e-5)
     alone = ran(compiled(program, 1), data, state, 2)
     for threads in (3, 5, 16):
@@ -363,7 +364,7 @@ def test_empty_axes(name):
     graph = Graph.of(name, inputs, {f"to {n}": v for n, v in outputs.items()})
     data = {one.name: np.ones(one.shape, "float32") for one in inputs}
     check(pure(graph), data, {}, rtol=1e-6, atol=1e-6)
-    plan = build(pure(graph), for_gpu=True)
+    plan = cuda_pipeline.build(pure(graph))
     assert (
         cuda_emit.emit(plan, cuda_emit.Target()).results.keys() == graph.outputs.keys()
     )

@@ -144,7 +144,7 @@ def test_shifts_by_whole_pixels_show_what_lies_outside(
 def test_a_step_stores_the_batch_and_the_result_and_nothing_between() -> None:
     from ganglion import recipes
     from ganglion.cli import dump
-    from ganglion.compiler.plan.build import build
+    from ganglion.compiler.cpu.pipeline import build
 
     program = dump.program_of(recipes.get("cifar10-cam"), "train", 16)
     plan = build(program)

@@ -20,9 +20,10 @@ from cuda_networks import NETWORKS, step_of
 from ganglion import config, recipes, variables
 from ganglion.cli.dump import program_of
 from ganglion.compiler.cpu import emit
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
+from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.build import build
 
 
 def programs() -> Iterator[tuple[str, Program]]:
@@ -41,13 +42,14 @@ def hashes(program: Program) -> dict[str, str]:
     """Return the hash of each form in which a program is written down."""
     plan = build(program)
     modules, calls = emit.emit(plan)
-    made = cuda_emit.emit(build(program, for_gpu=True), cuda_emit.Target())
+    made = cuda_emit.emit(cuda_pipeline.build(program), cuda_emit.Target())
     forms = {
         "graph": re.sub(r" *#.*", "", str(program.graph)),
         "plan": str(plan),
         "cpu": "\n".join(modules.values()) + str(calls),
         "cuda": "\n".join(made.functions.values()) + str(list(made.calls)),
-        "cuda memory": f"{made.arena} {made.own_bytes} {list(made.offsets.values())}",
+        "cuda memory": f"{made.arena} {made.workspace_bytes} "
+        f"{list(made.offsets.values())}",
     }
     return {
         form: hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -8,10 +8,11 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler.cpu import emit, jit
-from ganglion.compiler.cuda import driver, printer
+from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cuda import driver, prelude, printer
 from ganglion.compiler.cuda import emit as cuda_emit
+from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.build import build
 from ganglion.recipes import Recipe
 from ganglion.recipes import build as build_model
 from ganglion.training.data_adapters import Table
@@ -50,11 +51,11 @@ def _cuda_text(program: Program, form: str) -> str:
     here = driver.missing() is None
     capability = driver.driver().capability if here else cuda_emit.Target().capability
     target = cuda_emit.Target(capability, config.precision())
-    plan = build(program, for_gpu=True)
+    plan = cuda_pipeline.build(program)
     made = cuda_emit.emit(plan, target)
     if form == "plan":
         return printer.show(plan, made, target)
-    text = cuda_emit.source(list(made.functions.values()))
+    text = prelude.source(made.functions.values())
     if form == "source":
         commented = "\n".join(f"// {line}" for line in _launches(made, target))
         return f"{text}\n{commented}"

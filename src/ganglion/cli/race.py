@@ -275,13 +275,13 @@ def _race_pretrained(
     from ganglion.applications.efficientnet_lite import SIZE
     from ganglion.cli import images as cli_images
     from ganglion.images import networks
-    from ganglion.images.making import HELD_OUT
+    from ganglion.images.networks import CIFAR_HELD_OUT
     from ganglion.race import pretrained, settings
 
     test, size, fit = how
     if images is None:
-        images = networks.made_folder()
-        test = HELD_OUT if test is None else test
+        images = networks.cifar_folder()
+        test = CIFAR_HELD_OUT if test is None else test
     with cli_images.decoding() as watch:
         held = image_folders.load(
             images,

@@ -17,8 +17,7 @@ from ganglion import config, losses, metrics, ops, tree
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.config import closest
 from ganglion.losses.base import Loss, LossFunctionWrapper, whole
-from ganglion.metrics.base import Metric
-from ganglion.metrics.reduction import Mean, MeanMetricWrapper
+from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric
 from ganglion.serialization import look_up
 from ganglion.variables import Variable, snake_case
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ganglion.compiler.cpu import emit
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import fill
 from ganglion.compiler.ir.table import OPS
-from ganglion.compiler.plan.build import build
 
 pytest.importorskip("llvmlite")
 from ganglion.compiler.cpu import backend

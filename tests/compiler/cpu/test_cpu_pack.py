@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from cpu_checks import check, pure
 
+from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.ir.arrays import transpose
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import exp
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.kernels import Contract
 from ganglion.compiler.plan.lower_contractions import PACKED_ROWS, PANEL
 
@@ -22,9 +23,9 @@ def product(rows, inner, columns, dtype="float32"):
     return pure(Graph.of("product", [x, w], {"y": y})), arrays
 
 
-def kernels(program, for_gpu=False):
+def kernels(program, build=build):
     """Return how many kernels there are, and the panels of the product."""
-    plan = build(program, for_gpu)
+    plan = build(program)
     (one,) = [k for k in plan.kernels if isinstance(k, Contract)]
     return len(plan.kernels), one.packed
 
@@ -38,7 +39,7 @@ def test_panels_are_turned_where_they_are_used(rows, inner, columns):
     assert packed is not None
     assert packed.shape == (-(-columns // PANEL), inner, PANEL)
     check(program, arrays, {}, rtol=1e-5, atol=1e-4)
-    assert kernels(program, for_gpu=True) == (before_used + 1, None)
+    assert kernels(program, cuda_pipeline.build) == (before_used + 1, None)
 
 
 def test_where_zeros_of_the_data_are_left_out():

@@ -17,11 +17,11 @@ from step_programs import step_of
 
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
-from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.arena import Arenas
+from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.tape import Arenas
 from ganglion.compiler.plan import barriers as schedule
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.plan import Mark
 from ganglion.compiler.plan.verify import PlanError, verify
@@ -71,8 +71,8 @@ def trained(epochs=2, rows=150):
 
 def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
     config.set_backend("cpu")
-    monkeypatch.setattr(backend, "WORTH_WAKING", 0.0)
-    monkeypatch.setattr(backend, "GAIN", 100.0)
+    eager = replace(tuning.CPU, worth_waking=0.0, shared_time=100.0)
+    monkeypatch.setattr(tuning, "CPU", eager)
     found = []
     with everything_shared():
         for threads in (1, 2, 3, 4, 2):
@@ -184,23 +184,14 @@ def test_small_programs_stay_on_the_calling_thread():
 # ---- barriers ------------------------------------------------------------------------
 
 
-def planned(name, monkeypatch):
-    """Return the plan of a recipe, and which of its buffers stand for others."""
-    known = []
-
-    def noted(plan, aliases):
-        known.append(aliases)
-        return plan
-
+def planned(name):
     program, _, _ = step_of(name, rows=128, batch=64)
-    with monkeypatch.context() as patch:
-        patch.setattr("ganglion.compiler.plan.build.verify", noted)
-        return build(program), known[0]
+    return build(program)
 
 
-def test_barriers_stand_only_where_they_must(monkeypatch):
-    plan, aliases = planned("mnist-cnn", monkeypatch)
-    verify(plan, aliases)
+def test_barriers_stand_only_where_they_must():
+    plan = planned("mnist-cnn")
+    verify(plan)
     barriers = [number for number, mark in enumerate(plan.marks) if mark.barrier]
     assert 0 < len(barriers) < len(plan.kernels)
     assert "| all wait" in str(plan)
@@ -209,24 +200,22 @@ def test_barriers_stand_only_where_they_must(monkeypatch):
         marks = list(plan.marks)
         marks[number] = Mark(marks[number].alone, barrier=False)
         with pytest.raises(PlanError, match="no barrier between"):
-            verify(replace(plan, marks=tuple(marks)), aliases)
+            verify(replace(plan, marks=tuple(marks)))
 
 
 def test_memory_used_again_counts_as_shared(monkeypatch):
     """Two buffers in one place conflict though no kernel names both."""
     monkeypatch.setattr(schedule, "TINY", 0.0)
-    plan, aliases = planned("mnist-cnn", monkeypatch)
+    plan = planned("mnist-cnn")
     apart, end = {}, 0
     for one in plan.offsets:
-        root = aliases.get(one, one)
-        apart.setdefault(root, end)
-        apart[one] = apart[root]
+        apart[one] = end
         end += -(-one.nbytes // 64) * 64
-    spread = schedule.schedule(replace(plan, offsets=apart, arena=end), aliases)
-    assert schedule.unguarded(spread, aliases) is None
+    spread = schedule.schedule(replace(plan, offsets=apart, arena=end))
+    assert schedule.unguarded(spread) is None
     # With memory of its own for each, some barriers can go; not so in one arena.
     again = replace(spread, offsets=plan.offsets, arena=plan.arena)
-    assert schedule.unguarded(again, aliases) is not None
+    assert schedule.unguarded(again) is not None
 
 
 # ---- the cache -----------------------------------------------------------------------
@@ -240,7 +229,7 @@ def small():
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, data, state = small()
     expected = ran(backend.compile(program), data, state, 2)
-    monkeypatch.setattr(backend, "_made", None)  # calling it would fail
+    monkeypatch.setattr(backend, "_compiled", None)  # calling it would fail
     same(ran(backend.compile(program), data, state, 2), expected)
 
 

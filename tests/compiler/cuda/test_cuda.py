@@ -74,14 +74,14 @@ def test_loops_of_any_size(size, dtype):
 
 @pytest.mark.parametrize("size", [16, 34])
 def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
-    monkeypatch.setattr(elementwise, "FILL", 1)
-    monkeypatch.setattr(reduce, "MUCH", 0)
+    monkeypatch.setattr(elementwise, "BUSY_THREADS", 1)
+    monkeypatch.setattr(reduce, "FEWEST_VECTORIZED", 0)
     program, data, state = loops(size, "float32")
     check(program, data, state, tolerance=EXACT["float32"])
 
 
 @pytest.mark.parametrize("layer", ["Dense", "LayerNormalization"])
-def test_kernels_that_go_on_row_by_row(layer, monkeypatch):
+def test_kernels_that_go_on_row_wise(layer, monkeypatch):
     monkeypatch.setattr(row_fusion, "FEWEST_ROWS", 2)
     case = next(one for one in CASES if one.layer == layer)
     program, data, state = training_step(case, "float32")

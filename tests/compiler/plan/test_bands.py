@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.cpu import backend, tape
+from ganglion.compiler.cpu import backend, tuning
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.graph import Constant, Graph, Input
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
 from ganglion.compiler.ir.table import OPS
-from ganglion.compiler.plan import build as build_module
-from ganglion.compiler.plan.build import build
+from ganglion.compiler.plan import cache_blocking
 from ganglion.compiler.plan.cache_blocking import arrange, passing, quarrel
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Apply, Buffer, Contract, Load, Loop, View
@@ -83,14 +83,14 @@ def test_what_is_read_later_or_by_other_slices_does_not_pass():
 
     def copy(source, target):
         view = View.whole(source)
-        return Loop("copy", (64, 32), Load(x.dtype, view), View.whole(target))
+        return Loop.of("copy", (64, 32), Load(x.dtype, view), View.whole(target))
 
     kernels = [copy(x, t), copy(t, y), copy(y, z)]
-    assert passing(kernels, [Band(0, 2, 32)], {}) == {t}
-    assert passing(kernels, [Band(0, 3, 32)], {}) == {t, y, z}
+    assert passing(kernels, [Band(0, 2, 32)]) == {t}
+    assert passing(kernels, [Band(0, 3, 32)]) == {t, y, z}
     upside_down = Load(x.dtype, View(t, (-32, 1), 63 * 32))
-    turned = replace(kernels[1], expr=upside_down)
-    assert passing([kernels[0], turned], [Band(0, 2, 32)], {}) == {y}
+    turned = replace(kernels[1], outputs=((upside_down, kernels[1].target),))
+    assert passing([kernels[0], turned], [Band(0, 2, 32)]) == {y}
 
 
 def test_who_makes_slices_for_a_later_member_joins():
@@ -102,15 +102,15 @@ def test_who_makes_slices_for_a_later_member_joins():
 
     def loop(target, *sources):
         loads = tuple(Load(x.dtype, View.whole(one)) for one in sources)
-        return Loop("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
+        return Loop.of("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
 
     kernels = [loop(p, x, x), loop(t, z, z), loop(y, p, t)]
-    assert arrange(kernels, {}) == (kernels, (Band(0, 3, 32),))
+    assert arrange(kernels) == (kernels, (Band(0, 3, 32),))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
-    monkeypatch.setattr(tape, "WORTH_SHARING_OUT", 0.0)
+    monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_stealing=0.0))
     program, data, state = step_of("mnist-cnn", rows=130, batch=48)
     data = {n: np.ascontiguousarray(data[n]) for n in program.data}
     found = []
@@ -129,9 +129,9 @@ def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
 
 def test_a_band_that_needs_all_of_another_kernel_is_found(plan):
     first, others = of_convolution(plan.bands, plan.kernels)
-    assert quarrel(plan.kernels, plan.bands, {}) is None
+    assert quarrel(plan.kernels, plan.bands) is None
     longer = replace(first, last=first.last + 1)  # adds up what all slices made
-    wrong = quarrel(plan.kernels, (longer, *others), {})
+    wrong = quarrel(plan.kernels, (longer, *others))
     assert wrong == (first.last, first.last)
 
 
@@ -141,29 +141,29 @@ def test_reading_another_slice_is_found():
         for name, kind in (("x", "data"), ("t", "arena"), ("y", "arena"))
     )
     forward, backward = View.whole(t), View(t, (-32, 1), 63 * 32)
-    first = Loop("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
-    same = Loop("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
-    other = Loop("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
+    first = Loop.of("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
+    same = Loop.of("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
+    other = Loop.of("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
     band = Band(0, 2, 32)
-    assert quarrel([first, same], [band], {}) is None
-    assert quarrel([first, other], [band], {}) == (0, 1)
+    assert quarrel([first, same], [band]) is None
+    assert quarrel([first, other], [band]) == (0, 1)
 
 
 def test_slices_that_do_not_divide_a_kernel_are_found(plan):
     wrong = replace(plan.bands[0], slices=31)
-    assert quarrel(plan.kernels, (wrong,), {}) == (wrong.first, wrong.first)
+    assert quarrel(plan.kernels, (wrong,)) == (wrong.first, wrong.first)
 
 
 def test_a_plan_with_a_wrong_band_is_refused(monkeypatch):
     program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
-    arranged = build_module.arrange
+    arranged = cache_blocking.arrange
 
-    def longer(kernels, aliases):
-        made, bands = arranged(kernels, aliases)
+    def longer(kernels):
+        made, bands = arranged(kernels)
         first, _ = of_convolution(bands, made)
         return made, (replace(first, last=first.last + 1),)
 
-    monkeypatch.setattr(build_module, "arrange", longer)
+    monkeypatch.setattr(cache_blocking, "arrange", longer)
     with pytest.raises(PlanError, match="cannot share a band"):
         build(program)
 

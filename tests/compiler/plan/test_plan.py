@@ -5,8 +5,8 @@ import pytest
 from step_programs import program_of, step_of
 
 from ganglion.compiler import reference
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.table import OPS
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 
 

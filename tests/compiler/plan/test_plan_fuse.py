@@ -17,11 +17,11 @@ def state(name, size):
 def update(target, *read):
     """Return a loop that adds arrays, and stores the sum in one of them."""
     total = chained("add", [Load(FLOAT, view) for view in (target, *read)])
-    return Loop("update", target.buffer.shape, total, target)
+    return Loop.of("update", target.buffer.shape, total, target)
 
 
 def stored(kernels):
-    return [[view.buffer.name for _, view in one.stored] for one in kernels]
+    return [[view.buffer.name for _, view in one.outputs] for one in kernels]
 
 
 @pytest.mark.parametrize(
@@ -31,20 +31,20 @@ def test_a_number_that_both_read_joins_no_large_loops_of_a_gpu(size, joined):
     a, b = state("a", size), state("b", size)
     kernels = [update(a, RATE), update(b, RATE)]
     together = [["a", "b"]]
-    assert stored(fuse(kernels, {}, for_gpu=True)) == (
+    assert stored(fuse(kernels, for_gpu=True)) == (
         together if joined else [["a"], ["b"]]
     )
-    assert stored(fuse(kernels, {})) == together
+    assert stored(fuse(kernels)) == together
 
 
 def test_an_array_that_both_read_does():
     a, b, both = (state(name, LARGE) for name in ("a", "b", "both"))
-    made = fuse([update(a, both, RATE), update(b, both, RATE)], {}, for_gpu=True)
+    made = fuse([update(a, both, RATE), update(b, both, RATE)], for_gpu=True)
     assert stored(made) == [["a", "b"]]
 
 
 def test_small_loops_that_share_nothing_are_one():
     a, b = state("a", SMALL), state("b", SMALL)
-    assert stored(fuse([update(a, a), update(b, b)], {})) == [["a", "b"]]
+    assert stored(fuse([update(a, a), update(b, b)])) == [["a", "b"]]
     a, b = state("a", SMALL + 1), state("b", SMALL + 1)
-    assert stored(fuse([update(a, a), update(b, b)], {})) == [["a"], ["b"]]
+    assert stored(fuse([update(a, a), update(b, b)])) == [["a"], ["b"]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.plan.build import build
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.plan.kernels import Apply, Buffer, Literal, Load, Loop, View
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.printer import show
@@ -14,7 +14,7 @@ X, Y = (Buffer(name, (4,), F32, "arena") for name in "xy")
 
 
 def shown(expr):
-    loop = Loop("map", (4,), expr, View(Y, (1,)))
+    loop = Loop.of("map", (4,), expr, View(Y, (1,)))
     return show(Plan("p", [loop], (), (), {})).split("\n")[1:]
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from cpu_checks import check, pure
 
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import add, multiply
 from ganglion.compiler.ir.pooling import max_pool_back
 from ganglion.compiler.ir.shaping import reshape, sum_
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.kernels import PoolBack
 
 

@@ -8,9 +8,9 @@ from step_programs import program_of, step_of
 from ganglion import config
 from ganglion.compiler import reference
 from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan import lower_winograd
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 
 pytest.importorskip("llvmlite")

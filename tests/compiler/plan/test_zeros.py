@@ -12,12 +12,12 @@ import ganglion
 from ganglion import config, layers, models
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.arrays import transpose
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import add, cast, divide, fill, maximum, multiply
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract
 from ganglion.compiler.plan.sparsity import Nonzeros

@@ -11,11 +11,11 @@ from step_programs import step_of
 from ganglion import config
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.contraction import conv, conv_kernel
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import add, cast, fill, multiply
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.build import build
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
 from ganglion.compiler.plan.sparsity import LOADED, NonzeroBits, Word

@@ -29,14 +29,14 @@ def total_work(plan: Plan, threads: int) -> float:
     return total
 
 
-def schedule(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
+def schedule(plan: Plan) -> Plan:
     """Return the plan with a mark for each kernel."""
     bands = plan.band_of()
     small = [work(one) < TINY for one in plan.kernels]
     alone = [s and band is None for s, band in zip(small, bands, strict=True)]
     barriers = [False] * len(plan.kernels)
     since = _Unsettled()
-    spans = [_spans(plan, one, aliases) for one in plan.kernels]
+    spans = [_spans(plan, one) for one in plan.kernels]
     for run in plan.runs():
         if any(since.conflicts(spans[number], alone[number]) for number in run):
             barriers[run.start - 1] = True
@@ -49,9 +49,9 @@ def schedule(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
     return replace(plan, marks=marks)
 
 
-def unguarded(plan: Plan, aliases: dict[Buffer, Buffer]) -> tuple[int, int] | None:
+def unguarded(plan: Plan) -> tuple[int, int] | None:
     """Return two kernels that two threads may run at once though they must not."""
-    spans = [_spans(plan, one, aliases) for one in plan.kernels]
+    spans = [_spans(plan, one) for one in plan.kernels]
     first, since = 0, _Unsettled()
     for run in plan.runs():
         for number in run:
@@ -106,11 +106,11 @@ class _Unsettled:
         return written.meets((*reads, *writes)) or read.meets(writes)
 
 
-def _spans(plan: Plan, kernel: Kernel, aliases: dict[Buffer, Buffer]) -> Touched:
+def _spans(plan: Plan, kernel: Kernel) -> Touched:
     """Return the memory that a kernel reads, and that it writes."""
 
     def span(buffer: Buffer) -> Span:
-        root = aliases.get(buffer, buffer)
+        root = buffer.root
         if root.kind != "arena":
             return id(root), 0, 1
         start = plan.offsets[root]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ganglion.compiler.plan.cost import TINY, work
@@ -31,15 +31,13 @@ from ganglion.compiler.plan.kernels import (
 )
 from ganglion.compiler.plan.lower import SLICES
 from ganglion.compiler.plan.lower_winograd import LANES, WinogradConv
-from ganglion.compiler.plan.plan import Band
+from ganglion.compiler.plan.plan import Band, Plan
 from ganglion.compiler.plan.sparsity import NonzeroBits, Nonzeros
 from ganglion.compiler.plan.split import parts_of
 
 FEWEST, MANY = 8, 16  # slices, for several threads to get about equal shares
 ROOM = 256 * 1024  # bytes of a slice, if a band has not many
 FARTHEST = 60  # kernels to look ahead over
-
-Aliases = dict[Buffer, Buffer]
 
 
 # ---- how a kernel can be cut -------------------------------------------------------
@@ -58,45 +56,45 @@ class Cut:
     grain: int = 1
 
 
-def cut(kernel: Kernel, aliases: Aliases) -> Cut | None:
+def cut(kernel: Kernel) -> Cut | None:
     """Return how a kernel can be cut along its first axis, None if it cannot."""
     if isinstance(kernel, Loop):
-        return _cut_loop(kernel, aliases)
+        return _cut_loop(kernel)
     if isinstance(kernel, Contract):
         if not kernel.batch:
             return None
-        return _cut(kernel.batch[0].size, _contract_views(kernel), aliases)
+        return _cut(kernel.batch[0].size, _contract_views(kernel))
     if isinstance(kernel, PoolBack):
-        return _cut(kernel.shape[0], _pool_views(kernel), aliases)
+        return _cut(kernel.shape[0], _pool_views(kernel))
     if isinstance(kernel, Nonzeros):
-        return _cut_lists(kernel, aliases)
+        return _cut_lists(kernel)
     if isinstance(kernel, NonzeroBits):
-        return _cut(kernel.parallel, kernel.views(), aliases)
+        return _cut(kernel.parallel, kernel.views())
     if isinstance(kernel, WinogradConv):
-        return _cut_tiles(kernel, aliases)
+        return _cut_tiles(kernel)
     return None
 
 
-def _cut_tiles(kernel: WinogradConv, aliases: Aliases) -> Cut | None:
+def _cut_tiles(kernel: WinogradConv) -> Cut | None:
     whole = View.whole(kernel.target)
     views = [(kernel.images, kernel.source), (whole, kernel.target.shape)]
-    made = _cut(kernel.source[0], views, aliases)
+    made = _cut(kernel.source[0], views)
     own, images = made.own | {kernel.scratch}, kernel.tiling.images_of_piece
     if kernel.tiling.aligned:
         return Cut(kernel.parallel, own)
     return Cut(made.units, own, images) if images else None
 
 
-def _cut_lists(kernel: Nonzeros, aliases: Aliases) -> Cut | None:
+def _cut_lists(kernel: Nonzeros) -> Cut | None:
     views = kernel.views()
     (_, (units, *_)), (_, (lists, *_)) = views
-    return _cut(units, views, aliases) if units == lists else None
+    return _cut(units, views) if units == lists else None
 
 
-def _cut_loop(kernel: Loop, aliases: Aliases) -> Cut | None:
+def _cut_loop(kernel: Loop) -> Cut | None:
     if not kernel.outer or (kernel.adds and len(kernel.shape) == 1):
         return None
-    made = _cut(kernel.shape[0], _loop_views(kernel), aliases)
+    made = _cut(kernel.shape[0], _loop_views(kernel))
     if len(kernel.outer) > 1:
         return made
     # The only axis is the one that vectors lie along: units are whole vectors.
@@ -104,13 +102,11 @@ def _cut_loop(kernel: Loop, aliases: Aliases) -> Cut | None:
     return Cut(made.units // LANES, made.own) if whole else None
 
 
-def _cut(
-    units: int, views: Iterable[tuple[View, Shape] | Buffer], aliases: Aliases
-) -> Cut:
+def _cut(units: int, views: Iterable[tuple[View, Shape] | Buffer]) -> Cut:
     own, shared = set(), set()
     for one in views:
         buffer = one if isinstance(one, Buffer) else one[0].buffer
-        root = aliases.get(buffer, buffer)
+        root = buffer.root
         if not isinstance(one, Buffer) and _is_own(*one):
             own.add(root)
         else:
@@ -130,9 +126,9 @@ def _is_own(view: View, shape: Shape) -> bool:
 
 
 def _loop_views(kernel: Loop) -> Iterator[tuple[View, Shape] | Buffer]:
-    for _, view in kernel.stored:
+    for _, view in kernel.outputs:
         yield view, kernel.outer
-    yield from _views([expr for expr, _ in kernel.stored], kernel.shape)
+    yield from _views(kernel.exprs, kernel.shape)
 
 
 def _views(
@@ -222,11 +218,11 @@ class _Group:
         return not (apart and self._writes.isdisjoint(member.reads))
 
 
-def _member(kernel: Kernel, aliases: Aliases) -> _Member:
+def _member(kernel: Kernel) -> _Member:
     def roots(buffers: list[Buffer]) -> frozenset[Buffer]:
-        return frozenset(aliases.get(one, one) for one in buffers)
+        return frozenset(one.root for one in buffers)
 
-    made = cut(kernel, aliases)
+    made = cut(kernel)
     return _Member(kernel, made, roots(kernel.reads()), roots(kernel.writes()))
 
 
@@ -237,11 +233,9 @@ def goes_with(one: _Member, other: _Member) -> bool:
     return one.disputed(other) <= one.cut.own & other.cut.own
 
 
-def arrange(
-    kernels: Sequence[Kernel], aliases: Aliases
-) -> tuple[list[Kernel], tuple[Band, ...]]:
+def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Band, ...]]:
     """Return the kernels in an order that has long bands, and the bands."""
-    left = [_member(one, aliases) for one in kernels]
+    left = [_member(one) for one in kernels]
     made: list[Kernel] = []
     bands: list[Band] = []
     while left:
@@ -255,6 +249,13 @@ def arrange(
         near = enumerate(left[:FARTHEST])  # no farther is ever looked
         left[:FARTHEST] = [one for i, one in near if i not in taken]
     return made, tuple(bands)
+
+
+def block(plan: Plan) -> Plan:
+    """Return the plan in an order that has long bands, with those."""
+    kernels, bands = arrange(plan.kernels)
+    between = passing(kernels, bands)
+    return replace(plan, kernels=tuple(kernels), bands=bands, passing=between)
 
 
 def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
@@ -376,15 +377,13 @@ def _all_go(
     )
 
 
-def passing(
-    kernels: Sequence[Kernel], bands: Sequence[Band], aliases: Aliases
-) -> frozenset[Buffer]:
+def passing(kernels: Sequence[Kernel], bands: Sequence[Band]) -> frozenset[Buffer]:
     """Return the buffers that nobody touches but the members of one band.
 
     Each slice of the band has a part of its own: a thread needs no more than one.
     """
     users: dict[Buffer, set[int]] = {}
-    members = [_member(one, aliases) for one in kernels]
+    members = [_member(one) for one in kernels]
     for number, one in enumerate(members):
         for buffer in one.touched:
             users.setdefault(buffer, set()).add(number)
@@ -397,8 +396,7 @@ def passing(
             if buffer.kind == "arena" and own and len(cuts) == len(users[buffer]):
                 found.add(buffer)
     scratch = {one for kernel in kernels for one in kernel.private()}
-    every = {*found, *(one for one, root in aliases.items() if root in found)}
-    return frozenset(every - scratch)
+    return frozenset(found - scratch)
 
 
 def _fits(cut: Cut, band: Band) -> bool:
@@ -408,12 +406,10 @@ def _fits(cut: Cut, band: Band) -> bool:
     return cut.units % band.units == 0 and band.each(cut.units) % cut.grain == 0
 
 
-def quarrel(
-    kernels: Sequence[Kernel], bands: Sequence[Band], aliases: Aliases
-) -> tuple[int, int] | None:
+def quarrel(kernels: Sequence[Kernel], bands: Sequence[Band]) -> tuple[int, int] | None:
     """Return two kernels of a band that may not run side by side, None if all may."""
     for band in bands:
-        members = [_member(one, aliases) for one in kernels[band.first : band.last]]
+        members = [_member(one) for one in kernels[band.first : band.last]]
         for i, one in enumerate(members):
             if one.cut is None or not _fits(one.cut, band):
                 return band.first + i, band.first + i

@@ -39,11 +39,17 @@ from ganglion.compiler.plan.sparsity import NonzeroBits, Nonzeros
 
 
 class PlanInterpreter:
-    """Runs a plan kernel by kernel, in the arena the plan laid out."""
+    """Runs a plan kernel by kernel, in the arena, if the plan has one."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._arena = np.zeros(plan.arena, np.uint8)
+        every = {one.root for kernel in plan.kernels for one in kernel.writes()}
+        self._apart = {
+            one: np.zeros(one.size, one.dtype)
+            for one in every
+            if one.kind == "arena" and one not in plan.offsets
+        }
 
     def run(
         self,
@@ -77,7 +83,9 @@ class PlanInterpreter:
             return buffer.array.reshape(-1)
         if buffer.kind != "arena":
             return memory[buffer.name].reshape(-1)
-        start = self.plan.offsets[buffer]
+        if buffer.root not in self.plan.offsets:  # not yet placed
+            return self._apart[buffer.root]
+        start = self.plan.offsets[buffer.root]
         raw = self._arena[start : start + buffer.nbytes]
         return raw.view(buffer.dtype)
 
@@ -116,9 +124,9 @@ class PlanInterpreter:
             winograd_meaning.interpret(kernel, see)
 
     def _loop(self, kernel: Loop, memory: Mapping[str, np.ndarray]) -> None:
-        exprs = [expr for expr, _ in kernel.stored]
+        exprs = kernel.exprs
         values = self._evaluate(exprs, kernel.shape, memory)
-        for value, (_, view) in zip(values, kernel.stored, strict=True):
+        for value, (_, view) in zip(values, kernel.outputs, strict=True):
             self._store(kernel, value, view, memory)
 
     def _store(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,7 +76,6 @@ class Lowering:
         for one in graph.inputs:
             kind = "data" if one.name in data else "state"
             self.buffers[one] = Buffer(one.name, one.shape, one.dtype, kind)
-        self.aliases: dict[Buffer, Buffer] = {}
         self._costs: dict[Value, int] = {}
         self._kept: set[Value] = set()
         self._estimate()
@@ -141,14 +141,12 @@ class Lowering:
             return self._renamed(inner, value.shape)
         target = self.new(value.shape, value.dtype)
         expr = yield self._expanding(value, identity(value.shape), force=True)
-        self.emit(Loop(value.op.name, value.shape, expr, View.whole(target)))
+        self.emit(Loop.of(value.op.name, value.shape, expr, View.whole(target)))
         return target
 
     def _renamed(self, buffer: Buffer, shape: Shape) -> Buffer:
         """Return a buffer seen in another shape: the same memory."""
-        alias = Buffer(buffer.name, shape, buffer.dtype, buffer.kind, buffer.array)
-        self.aliases[alias] = self.aliases.get(buffer, buffer)
-        return alias
+        return replace(buffer, shape=shape, alias_of=buffer.root)
 
     def view(self, value: Value) -> View:
         """Return a value as an affine view of a buffer, storing it if it is none."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Expr,
+    Kernel,
     Literal,
     Load,
     Loop,
@@ -21,8 +24,15 @@ from ganglion.compiler.plan.kernels import (
     View,
     rewrite,
     row_major,
+    walk,
 )
-from ganglion.compiler.plan.lower import LONG_SUM, SLICES, Lowering, Places
+from ganglion.compiler.plan.lower import (
+    LONG_SUM,
+    SLICES,
+    Lowering,
+    Places,
+    identity,
+)
 from ganglion.compiler.plan.lower_contractions import (
     lower_conv,
     lower_conv_kernel,
@@ -34,17 +44,22 @@ from ganglion.compiler.plan.lower_pools import (
     lower_pool,
     lower_sum_pool_back,
 )
+from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.split import copy_into, parts_of
 
 
-def lower_node(low: Lowering, node: Node) -> None:
-    """Emit the kernels of an op that is not lazy."""
-    _LOWER[node.op.name](low, node)
-
-
-def is_structured(node: Node) -> bool:
-    """Return whether an op has kernels of its own."""
-    return node.op.name in _LOWER
+def lower(program: Program, winograd: bool = True, for_gpu: bool = False) -> Plan:
+    """Return the kernels of a program, in order, and the buffers they work on."""
+    low = Lowering(program.graph, set(program.data), winograd, for_gpu)
+    for node in program.graph.nodes:
+        if node.op.name in _LOWER:
+            _LOWER[node.op.name](low, node)
+    results = _results(low, program.results)
+    _write_state(low, program)
+    inputs = {one.name: low.buffers[one] for one in program.graph.inputs}
+    data = {name: inputs[name] for name in program.data}
+    state = {name: inputs[name] for name in program.state}
+    return Plan(program.graph.name, tuple(low.kernels), data, state, results)
 
 
 # ---- reductions ----------------------------------------------------------------------
@@ -73,7 +88,7 @@ def _reduce(low: Lowering, node: Node) -> None:
     expr = low.at(x, places)
     if not (is_sum and long and parts > 1):
         view = View(target, row_major(node.shape))
-        low.emit(Loop(node.op.name, shape, expr, view, len(axes), node.op.name))
+        low.emit(Loop.of(node.op.name, shape, expr, view, len(axes), node.op.name))
         return
     _long_sum(low, node, shape, expr, parts, target)
 
@@ -89,11 +104,11 @@ def _long_sum(
     expr = _shifted(expr, kept, shape[kept] // parts)
     view = View(partial, row_major(partial.shape))
     reduced = len(shape) - kept
-    low.emit(Loop("sum", cut, expr, view, reduced, "sum"))
+    low.emit(Loop.of("sum", cut, expr, view, reduced, "sum"))
     strides = row_major(partial.shape)
     total = Load(wide, View(partial, (*strides[1:], strides[0])))
     view = View(target, row_major(node.shape))
-    low.emit(Loop("sum", (*node.shape, parts), total, view, 1, "sum"))
+    low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))
 
 
 def _shifted(expr: Expr, axis: int, part: int) -> Expr:
@@ -111,7 +126,7 @@ def _argmax(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     view = View(target, row_major(node.shape))
-    low.emit(Loop("argmax", shape, low.at(x, places), view, 1, "argmax"))
+    low.emit(Loop.of("argmax", shape, low.at(x, places), view, 1, "argmax"))
 
 
 def _cumsum(low: Lowering, node: Node) -> None:
@@ -136,7 +151,7 @@ def _pad(low: Lowering, node: Node) -> None:
     low.buffers[node] = target
     fill = Literal(node.dtype, node.dtype.type(node.attrs["value"]).item())
     whole = View.whole(target)
-    low.emit(Loop("fill", node.shape, fill, whole))
+    low.emit(Loop.of("fill", node.shape, fill, whole))
     copy_into(low, node.inputs[0], whole, pairs, interior)
 
 
@@ -155,11 +170,67 @@ def _scatter_add(low: Lowering, node: Node) -> None:
     updates, index = node.inputs
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    low.emit(Loop("fill", node.shape, Literal(node.dtype, 0), View.whole(target)))
+    low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0), View.whole(target)))
     count = index.size
     row = node.size // max(node.shape[0], 1)
     low.emit(
         Scatter("scatter_add", count, row, low.store(updates), low.store(index), target)
+    )
+
+
+# ---- results and state -----------------------------------------------------------
+
+
+def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
+    made = {}
+    for name in names:
+        value = low.graph.outputs[name]
+        buffer = Buffer(name, value.shape, value.dtype, "result")
+        if value.size:
+            expr = low.at(value, identity(value.shape))
+            low.emit(Loop.of("result", value.shape, expr, View.whole(buffer)))
+        made[name] = buffer
+    return made
+
+
+def _write_state(low: Lowering, program: Program) -> None:
+    """Write new states in place where nobody needs the old one any more."""
+    inputs = {one.name: one for one in low.graph.inputs}
+    writers: list[Loop] = []
+    for name in program.state:
+        value = low.graph.outputs.get(name)
+        if value is not None and value.size:
+            writers.append(_writer(low, value, low.buffers[inputs[name]]))
+    copies: list[Kernel] = []
+    readers: dict[Buffer, set[int]] = {}
+    for number, writer in enumerate(writers):
+        for one in writer.reads():
+            readers.setdefault(one.root, set()).add(number)
+    for number, writer in enumerate(writers):
+        state = writer.target.buffer
+        if readers.get(state, set()) - {number} or _read_out_of_place(low, writer):
+            held = low.new(state.shape, state.dtype, "next")
+            low.emit(replace(writer, outputs=((writer.expr, View.whole(held)),)))
+            load = Load(state.dtype, View.whole(held))
+            copies.append(Loop.of("copy", state.shape, load, View.whole(state)))
+        else:
+            low.emit(writer)
+    for copy in copies:
+        low.emit(copy)
+
+
+def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
+    expr = low.at(value, identity(value.shape), force=isinstance(value, Node))
+    return Loop.of("update", value.shape, expr, View.whole(state))
+
+
+def _read_out_of_place(low: Lowering, writer: Loop) -> bool:
+    """Return whether a new state needs the old one at another place than its own."""
+    state, strides = writer.target.buffer, writer.target.strides
+    views = [one.view for one in walk(writer.expr) if isinstance(one, Load)]
+    return any(
+        view.buffer.root is state and (view.strides != strides or view.offset != 0)
+        for view in views
     )
 
 

@@ -15,27 +15,25 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 Lives = dict[Buffer, tuple[int, int]]
 
 
-def lifetimes(plan: Plan, aliases: dict[Buffer, Buffer]) -> Lives:
+def lifetimes(plan: Plan) -> Lives:
     """Return the first and the last run that touches each temporary buffer."""
     lives: Lives = {}
     for number, run in enumerate(plan.runs()):
         for kernel in plan.kernels[run.start : run.stop]:
             for one in (*kernel.reads(), *kernel.writes()):
-                root = aliases.get(one, one)
+                root = one.root
                 if root.kind == "arena":
                     first, _ = lives.get(root, (number, number))
                     lives[root] = (first, number)
     return lives
 
 
-def place(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
+def place(plan: Plan) -> Plan:
     """Give each buffer the lowest place that is free while it lives, largest first."""
-    lives = lifetimes(plan, aliases)
+    lives = lifetimes(plan)
     sizes = {one: rounded(one.nbytes, ALIGNMENT) for one in lives}
     offsets, end = packed(lives, sizes)
-    every = dict(offsets)
-    every.update({a: offsets[r] for a, r in aliases.items() if r in offsets})
-    return plan.with_memory(every, end)
+    return plan.with_memory(offsets, end)
 
 
 def packed(

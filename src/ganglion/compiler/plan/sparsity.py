@@ -45,8 +45,6 @@ FEWEST_IN_WORD = 8  # places: for fewer, finding their bits costs more than it s
 _INDEX, _BYTE = np.dtype("int32"), np.dtype("uint8")
 _LANES = 16
 
-Aliases = dict[Buffer, Buffer]
-
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros(Kernel):
@@ -164,20 +162,20 @@ def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
     return Axis(axis.size // size, axis.left * size, axis.right * size), inner
 
 
-def skip_zeros(kernels: Sequence[Kernel], aliases: Aliases) -> list[Kernel]:
+def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels, with lists of places for the products that may use some.
 
     Convolutions have bits instead.
     """
-    given = _given(kernels, aliases)
+    given = _given(kernels)
     finders: dict[object, Nonzeros | NonzeroBits] = {}
     made: list[Kernel] = []
     for one in kernels:
-        if not isinstance(one, Contract) or not _gains(one, given, aliases):
+        if not isinstance(one, Contract) or not _gains(one, given):
             made.append(one)
             continue
         key, find = (_key, _lists) if _is_product(one) else (_root, _bits)
-        which = key(one, aliases)
+        which = key(one)
         if which not in finders:
             finders[which] = find(one, len(finders))
             made.append(finders[which])
@@ -194,48 +192,48 @@ def _is_product(one: Contract) -> bool:
     return len(one.rows) == 1 and len(one.inner) == 1
 
 
-def _root(one: Contract, aliases: Aliases) -> Buffer:
-    return aliases.get(one.left.buffer, one.left.buffer)
+def _root(one: Contract) -> Buffer:
+    return one.left.buffer.root
 
 
-def _given(kernels: Iterable[Kernel], aliases: Aliases) -> set[Buffer]:
+def _given(kernels: Iterable[Kernel]) -> set[Buffer]:
     """Return the buffers that hold data: as it was given, or scaled."""
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
         for one in kernel.writes():
-            writers.setdefault(aliases.get(one, one), []).append(kernel)
+            writers.setdefault(one.root, []).append(kernel)
     found: set[Buffer] = set()
     for kernel in kernels:
         for one in kernel.writes():
-            root = aliases.get(one, one)
+            root = one.root
             if writers[root][-1] is not kernel:
                 continue
-            stored = [e for each in writers[root] for e in _stored(each, root, aliases)]
+            stored = [e for each in writers[root] for e in _stored(each, root)]
             rest = [e for e in stored if not _is_zero(e)]  # but for a frame of zeros
-            if rest and all(e and _keeps_zeros(e, found, aliases) for e in rest):
+            if rest and all(e and _keeps_zeros(e, found) for e in rest):
                 found.add(root)
     return found
 
 
-def _stored(kernel: Kernel, to: Buffer, aliases: Aliases) -> list[Expr | None]:
+def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:
     """Return what a kernel stores in a buffer, None for what is more than a copy."""
     if not isinstance(kernel, Loop) or kernel.reduced or kernel.adds:
         return [None]
-    views = kernel.stored
-    return [expr for expr, v in views if aliases.get(v.buffer, v.buffer) is to]
+    views = kernel.outputs
+    return [expr for expr, v in views if v.buffer.root is to]
 
 
 def _is_zero(expr: Expr | None) -> bool:
     return isinstance(expr, Literal) and expr.value == 0
 
 
-def _keeps_zeros(expr: Expr, given: set[Buffer], aliases: Aliases) -> bool:
+def _keeps_zeros(expr: Expr, given: set[Buffer]) -> bool:
     """Return whether an expression is zero wherever the data is."""
     kept: dict[int, bool] = {}
     for one in walk(expr):
         if isinstance(one, (Load, Indirect)):
             buffer = one.view.buffer if isinstance(one, Load) else one.table
-            root = aliases.get(buffer, buffer)
+            root = buffer.root
             kept[id(one)] = root.kind == "data" or root in given
         elif isinstance(one, Apply):
             args = [kept[id(arg)] for arg in one.args]
@@ -246,9 +244,9 @@ def _keeps_zeros(expr: Expr, given: set[Buffer], aliases: Aliases) -> bool:
     return kept[id(expr)]
 
 
-def _gains(one: Contract, given: set[Buffer], aliases: Aliases) -> bool:
+def _gains(one: Contract, given: set[Buffer]) -> bool:
     """Return whether the left operand of a product is data that is worth looking at."""
-    root = _root(one, aliases)
+    root = _root(one)
     if root.kind != "data" and root not in given:
         return False
     columns = math.prod(axis.size for axis in one.columns)
@@ -262,10 +260,10 @@ def _gains(one: Contract, given: set[Buffer], aliases: Aliases) -> bool:
     return images.size * images.left == root.size >= WORD and Word.of(one) is not None
 
 
-def _key(one: Contract, aliases: Aliases) -> object:
+def _key(one: Contract) -> object:
     """Return what the lists of a product depend on."""
     axes = (*one.batch, *one.rows, *one.inner)
-    root = _root(one, aliases)
+    root = _root(one)
     return root, one.left.offset, tuple((axis.size, axis.left) for axis in axes)
 
 

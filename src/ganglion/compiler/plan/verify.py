@@ -15,27 +15,29 @@ class PlanError(Exception):
     """A plan that breaks its own rules: a bug in Ganglion, not in the model."""
 
 
-def verify(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
+def verify(plan: Plan) -> Plan:
     """Return the plan if it is well formed, else raise `PlanError`."""
     written: set[Buffer] = set()
     for number, kernel in enumerate(plan.kernels):
         for one in kernel.reads():
-            root = aliases.get(one, one)
+            root = one.root
             if root.kind == "arena" and root not in written:
                 raise PlanError(f"{plan.name}: kernel {number} reads {one!r} too early")
         for one in kernel.writes():
             if one.kind in ("data", "constant"):
                 raise PlanError(f"{plan.name}: kernel {number} writes {one!r}")
-            written.add(aliases.get(one, one))
+            written.add(one.root)
         if isinstance(kernel, Loop):
             _verify_loop(plan, number, kernel)
-    _verify_memory(plan, aliases)
-    pair = quarrel(plan.kernels, plan.bands, aliases)
+    pair = quarrel(plan.kernels, plan.bands)
     if pair is not None:
         raise PlanError(
             f"{plan.name}: kernels {pair[0]} and {pair[1]} cannot share a band"
         )
-    pair = unguarded(plan, aliases)
+    if not plan.marks:  # not yet placed in memory
+        return plan
+    _verify_memory(plan)
+    pair = unguarded(plan)
     if pair is not None:
         raise PlanError(
             f"{plan.name}: no barrier between kernels {pair[0]} and {pair[1]}"
@@ -44,10 +46,10 @@ def verify(plan: Plan, aliases: dict[Buffer, Buffer]) -> Plan:
 
 
 def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         if isinstance(one, Load):
             _inside(plan, number, one.view, kernel.shape)
-    for _, view in kernel.stored:
+    for _, view in kernel.outputs:
         _inside(plan, number, view, kernel.outer)
 
 
@@ -66,9 +68,9 @@ def _inside(plan: Plan, number: int, view: View, shape: tuple[int, ...]) -> None
         )
 
 
-def _verify_memory(plan: Plan, aliases: dict[Buffer, Buffer]) -> None:
+def _verify_memory(plan: Plan) -> None:
     """Walk through the runs: what lives in one stands apart from its neighbours."""
-    lives = lifetimes(plan, aliases)
+    lives = lifetimes(plan)
     begins: dict[int, list[Buffer]] = {}
     ends: dict[int, list[Buffer]] = {}
     for buffer, (first, last) in lives.items():

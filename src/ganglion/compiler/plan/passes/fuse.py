@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ganglion.compiler.plan.kernels import (
@@ -26,39 +27,33 @@ FARTHEST = 60  # kernels to look back over
 SMALL = 4096  # places: below, a kernel's start costs more than its work
 LARGE = 1 << 16  # places: on a GPU, from here on it costs nothing beside it
 
-Aliases = dict[Buffer, Buffer]
 
-
-def fuse(
-    kernels: list[Kernel], aliases: Aliases, for_gpu: bool = False
-) -> list[Kernel]:
+def fuse(kernels: Sequence[Kernel], for_gpu: bool = False) -> list[Kernel]:
     """Return the kernels with loops joined where that is safe."""
     made: list[_Known] = []
     for kernel in kernels:
-        joining = _Known(kernel, aliases)
-        place = _host(made, joining, aliases, for_gpu)
+        joining = _Known(kernel)
+        place = _host(made, joining, for_gpu)
         if place is None:
             made.append(joining)
         else:
             host = made[place].kernel
             assert isinstance(host, Loop)
             assert isinstance(kernel, Loop)
-            made[place] = _Known(_together(host, kernel, aliases), aliases)
-    return _without_unread([one.kernel for one in made], aliases)
+            made[place] = _Known(_together(host, kernel))
+    return _without_unread([one.kernel for one in made])
 
 
 class _Known:
     """A kernel, and the memory it reads and writes: many later ones ask."""
 
-    def __init__(self, kernel: Kernel, aliases: Aliases) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.reads = {aliases.get(one, one) for one in kernel.reads()}
-        self.writes = {aliases.get(one, one) for one in kernel.writes()}
+        self.reads = {one.root for one in kernel.reads()}
+        self.writes = {one.root for one in kernel.writes()}
 
 
-def _host(
-    made: list[_Known], joining: _Known, aliases: Aliases, for_gpu: bool
-) -> int | None:
+def _host(made: list[_Known], joining: _Known, for_gpu: bool) -> int | None:
     """Return the earlier loop that a kernel gains most by joining, None if none.
 
     Large loops gain by what both read; small ones by being fewer. On a GPU, a single
@@ -74,7 +69,7 @@ def _host(
     for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
         host, other = made[place].kernel, made[place]
         alike = isinstance(host, Loop) and _alike(host, kernel)
-        if alike and _hands_on(other, kernel, aliases):
+        if alike and _hands_on(other, kernel):
             touched = (other.reads | other.writes) & reads
             gain = sum(one.nbytes for one in touched if one.size >= fewest)
             if gain > most:
@@ -96,7 +91,7 @@ def _alike(host: Loop, loop: Loop) -> bool:
         and host.shape == loop.shape
         and host.reduced == loop.reduced
         and host.how == loop.how
-        and len(host.more) + len(loop.more) + 2 <= MOST
+        and len(host.outputs) + len(loop.outputs) <= MOST
         and _same_order(host.target, loop.target)
     )
 
@@ -106,14 +101,14 @@ def _same_order(a: View, b: View) -> bool:
     return [s == 1 for s in a.strides] == [s == 1 for s in b.strides]
 
 
-def _hands_on(known: _Known, loop: Loop, aliases: Aliases) -> bool:
+def _hands_on(known: _Known, loop: Loop) -> bool:
     """Return whether all the loop reads of the host is at the place just computed."""
     host, read_by_host = known.kernel, known.reads
     assert isinstance(host, Loop)
-    stored = {aliases.get(v.buffer, v.buffer): v for _, v in host.stored}
-    for one in walk(*(expr for expr, _ in loop.stored)):
+    stored = {v.buffer.root: v for _, v in host.outputs}
+    for one in walk(*loop.exprs):
         for buffer in _buffers_of(one):
-            root = aliases.get(buffer, buffer)
+            root = buffer.root
             if root not in stored:
                 continue
             if loop.reduced or not isinstance(one, Load):
@@ -121,11 +116,11 @@ def _hands_on(known: _Known, loop: Loop, aliases: Aliases) -> bool:
             if not _same_place(one.view, stored[root]):
                 return False
     # What the host reads must not be overwritten at another place by the loop.
-    for _, view in loop.stored:
-        root = aliases.get(view.buffer, view.buffer)
+    for _, view in loop.outputs:
+        root = view.buffer.root
         if root in stored or (root in read_by_host and root.kind != "state"):
             return False
-        if root in read_by_host and not _reads_in_place(host, view, aliases):
+        if root in read_by_host and not _reads_in_place(host, view):
             return False
     return True
 
@@ -137,14 +132,14 @@ def _buffers_of(expr: Expr) -> list[Buffer]:
     return [one for one in found if isinstance(one, Buffer)]
 
 
-def _reads_in_place(host: Loop, view: View, aliases: Aliases) -> bool:
-    root = aliases.get(view.buffer, view.buffer)
-    for one in walk(*(expr for expr, _ in host.stored)):
+def _reads_in_place(host: Loop, view: View) -> bool:
+    root = view.buffer.root
+    for one in walk(*host.exprs):
         if isinstance(one, Load):
-            is_read = aliases.get(one.view.buffer, one.view.buffer) is root
+            is_read = one.view.buffer.root is root
             if is_read and not _same_place(one.view, view):
                 return False
-        elif root in (aliases.get(b, b) for b in _buffers_of(one)):
+        elif root in (b.root for b in _buffers_of(one)):
             return False
     return True
 
@@ -153,27 +148,27 @@ def _same_place(a: View, b: View) -> bool:
     return a.strides == b.strides and a.offset == b.offset
 
 
-def _together(host: Loop, loop: Loop, aliases: Aliases) -> Loop:
-    stored = {aliases.get(v.buffer, v.buffer): expr for expr, v in host.stored}
-    joined = tuple((_handed(expr, stored, aliases), view) for expr, view in loop.stored)
-    return replace(host, more=(*host.more, *joined))
+def _together(host: Loop, loop: Loop) -> Loop:
+    stored = {v.buffer.root: expr for expr, v in host.outputs}
+    joined = tuple((_handed(expr, stored), view) for expr, view in loop.outputs)
+    return replace(host, outputs=(*host.outputs, *joined))
 
 
-def _handed(expr: Expr, stored: dict[Buffer, Expr], aliases: Aliases) -> Expr:
+def _handed(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
     """Replace loads of what the host stores by the value itself."""
 
     def value(one: Expr) -> Expr:
         if not isinstance(one, Load):
             return one
-        return stored.get(aliases.get(one.view.buffer, one.view.buffer), one)
+        return stored.get(one.view.buffer.root, one)
 
     return mapped(expr, value)
 
 
-def _without_unread(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:
+def _without_unread(kernels: list[Kernel]) -> list[Kernel]:
     """Drop stores into temporary buffers that nobody reads."""
     while True:
-        read = Counter(aliases.get(b, b) for kernel in kernels for b in kernel.reads())
+        read = Counter(b.root for kernel in kernels for b in kernel.reads())
         made: list[Kernel] = []
         for kernel in kernels:
             if not isinstance(kernel, Loop) or kernel.adds:
@@ -181,15 +176,13 @@ def _without_unread(kernels: list[Kernel], aliases: Aliases) -> list[Kernel]:
                 continue
             kept = [
                 (expr, view)
-                for expr, view in kernel.stored
-                if view.buffer.kind != "arena"
-                or read[aliases.get(view.buffer, view.buffer)]
+                for expr, view in kernel.outputs
+                if view.buffer.kind != "arena" or read[view.buffer.root]
             ]
-            if len(kept) == len(kernel.stored):
+            if len(kept) == len(kernel.outputs):
                 made.append(kernel)
             elif kept:
-                (expr, target), *more = kept
-                made.append(replace(kernel, expr=expr, target=target, more=tuple(more)))
+                made.append(replace(kernel, outputs=tuple(kept)))
         if len(made) == len(kernels) and all(
             a is b for a, b in zip(made, kernels, strict=True)
         ):

@@ -16,7 +16,6 @@ import numpy as np
 
 from ganglion.compiler.plan.kernels import (
     Apply,
-    Buffer,
     Expr,
     Kernel,
     Literal,
@@ -35,39 +34,36 @@ MOST_READERS = 4  # each computes anew where the largest element is
 MOST_TAPS = 4  # more would not stay in registers
 BOOL = np.dtype("bool")
 
-Aliases = dict[Buffer, Buffer]
 Move = Callable[[Shape, int], tuple[Shape, int]]
 
 
-def into_readers(kernels: Sequence[Kernel], aliases: Aliases) -> list[Kernel]:
+def into_readers(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels without pools' gradients that readers can compute."""
     made = list(kernels)
     for pool in kernels:
         if isinstance(pool, PoolBack) and pool.covers and len(pool.taps) <= MOST_TAPS:
-            changed = _changed(made, pool, aliases)
+            changed = _changed(made, pool)
             if changed:
                 kept = [changed.get(one, one) for one in made]
                 made = [one for one in kept if one is not pool]
     return made
 
 
-def _changed(
-    kernels: list[Kernel], pool: PoolBack, aliases: Aliases
-) -> dict[Kernel, Kernel]:
+def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
     """Return the readers of a pool's gradient in their new form; none if one cannot."""
     first = kernels.index(pool)
-    root = aliases.get(pool.dx.buffer, pool.dx.buffer)
-    inputs = {aliases.get(one, one) for one in pool.reads()}
+    root = pool.dx.buffer.root
+    inputs = {one.root for one in pool.reads()}
     made: dict[Kernel, Kernel] = {}
     last = first
     for number, kernel in enumerate(kernels[first + 1 :], first + 1):
-        if root in (aliases.get(one, one) for one in kernel.reads()):
-            reader = _Reader.of(kernel, pool, aliases)
+        if root in (one.root for one in kernel.reads()):
+            reader = _Reader.of(kernel, pool)
             if reader is None or len(made) == MOST_READERS:
                 return {}
             made[kernel], last = reader.over_windows(), number
     written = (one for kernel in kernels[first:last] for one in kernel.writes())
-    if not inputs.isdisjoint(aliases.get(one, one) for one in written):
+    if not inputs.isdisjoint(one.root for one in written):
         return {}
     return made
 
@@ -83,18 +79,17 @@ class _Reader:
     seen: Shape  # strides of the loop in the gradient
 
     @staticmethod
-    def of(kernel: Kernel, pool: PoolBack, aliases: Aliases) -> _Reader | None:
+    def of(kernel: Kernel, pool: PoolBack) -> _Reader | None:
         """Return the reader that a kernel is, None if it is no such loop."""
-        if not isinstance(kernel, Loop) or kernel.adds or kernel.more:
+        if not isinstance(kernel, Loop) or kernel.adds or len(kernel.outputs) > 1:
             return None
         if kernel.how not in ("", "sum") or kernel.target.buffer.kind != "arena":
             return None
-        root = aliases.get(pool.dx.buffer, pool.dx.buffer)
+        root = pool.dx.buffer.root
         loads = [
             one
             for one in walk(kernel.expr)
-            if isinstance(one, Load)
-            and aliases.get(one.view.buffer, one.view.buffer) is root
+            if isinstance(one, Load) and one.view.buffer.root is root
         ]
         views = {(one.view.strides, one.view.offset) for one in loads}
         if len(views) != 1:  # more of them, or none: read by an index
@@ -126,11 +121,8 @@ class _Reader:
             stored.append((expr, View(self.loop.target.buffer, strides, offset)))
         if self.loop.reduced:
             total = reduce(_added, (expr for expr, _ in stored))
-            return replace(self.loop, shape=shape, expr=total)
-        (expr, target), *more = stored
-        return replace(
-            self.loop, shape=shape, expr=expr, target=target, more=tuple(more)
-        )
+            return replace(self.loop, shape=shape, outputs=((total, self.loop.target),))
+        return replace(self.loop, shape=shape, outputs=tuple(stored))
 
     def _moved(self, tap: Shape) -> Move:
         """Return what turns places of images into those of one tap of the windows."""

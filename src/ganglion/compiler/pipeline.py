@@ -1,0 +1,97 @@
+"""A target's pipeline: one list of passes, from a program to what the target runs.
+
+Every stage is verified; any of them can be handed out by the name of its pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ganglion.compiler.ir import verify as graph_verify
+from ganglion.compiler.ir.graph import Graph
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.plan import verify as plan_verify
+from ganglion.compiler.plan.kernels import Kernel
+from ganglion.compiler.plan.plan import Plan
+
+
+def _always(stage: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step of a pipeline: from a stage to the next, where it applies."""
+
+    name: str  # as in `ganglion dump --after NAME`
+    why: str
+    run: Callable[[Any], Any]
+    applies: Callable[[Any], bool] = _always
+
+
+def graph_pass(
+    name: str, why: str, run: Callable[[Graph], Graph], ops: Collection[str] = ()
+) -> Pass:
+    """Return a pass over a program's graph, if that has one of some ops."""
+
+    def change(program: Program) -> Program:
+        graph = run(program.graph)
+        return program if graph is program.graph else replace(program, graph=graph)
+
+    def applies(program: Program) -> bool:
+        return not ops or any(node.op.name in ops for node in program.graph.nodes)
+
+    return Pass(name, why, change, applies)
+
+
+def kernel_pass(
+    name: str,
+    why: str,
+    run: Callable[[Sequence[Kernel]], Sequence[Kernel]],
+    kind: type[Kernel] = Kernel,
+    applies: Callable[[Plan], bool] = _always,
+) -> Pass:
+    """Return a pass over a plan's kernels, if one of them is of some kind."""
+
+    def change(plan: Plan) -> Plan:
+        return replace(plan, kernels=tuple(run(plan.kernels)))
+
+    def has_some(plan: Plan) -> bool:
+        return any(isinstance(one, kind) for one in plan.kernels) and applies(plan)
+
+    return Pass(name, why, change, has_some)
+
+
+# What must hold of each kind of stage; targets add their own.
+VERIFIERS: Mapping[type, Callable[[Any], object]] = {
+    Program: lambda program: graph_verify.verify(program.graph),
+    Plan: plan_verify.verify,
+}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The passes of a target in order, and what must hold of every stage."""
+
+    passes: tuple[Pass, ...]
+    verifiers: Mapping[type, Callable[[Any], object]] = field(
+        default_factory=lambda: VERIFIERS
+    )
+
+    def run(self, program: Program, after: str | None = None) -> Any:
+        """Return the last stage, or the one after the pass of this name."""
+        if after is not None and after not in (one.name for one in self.passes):
+            names = ", ".join(one.name for one in self.passes)
+            raise ValueError(f"There is no pass {after!r}; there are: {names}.")
+        stage: Any = program
+        for one in self.passes:
+            before = stage
+            if one.applies(stage):
+                stage = one.run(stage)
+            if stage is not before:
+                self.verifiers[type(stage)](stage)
+            if one.name == after:
+                break
+        return stage

@@ -37,7 +37,7 @@ FLOORS: list[tuple[str, str]] = [
     (
         "program",
         "__init__ __main__ cli recipes backend race applications explain "
-        "images.networks images.training images.judging",
+        "images.networks images.training",
     ),
 ]
 FLOOR_OF = {

@@ -20,7 +20,6 @@ from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.compiler.plan.memory import Spans, packed
 from ganglion.training.data_adapters import Table
-from ganglion.training.step_cache import batch_of
 from ganglion.variables import Scope
 
 long_test = pytest.mark.skipif(
@@ -100,7 +99,7 @@ def training_program(model, rows) -> Program:
     x, y = (np.zeros((rows, *s), "float32") for s in (model.input_shape[1:], shape))
     table = Table(x, y)
     signature = table.signature(rows, rows, True)
-    return model._runner.traced("train", batch_of(table), signature).program
+    return model._step_cache.traced("train", table, signature).program
 
 
 def test_one_call_of_1000_ops():

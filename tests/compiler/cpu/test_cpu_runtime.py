@@ -25,7 +25,7 @@ from ganglion.compiler.cpu.plan import Execution
 from ganglion.compiler.cpu.tape import Arenas
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.verify import PlanError
-from ganglion.training.step_cache import CHUNK_SECONDS, Pace
+from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -468,14 +468,14 @@ def test_ctrl_c_ends_a_compiled_run():
 
 def test_chunks_never_get_much_longer_than_planned():
     """Ctrl-C is answered between chunks: one that runs away would not hear it."""
-    pace = Pace(each_batch=False)
+    sizer = ChunkSizer(each_batch=False)
     seconds_a_step, last = 1e-5, 1.0
     for _ in range(20):
-        steps = pace.chunk(10**9)
+        steps = sizer.chunk(10**9)
         assert steps * seconds_a_step <= 1.1 * CHUNK_SECONDS or steps == 1
-        pace.__enter__()
-        pace._started -= steps * seconds_a_step  # as if that much time had passed
-        pace.__exit__()
+        sizer.__enter__()
+        sizer._started -= steps * seconds_a_step  # as if that much time had passed
+        sizer.__exit__()
         last = steps * seconds_a_step
     assert last > 0.5 * CHUNK_SECONDS
 

@@ -204,11 +204,10 @@ def test_an_offset_makes_zeros_go_away():
             ]
         )
         from ganglion.training.data_adapters import Table
-        from ganglion.training.step_cache import batch_of
 
         table = Table(np.zeros((16, 64), "uint8"))
         signature = table.signature(16, 16, False)
-        step, _ = model._runner.step("predict", batch_of(table), signature)
+        step, _ = model._step_cache.step("predict", table, signature)
         return listed(build(step.program))
 
     assert first(0.0) == [(16, 32, 64)]

@@ -284,18 +284,6 @@ def _reads_in_place(kernel: Kernel, target: Root) -> bool:
     return True
 
 
-def lanes_allowed(fused: FusedKernel, last: int, most: int = 4) -> int:
-    """Return how many neighbours may be computed at once: a power of two."""
-    sizes = [
-        last,
-        *(epilogue.shape[-1] if epilogue.shape else 1 for epilogue in fused.epilogues),
-    ]
-    width = most
-    while width > 1 and any(size % width for size in sizes):
-        width //= 2
-    return width
-
-
 def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
     """Join neighbouring axes that are one long axis on some sides; drop those of one.
 

@@ -1,4 +1,4 @@
-"""What a frozen network computes of images: once, then it is kept on disk.
+"""What a frozen network computes of images: computed once, then read from disk.
 
 Outputs are found again by the pixels and the weights they were computed from; those
 that were used longest ago make room for others.
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ganglion import config, files
-from ganglion.images.batches import batch_for
+from ganglion.images.loading import batch_for
 from ganglion.models import Model
 from ganglion.utils import Progbar
 
@@ -35,29 +35,28 @@ def outputs(network: Model, inputs: np.ndarray, verbose: Any = 0) -> np.ndarray:
         verbose: Whether to show progress, as in `predict`.
     """
     path = folder() / f"{_key(network, inputs)}{_SUFFIX}"
-    found = _read(path, (len(inputs), *network.output_shape[1:]))
-    if found is not None:
-        return found
-    made = _computed(network, inputs, verbose)
-    if made.nbytes <= MOST_KEPT // 2:
-        _write(path, made)
-    return made
+    array = _read(path, (len(inputs), *network.output_shape[1:]))
+    if array is None:
+        array = _computed(network, inputs, verbose)
+        if array.nbytes <= MOST_KEPT // 2:
+            _write(path, array)
+    return array
 
 
 def _computed(network: Model, inputs: np.ndarray, verbose: Any) -> np.ndarray:
     """Compute outputs in batches of one size, the last filled up: compiled once."""
     total, size = len(inputs), batch_for(inputs.shape[1:3], MOST_AT_ONCE)
     bar = Progbar(total, verbose=verbose, unit_name="image")
-    made = []
+    batches = []
     for at in range(0, total, size):
         x = inputs[np.minimum(np.arange(at, at + size), total - 1)]
-        made.append(network.predict_on_batch(x)[: total - at])
+        batches.append(network.predict_on_batch(x)[: total - at])
         bar.update(min(at + size, total))
-    return np.concatenate(made)
+    return np.concatenate(batches)
 
 
 def folder() -> Path:
-    """Return the folder of kept outputs: in GANGLION_HOME, else the user's cache."""
+    """Return the folder of cached outputs: in GANGLION_HOME, else the user's cache."""
     return config.home() / "features"
 
 
@@ -73,55 +72,42 @@ def _key(network: Model, inputs: np.ndarray) -> str:
 
 
 def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return kept outputs, None where there are none, or others than were kept."""
-    held = np.empty(shape, np.float32)
+    """Return outputs, None where there are none, or others than were written."""
+    array = np.empty(shape, np.float32)
     try:
         with files.open_file(path) as file:
-            length = os.fstat(file.fileno()).st_size
-            if length != _DIGEST + held.nbytes:
+            if os.fstat(file.fileno()).st_size != _DIGEST + array.nbytes:
                 return None
             digest = file.read(_DIGEST)
-            file.readinto(held.reshape(-1).view("uint8").data)
+            file.readinto(array.reshape(-1).view("uint8").data)
     except (OSError, ValueError):
         return None
-    if _digest(path, held) != digest:
+    if _digest(path, array) != digest:
         return None
     with suppress(OSError):
         os.utime(path)
-    return held
+    return array
 
 
-def _digest(path: Path, held: np.ndarray) -> bytes:
+def _digest(path: Path, array: np.ndarray) -> bytes:
     """Return the checksum of outputs and of the name that says what they are of."""
     total = hashlib.blake2b(path.name.encode(), digest_size=_DIGEST)
-    total.update(held.data)
+    total.update(array.data)
     return total.digest()
 
 
-def _write(path: Path, held: np.ndarray) -> None:
-    """Keep outputs; without a place for them they are computed again next time."""
+def _write(path: Path, array: np.ndarray) -> None:
+    """Write outputs; where that is not possible, they are computed again next time."""
 
     def write(file: BinaryIO) -> None:
-        file.write(_digest(path, held))
-        file.write(held.data)
+        file.write(_digest(path, array))
+        file.write(array.data)
 
-    held = np.ascontiguousarray(held, np.float32)
+    array = np.ascontiguousarray(array, np.float32)
     with suppress(OSError, ValueError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.clear_leftovers(path.parent)
-        _make_room(path.parent, held.nbytes)
+        home = path.parent
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.clear_leftovers(home)
+        entries = [*home.glob(f"*{_SUFFIX}"), *home.glob("*.npz")]
+        files.remove_oldest(entries, MOST_KEPT - array.nbytes)
         files.write_file(path, write, durable=False)
-
-
-def _make_room(place: Path, size: int) -> None:
-    entries = []
-    for one in [*place.glob(f"*{_SUFFIX}"), *place.glob("*.npz")]:
-        with suppress(OSError):
-            found = one.stat()
-            entries.append((found.st_mtime, found.st_size, one))
-    held = sum(entry[1] for entry in entries) + size
-    for _, length, one in sorted(entries):
-        if held <= MOST_KEPT:
-            return
-        one.unlink(missing_ok=True)
-        held -= length

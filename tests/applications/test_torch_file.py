@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ganglion.applications import read_state_dict
-from ganglion.applications.opcodes import Machine, RefusedError
+from ganglion.applications.torch_file import Machine, RefusedError
 
 HARMLESS = (int, float, str, bool, type(None), dict, list, tuple)
 MAGIC = 0x1950A86A20F9469CFC6C

@@ -45,7 +45,7 @@ class Process:
         device: str = "cpu",
     ) -> None:
         self._log = log
-        with log.open("w") as target:
+        with log.open("w") as target:  # a process writes it line by line
             self._process = subprocess.Popen(
                 [sys.executable, "-P", str(WORKER), module, form],
                 stdin=subprocess.PIPE,

@@ -132,7 +132,7 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
 @pytest.mark.parametrize("name", ALL)
 def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
-    """A CPU that plays the GPU runs block after block, and would not notice."""
+    """An emulated GPU runs block after block, and would not notice."""
     plan = backend.plan_of(programs[name])
     made = emit.schedule_of(plan, Target(precision=precision))
     launches = [*made.once, *made.first, *made.every, *made.last]

@@ -10,11 +10,10 @@ import pytest
 
 from ganglion import layers, models
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import backend, barriers
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.graph import Graph, Value
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan import barriers
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.training.data_adapters import Table
 

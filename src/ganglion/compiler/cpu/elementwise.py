@@ -21,7 +21,6 @@ from ganglion.compiler.plan.kernels import (
     Shuffled,
     Uniform,
     View,
-    children,
     walk,
 )
 
@@ -212,7 +211,7 @@ class LoopText:
         is_product = isinstance(expr, Apply) and expr.op == "multiply"
         is_sum = self.kernel.how == "sum" and expr.dtype.kind == "f"
         fits = is_product and is_sum and total.dtype == expr.dtype
-        return children(expr) if fits else (expr,)
+        return expr.children if fits else (expr,)
 
     def _finish(self, totals: list[Val], at: list[str], width: int) -> None:
         vector = len(self.kernel.outer) - 1

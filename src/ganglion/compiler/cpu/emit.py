@@ -11,6 +11,7 @@ from ganglion.compiler.cpu.elementwise import LoopText
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
+from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
 from ganglion.compiler.cpu.winograd import Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
@@ -23,15 +24,14 @@ from ganglion.compiler.plan.kernels import (
     Scan,
     Scatter,
 )
-from ganglion.compiler.plan.lower_winograd import (
+from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.winograd import (
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
     WinogradSpread,
     WinogradWeights,
 )
-from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.sparsity import NonzeroBits, Nonzeros
 
 EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
     Loop: lambda k: LoopText(k).emit(),

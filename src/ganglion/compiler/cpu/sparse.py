@@ -22,10 +22,10 @@ from ganglion.compiler.cpu.gemm import (
     each_tile,
     full_tiles,
 )
+from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
 from ganglion.compiler.cpu.text import WIDTH, Val, named
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Contract, Index, Places
-from ganglion.compiler.plan.sparsity import LOADED, NonzeroBits, Nonzeros, Word
 
 MASK = f"i{WIDTH}"  # a bit for each lane
 

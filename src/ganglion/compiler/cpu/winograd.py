@@ -13,16 +13,16 @@ from ganglion.compiler.cpu.gemm import each_tile, even_tiles
 from ganglion.compiler.cpu.text import Val
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import View
-from ganglion.compiler.plan.lower_winograd import (
+from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
     Tiling,
     WinogradKernel,
     WinogradWeights,
+    matrices,
     padded,
     panels,
 )
-from ganglion.compiler.plan.winograd_matrices import matrices
 
 Pixel = Callable[[int, int], Val]
 Where = tuple[str, str, str]  # image, row and column of a tile

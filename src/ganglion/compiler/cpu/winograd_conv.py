@@ -14,7 +14,7 @@ from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.text import BOOL, Val
 from ganglion.compiler.cpu.winograd import Blocks, Where, Window
 from ganglion.compiler.plan.kernels import View
-from ganglion.compiler.plan.lower_winograd import (
+from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
     WinogradConv,

@@ -2,7 +2,7 @@
 
 Kernels too small to share are run by one thread, one after the other. A barrier stands
 only where a kernel would touch memory that an earlier one still writes or reads: one
-that ran since the last barrier, and not beside it in a band.
+that ran since the last barrier, and not beside it in a segment.
 """
 
 from __future__ import annotations
@@ -10,76 +10,75 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ganglion.compiler.plan.cost import TINY, work
+from ganglion.compiler.cpu.plan import CpuPlan, Execution
 from ganglion.compiler.plan.kernels import Buffer, Kernel
-from ganglion.compiler.plan.plan import Mark, Plan
-from ganglion.compiler.plan.spans import Span, Spans
+from ganglion.compiler.plan.memory import Span, Spans
 
 BARRIER = 700.0  # nanoseconds
+TINY = 2000.0  # nanoseconds: sharing less costs more than it saves
 
 Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
 
 
-def total_work(plan: Plan, threads: int) -> float:
+def total_work(plan: CpuPlan, threads: int) -> float:
     """Return about how many nanoseconds a step takes on some threads."""
     total = 0.0
-    for kernel, mark in zip(plan.kernels, plan.marks, strict=True):
-        total += work(kernel) / (1 if mark.alone else threads)
-        total += BARRIER if mark.barrier and threads > 1 else 0.0
+    for kernel, how in zip(plan.kernels, plan.execution, strict=True):
+        total += kernel.cost / (1 if how.one_thread else threads)
+        total += BARRIER if how.barrier and threads > 1 else 0.0
     return total
 
 
-def schedule(plan: Plan) -> Plan:
+def place_barriers(plan: CpuPlan) -> CpuPlan:
     """Return the plan with a mark for each kernel."""
-    bands = plan.band_of()
-    small = [work(one) < TINY for one in plan.kernels]
-    alone = [s and band is None for s, band in zip(small, bands, strict=True)]
+    pairs = zip(plan.kernels, plan.segment_of(), strict=True)
+    alone = [segment is None and kernel.cost < TINY for kernel, segment in pairs]
     barriers = [False] * len(plan.kernels)
-    since = _Unsettled()
-    spans = [_spans(plan, one) for one in plan.kernels]
+    since = _SinceBarrier()
+    spans = [_spans(plan, kernel) for kernel in plan.kernels]
     for run in plan.runs():
         if any(since.conflicts(spans[number], alone[number]) for number in run):
             barriers[run.start - 1] = True
-            since = _Unsettled()
+            since = _SinceBarrier()
         for number in run:
             since.add(spans[number], alone[number])
     if barriers:
         barriers[-1] = True  # the next step begins where this one ends
-    marks = tuple(Mark(a, b) for a, b in zip(alone, barriers, strict=True))
-    return replace(plan, marks=marks)
+    execution = map(Execution, alone, barriers)
+    return replace(plan, execution=tuple(execution))
 
 
-def unguarded(plan: Plan) -> tuple[int, int] | None:
+def unguarded(plan: CpuPlan) -> tuple[int, int] | None:
     """Return two kernels that two threads may run at once though they must not."""
-    spans = [_spans(plan, one) for one in plan.kernels]
-    first, since = 0, _Unsettled()
+    spans = [_spans(plan, kernel) for kernel in plan.kernels]
+    first, since = 0, _SinceBarrier()
     for run in plan.runs():
         for number in run:
-            if since.conflicts(spans[number], plan.marks[number].alone):
+            if since.conflicts(spans[number], plan.execution[number].one_thread):
                 before = range(run.start - 1, first - 1, -1)
                 return _opponent(plan, spans, number, before), number
-            if plan.marks[number].barrier:
-                first, since = number + 1, _Unsettled()
+            if plan.execution[number].barrier:
+                first, since = number + 1, _SinceBarrier()
         for number in range(max(run.start, first), run.stop):  # beside, not before
-            since.add(spans[number], plan.marks[number].alone)
-    if plan.kernels and not plan.marks[-1].barrier:
+            since.add(spans[number], plan.execution[number].one_thread)
+    if plan.kernels and not plan.execution[-1].barrier:
         return len(plan.kernels) - 1, 0
     return None
 
 
 def _opponent(
-    plan: Plan, spans: Sequence[Touched], number: int, others: Iterable[int]
+    plan: CpuPlan, spans: Sequence[Touched], number: int, others: Iterable[int]
 ) -> int:
     """Return the first of some kernels that another one is in conflict with."""
     for other in others:
-        since = _Unsettled()
-        since.add(spans[other], plan.marks[other].alone)
-        if since.conflicts(spans[number], plan.marks[number].alone):
+        since = _SinceBarrier()
+        since.add(spans[other], plan.execution[other].one_thread)
+        if since.conflicts(spans[number], plan.execution[number].one_thread):
             return other
     raise AssertionError(f"kernel {number} is in conflict with none by itself")
 
 
-class _Unsettled:
+class _SinceBarrier:
     """The memory that kernels have touched since the last barrier.
 
     Those that one thread runs alone, one after the other, do not disturb each other.
@@ -106,7 +105,7 @@ class _Unsettled:
         return written.meets((*reads, *writes)) or read.meets(writes)
 
 
-def _spans(plan: Plan, kernel: Kernel) -> Touched:
+def _spans(plan: CpuPlan, kernel: Kernel) -> Touched:
     """Return the memory that a kernel reads, and that it writes."""
 
     def span(buffer: Buffer) -> Span:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from cpu_checks import check, pure
 
+from ganglion.compiler.cpu.pool_masks import mask_pooled
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import less, maximum, multiply, where
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back
 from ganglion.compiler.ir.shaping import fill, sum_
-from ganglion.compiler.plan.passes.pool_masks import mask_pooled
 
 EVEN = {"window": (2, 2), "strides": (2, 2), "pairs": ((0, 0), (0, 0))}
 OVERLAPPING = {"window": (3, 2), "strides": (2, 1), "pairs": ((1, 1), (0, 1))}

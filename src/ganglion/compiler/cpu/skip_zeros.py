@@ -18,21 +18,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ganglion.compiler.plan.expressions import ELEMENT
 from ganglion.compiler.plan.kernels import (
+    CALL,
     Apply,
     Axis,
     Buffer,
     Contract,
     Expr,
+    Footprint,
     Indirect,
     Kernel,
     Literal,
     Load,
     Loop,
+    Memory,
     Places,
-    Shape,
     View,
-    row_major,
     walk,
 )
 
@@ -63,19 +65,20 @@ class Nonzeros(Kernel):
 
     @property
     def parallel(self) -> int:
-        """How many independent pieces the kernel has."""
         return self.groups * math.prod(axis.size for axis in self.batch)
 
     def reads(self) -> list[Buffer]:
-        """Return the buffers that are read."""
         return [self.source.buffer]
 
     def writes(self) -> list[Buffer]:
-        """Return the buffers that are written."""
         return [self.places.buffer]
 
-    def views(self) -> list[tuple[View, Shape]]:
-        """Return what is read and written, by batch, whole groups, and the rest."""
+    @property
+    def cost(self) -> float:
+        axes = (*self.batch, self.rows, self.inner)
+        return CALL + ELEMENT * math.prod(axis.size for axis in axes)
+
+    def footprint(self) -> Footprint | None:
         group, target = self.places.group, self.places.buffer
         cut = self.rows.size % group == 0
         rows = (
@@ -86,8 +89,31 @@ class Nonzeros(Kernel):
         axes = (*self.batch, *rows, self.inner)
         strides = tuple(axis.left for axis in axes)
         source = View(self.source.buffer, strides, self.source.offset)
-        lists = View(target, row_major(target.shape))
-        return [(source, tuple(axis.size for axis in axes)), (lists, target.shape)]
+        units, lists = axes[0].size, View.whole(target)
+        if units != target.shape[0]:
+            return None
+        sizes = tuple(axis.size for axis in axes)
+        return Footprint.of(units, [(source, sizes), (lists, target.shape)])
+
+    def run(self, memory: Memory) -> None:
+        axes = (*self.batch, self.rows, self.inner)
+        strides, sizes = zip(*((axis.left, axis.size) for axis in axes), strict=True)
+        source = memory.see(replace(self.source, strides=strides), sizes)
+        lists = memory.flat(self.places.buffer)
+        lists = lists.reshape(-1, self.groups, self.places.buffer.shape[-1])
+        starts = range(0, self.rows.size, self.places.group)
+        for piece, rows in enumerate(source.reshape(-1, *source.shape[-2:])):
+            for group, start in enumerate(starts):
+                some = rows[start : start + self.places.group]
+                (indices,) = np.nonzero((some != 0).any(axis=0))
+                lists[piece, group, 0] = len(indices)
+                lists[piece, group, Places.HEAD :][: len(indices)] = indices
+
+    def describe(self) -> str:
+        groups = f"{self.parallel} groups of {self.places.group}"
+        lists, source = self.places.buffer, self.source.buffer
+        text = f"for {groups}, inner {self.inner.size}: {lists!r}"
+        return f"{text} = where {source!r} is not zero"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,22 +125,32 @@ class NonzeroBits(Kernel):
 
     @property
     def parallel(self) -> int:
-        """How many independent pieces the kernel has: each has bytes of its own."""
         return self.target.shape[0]
 
     def reads(self) -> list[Buffer]:
-        """Return the buffers that are read."""
         return [self.source]
 
     def writes(self) -> list[Buffer]:
-        """Return the buffers that are written."""
         return [self.target]
 
-    def views(self) -> list[tuple[View, Shape]]:
-        """Return what is read and written, by pieces and the rest."""
+    @property
+    def cost(self) -> float:
+        return CALL + ELEMENT * self.source.size
+
+    def footprint(self) -> Footprint | None:
         each = self.source.size // self.parallel
         source = View(self.source, (each, 1)), (self.parallel, each)
-        return [source, (View.whole(self.target), self.target.shape)]
+        target = View.whole(self.target), self.target.shape
+        return Footprint.of(self.parallel, [source, target])
+
+    def run(self, memory: Memory) -> None:
+        parts = memory.flat(self.source).reshape(self.parallel, -1)
+        bits = np.packbits(parts != 0, axis=-1, bitorder="little")
+        memory.flat(self.target)[:] = bits.reshape(-1)
+
+    def describe(self) -> str:
+        bits, source = self.target, self.source
+        return f"for {source.size} elements: {bits!r} = where {source!r} is not zero"
 
 
 @dataclass(frozen=True)

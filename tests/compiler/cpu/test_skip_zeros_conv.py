@@ -12,13 +12,13 @@ from ganglion import config
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Word
 from ganglion.compiler.ir.contraction import conv, conv_kernel
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import add, cast, fill, multiply
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
-from ganglion.compiler.plan.sparsity import LOADED, NonzeroBits, Word
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -209,8 +209,10 @@ def test_the_first_convolution_skips_zeros_and_others_do_not():
     assert "bits0:uint8[128, 98] = where" in str(plan)
     assert "· mnist-cnn/conv2d/kernel:float32[5, 5, 1, 24]  at bits0" in str(plan)
     (bits,) = kernels_of_bits(plan)
-    (band,) = [b for b in plan.bands if bits in plan.kernels[b.first : b.last]]
-    assert band.last > band.first + 1  # made beside what is read or written anyway
+    (segment,) = [b for b in plan.segments if bits in plan.kernels[b.first : b.last]]
+    assert (
+        segment.last > segment.first + 1
+    )  # made beside what is read or written anyway
 
 
 def contraction(rows, inner, columns):

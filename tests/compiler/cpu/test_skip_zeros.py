@@ -13,6 +13,7 @@ from ganglion import config, layers, models
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.skip_zeros import Nonzeros
 from ganglion.compiler.ir.arrays import transpose
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
@@ -20,7 +21,6 @@ from ganglion.compiler.ir.pointwise import add, cast, divide, fill, maximum, mul
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract
-from ganglion.compiler.plan.sparsity import Nonzeros
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -189,8 +189,8 @@ def test_first_layers_skip_zeros_and_others_do_not():
     assert "· mnist-mlp/dense/kernel:float32[784, 512]  at places0" in text
     plan = build(step_of("mnist-perceptron", rows=130, batch=128)[0])
     assert listed(plan) == [(16, 10, 784)]  # a part of the batch each
-    (band,) = plan.bands
-    assert lists(plan)[0] in plan.kernels[band.first : band.last]
+    (segment,) = plan.segments
+    assert lists(plan)[0] in plan.kernels[segment.first : segment.last]
 
 
 def test_an_offset_makes_zeros_go_away():
@@ -204,11 +204,10 @@ def test_an_offset_makes_zeros_go_away():
             ]
         )
         from ganglion.training.data_adapters import Table
-        from ganglion.training.step_cache import batch_of
 
         table = Table(np.zeros((16, 64), "uint8"))
         signature = table.signature(16, 16, False)
-        step, _ = model._runner.step("predict", batch_of(table), signature)
+        step, _ = model._step_cache.step("predict", table, signature)
         return listed(build(step.program))
 
     assert first(0.0) == [(16, 32, 64)]

@@ -1,4 +1,4 @@
-"""Bands: which kernels run slice by slice, and that a wrong band is refused."""
+"""Cache blocking: which kernels run slice by slice; wrong segments are refused."""
 
 from dataclasses import replace
 
@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.cpu import backend, tuning
+from ganglion.compiler.cpu import backend, cache_blocking, tuning
+from ganglion.compiler.cpu.cache_blocking import arrange, conflict, tile_local
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.plan import Segment
 from ganglion.compiler.ir.graph import Constant, Graph, Input
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
 from ganglion.compiler.ir.table import OPS
-from ganglion.compiler.plan import cache_blocking
-from ganglion.compiler.plan.cache_blocking import arrange, passing, quarrel
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Apply, Buffer, Contract, Load, Loop, View
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.plan import Band
 from ganglion.compiler.plan.verify import PlanError
 
 
@@ -28,42 +27,42 @@ def plan():
     return build(program)
 
 
-def test_a_convolution_and_its_statistics_share_a_band(plan):
-    names = [[k.name for k in plan.kernels[b.first : b.last]] for b in plan.bands]
+def test_a_convolution_and_its_statistics_share_a_segment(plan):
+    names = [[k.name for k in plan.kernels[b.first : b.last]] for b in plan.segments]
     assert ["winograd_conv" in one and "sum" in one for one in names].count(True) == 1
-    large = [b for b, one in zip(plan.bands, names, strict=True) if "conv" in one]
-    assert [band.slices for band in large] == [32]
+    large = [b for b, one in zip(plan.segments, names, strict=True) if "conv" in one]
+    assert [segment.slices for segment in large] == [32]
 
 
-def of_convolution(bands, kernels):
-    """Return the band of the first convolution, and the others."""
-    names = [[k.name for k in kernels[b.first : b.last]] for b in bands]
+def of_convolution(segments, kernels):
+    """Return the segment of the first convolution, and the others."""
+    names = [[k.name for k in kernels[b.first : b.last]] for b in segments]
     (number,) = [i for i, one in enumerate(names) if "conv" in one]
-    return bands[number], [*bands[:number], *bands[number + 1 :]]
+    return segments[number], [*segments[:number], *segments[number + 1 :]]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_small_batch_and_the_thin_product_of_it_share_a_band(shuffle):
+def test_a_small_batch_and_the_thin_product_of_it_share_a_segment(shuffle):
     """Reading images alone could be cut finer, but little would be gained by it."""
     plan = build(step_of("mnist-perceptron", 256, 128, shuffle=shuffle)[0])
-    (band,) = plan.bands
-    assert (band.first, band.slices) == (0, 8)
+    (segment,) = plan.segments
+    assert (segment.first, segment.slices) == (0, 8)
 
 
-def test_no_barrier_stands_inside_of_a_band(plan):
-    for band in plan.bands:
-        marks = plan.marks[band.first : band.last]
+def test_no_barrier_stands_inside_of_a_segment(plan):
+    for segment in plan.segments:
+        marks = plan.execution[segment.first : segment.last]
         assert not any(mark.barrier for mark in marks[:-1])
-        assert not any(mark.alone for mark in marks)
+        assert not any(mark.one_thread for mark in marks)
 
 
 def test_what_only_a_band_touches_passes_between_its_members(plan):
     (back,) = [k for k in plan.kernels if k.name == "conv_kernel"]
-    assert back.right.buffer in plan.passing  # the gradient before the convolution
-    for one in plan.passing:
+    assert back.right.buffer in plan.tile_local  # the gradient before the convolution
+    for one in plan.tile_local:
         users = [n for n, k in enumerate(plan.kernels) if touches(k, one)]
-        band = plan.band_of()[users[0]]
-        assert band.first <= users[0] <= users[-1] < band.last
+        segment = plan.segment_of()[users[0]]
+        assert segment.first <= users[0] <= users[-1] < segment.last
 
 
 def touches(kernel, buffer):
@@ -86,15 +85,15 @@ def test_what_is_read_later_or_by_other_slices_does_not_pass():
         return Loop.of("copy", (64, 32), Load(x.dtype, view), View.whole(target))
 
     kernels = [copy(x, t), copy(t, y), copy(y, z)]
-    assert passing(kernels, [Band(0, 2, 32)]) == {t}
-    assert passing(kernels, [Band(0, 3, 32)]) == {t, y, z}
+    assert tile_local(kernels, [Segment(0, 2, 32)]) == {t}
+    assert tile_local(kernels, [Segment(0, 3, 32)]) == {t, y, z}
     upside_down = Load(x.dtype, View(t, (-32, 1), 63 * 32))
     turned = replace(kernels[1], outputs=((upside_down, kernels[1].target),))
-    assert passing([kernels[0], turned], [Band(0, 2, 32)]) == {y}
+    assert tile_local([kernels[0], turned], [Segment(0, 2, 32)]) == {y}
 
 
 def test_who_makes_slices_for_a_later_member_joins():
-    """It could run before the band, but what it makes would leave the cache."""
+    """It could run before the segment, but what it makes would leave the cache."""
     x, z, p, t, y = (
         Buffer(name, (64, 4096), np.dtype("float32"), kind)
         for name, kind in zip("xzpty", ["data"] * 2 + ["arena"] * 3, strict=True)
@@ -105,7 +104,7 @@ def test_who_makes_slices_for_a_later_member_joins():
         return Loop.of("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
 
     kernels = [loop(p, x, x), loop(t, z, z), loop(y, p, t)]
-    assert arrange(kernels) == (kernels, (Band(0, 3, 32),))
+    assert arrange(kernels) == (kernels, (Segment(0, 3, 32),))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
@@ -116,9 +115,9 @@ def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
     found = []
     for kept in (True, False):
         compiled = backend.compile(program)
-        assert compiled.plan.passing
+        assert compiled.plan.tile_local
         if not kept:
-            compiled.plan = replace(compiled.plan, passing=frozenset())
+            compiled.plan = replace(compiled.plan, tile_local=frozenset())
         compiled.poisons, compiled.forced_threads = True, threads
         own = {name: array.copy() for name, array in state.items()}
         compiled.run(data, own, 2)
@@ -128,10 +127,10 @@ def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
 
 
 def test_a_band_that_needs_all_of_another_kernel_is_found(plan):
-    first, others = of_convolution(plan.bands, plan.kernels)
-    assert quarrel(plan.kernels, plan.bands) is None
+    first, others = of_convolution(plan.segments, plan.kernels)
+    assert conflict(plan.kernels, plan.segments) is None
     longer = replace(first, last=first.last + 1)  # adds up what all slices made
-    wrong = quarrel(plan.kernels, (longer, *others))
+    wrong = conflict(plan.kernels, (longer, *others))
     assert wrong == (first.last, first.last)
 
 
@@ -144,14 +143,14 @@ def test_reading_another_slice_is_found():
     first = Loop.of("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
     same = Loop.of("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
     other = Loop.of("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
-    band = Band(0, 2, 32)
-    assert quarrel([first, same], [band]) is None
-    assert quarrel([first, other], [band]) == (0, 1)
+    segment = Segment(0, 2, 32)
+    assert conflict([first, same], [segment]) is None
+    assert conflict([first, other], [segment]) == (0, 1)
 
 
 def test_slices_that_do_not_divide_a_kernel_are_found(plan):
-    wrong = replace(plan.bands[0], slices=31)
-    assert quarrel(plan.kernels, (wrong,)) == (wrong.first, wrong.first)
+    wrong = replace(plan.segments[0], slices=31)
+    assert conflict(plan.kernels, (wrong,)) == (wrong.first, wrong.first)
 
 
 def test_a_plan_with_a_wrong_band_is_refused(monkeypatch):
@@ -159,12 +158,12 @@ def test_a_plan_with_a_wrong_band_is_refused(monkeypatch):
     arranged = cache_blocking.arrange
 
     def longer(kernels):
-        made, bands = arranged(kernels)
-        first, _ = of_convolution(bands, made)
+        made, segments = arranged(kernels)
+        first, _ = of_convolution(segments, made)
         return made, (replace(first, last=first.last + 1),)
 
     monkeypatch.setattr(cache_blocking, "arrange", longer)
-    with pytest.raises(PlanError, match="cannot share a band"):
+    with pytest.raises(PlanError, match="cannot share a segment"):
         build(program)
 
 

@@ -47,13 +47,5 @@ def _is_relu(value: Value, x: Value) -> bool:
     return (a is x and splat(b) == 0) or (b is x and splat(a) == 0)
 
 
-def is_masked(dy: Value, y: Value) -> TypeGuard[Node]:
-    """Return whether a value is where(0 < y, something, 0)."""
-    if not _is(dy, where) or splat(dy.inputs[2]) != 0:
-        return False
-    above = dy.inputs[0]
-    return _is(above, less) and splat(above.inputs[0]) == 0 and above.inputs[1] is y
-
-
 def _is(value: Value, op: Op) -> TypeGuard[Node]:
     return isinstance(value, Node) and value.op is op

@@ -8,9 +8,8 @@ of them: the images' gradient is neither written nor read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
@@ -21,11 +20,13 @@ from ganglion.compiler.plan.kernels import (
     Literal,
     Load,
     Loop,
+    Move,
     PoolBack,
     Shape,
     View,
+    chained,
     mapped,
-    placed,
+    moved,
     row_major,
     walk,
 )
@@ -33,8 +34,6 @@ from ganglion.compiler.plan.kernels import (
 MOST_READERS = 4  # each computes anew where the largest element is
 MOST_TAPS = 4  # more would not stay in registers
 BOOL = np.dtype("bool")
-
-Move = Callable[[Shape, int], tuple[Shape, int]]
 
 
 def into_readers(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -114,13 +113,13 @@ class _Reader:
         taps = np.ndindex(*self.window)
         for tap, given in zip(taps, self._gradients(), strict=True):
             move = self._moved(tap)
-            expr = self._with(placed(self._without(), move), given)
+            expr = self._with(moved(self._without(), move), given)
             strides, offset = self.loop.target.strides, self.loop.target.offset
             if not self.loop.reduced:
                 strides, offset = move(strides, offset)
             stored.append((expr, View(self.loop.target.buffer, strides, offset)))
         if self.loop.reduced:
-            total = reduce(_added, (expr for expr, _ in stored))
+            total = chained("add", [expr for expr, _ in stored])
             return replace(self.loop, shape=shape, outputs=((total, self.loop.target),))
         return replace(self.loop, shape=shape, outputs=tuple(stored))
 
@@ -163,9 +162,9 @@ class _Reader:
             moved = View(view.buffer, *move(view.strides, view.offset))
             return Load(view.buffer.dtype, moved)
 
-        elements = [placed(one, move) for one in self.pool.elements]
+        elements = [moved(one, move) for one in self.pool.elements]
         known = self.pool.largest
-        largest = load(known) if known else reduce(_larger, elements)
+        largest = load(known) if known else chained("maximum", elements)
         given: Expr = load(self.pool.dy)
         if self.pool.above is not None:
             none = Literal(given.dtype, 0.0)
@@ -220,11 +219,3 @@ def _to_first_largest(elements: list[Expr], largest: Expr, given: Expr) -> list[
         waiting = loses
         made.append(Apply(given.dtype, "where", (wins, given, none)))
     return made
-
-
-def _larger(a: Expr, b: Expr) -> Expr:
-    return Apply(a.dtype, "maximum", (a, b))
-
-
-def _added(a: Expr, b: Expr) -> Expr:
-    return Apply(a.dtype, "add", (a, b))

@@ -144,10 +144,10 @@ def _open_part(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
     while True:
         part = _part_name(target)
         file = open(part, "xb")  # noqa: SIM115 (closed below)
-        try_lock(file)
-        if sys.platform == "win32" or os.fstat(file.fileno()).st_nlink:
+        is_ours = try_lock(file) is not False
+        if is_ours and (sys.platform == "win32" or os.fstat(file.fileno()).st_nlink):
             break
-        file.close()  # another writer took it for abandoned before it was locked
+        file.close()  # another writer takes it for abandoned, and removes it
     try:
         with file:
             yield part, file
@@ -164,8 +164,7 @@ def _make_part_folder(target: Path) -> tuple[Path, int | None]:
             return part, None
         with suppress(FileNotFoundError):  # taken for abandoned before it was locked
             lock = os.open(part, os.O_RDONLY | os.O_DIRECTORY)
-            try_lock(lock)
-            if part.is_dir():
+            if try_lock(lock) is not False and part.is_dir():
                 return part, lock
             os.close(lock)
 

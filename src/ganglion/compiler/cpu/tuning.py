@@ -38,8 +38,9 @@ class CpuTuning:
 
     # ---- zeros of the data
     worth_skipping: float = 0.75  # part of nonzeros; with more, dense tiles are faster
-    # Rows of which an index is listed unless all are zero. Of more rows, that is seldom;
-    # of fewer, loading the right operand is the limit, sooner where its rows are short.
+    # Rows that share a list of indices at which not all are zero. More rows have fewer
+    # zeros in common; with fewer, loading the right operand is the limit, and that
+    # comes sooner where its rows are short.
     zero_group: int = 4
     thin_zero_group: int = 8
     thin_columns: int = 16  # at most, of a right operand with short rows

@@ -11,7 +11,7 @@ from command_line import run
 from ganglion import config, recipes
 from ganglion.cli import dump
 from ganglion.compiler.cuda import backend, driver, emit
-from ganglion.compiler.cuda.launches import works_of
+from ganglion.compiler.cuda.launches import fused_kernels_of
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -65,8 +65,10 @@ def test_the_plan_for_cuda_is_what_the_gpu_runs():
     assert "prefetch for the next step" in text
     written = [
         buffer.name
-        for _, work in works_of([*schedule.once, *schedule.first, *schedule.every])
-        for kernel in work.kernels
+        for _, fused in fused_kernels_of(
+            [*schedule.once, *schedule.first, *schedule.every]
+        )
+        for kernel in fused.kernels
         for buffer in kernel.writes()
     ]
     assert [name for name in written if name not in text] == []

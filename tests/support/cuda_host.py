@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from folders import ROOT
 
-from ganglion.compiler.cuda import emit
-from ganglion.compiler.cuda.prelude import MACHINE
+from ganglion.compiler.cuda import prelude
 
 HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
 # Objects by the hash of their text: a later run of the tests compiles what is new.
@@ -68,7 +67,7 @@ def _compile(*arguments: str | Path, text: str = "") -> None:
 @cache
 def _prelude() -> Path:
     """Return what stands above every kernel, precompiled: two thirds of g++'s time."""
-    text = emit.header(HEADER)
+    text = prelude.header(HEADER)
     key = hashlib.sha256((text + _version()).encode()).hexdigest()[:32]
     path = _write(CACHE / f"{key}.h", lambda part: part.write_text(text))
     _write(
@@ -96,7 +95,7 @@ def _object(text: str) -> bytes:
 
 def _wrapped(source: str) -> str:
     """Return CUDA text as C++, with a function `run_NAME(blocks, given)` for each."""
-    made = source.replace(emit.header(MACHINE), f'#include "{_prelude()}"')
+    made = source.replace(prelude.header(), f'#include "{_prelude()}"')
     assert made != source
     for name, given in _SIGNATURE.findall(source):
         kinds = [one.rsplit(" ", 1)[0] for one in given.split(", ")] if given else []

@@ -237,7 +237,7 @@ def _moved(array, size, rng):
 
 
 def check(kind, precisions, workers):
-    epilogue.FEWEST_TALLIED, simplify.EACH = 1, 64  # what is small, too
+    epilogue.FEWEST_SUMMED, simplify.EACH = 1, 64  # what is small, too
     memory = backend.memory()
     compile_ahead(kind, precisions, memory.driver.capability, workers)
     started, bad, count = time.time(), 0, 0
@@ -384,8 +384,8 @@ def time_recipes(names, precisions):
             )
 
 
-def described(work):
-    kernel = work.kernel
+def described(fused):
+    kernel = fused.kernel
     text = kernel.name
     if isinstance(kernel, Loop):
         text += f"{list(kernel.outer)}"
@@ -394,7 +394,7 @@ def described(work):
     if isinstance(kernel, Contract):
         groups = (kernel.batch, kernel.rows, kernel.columns, kernel.inner)
         text += " ".join("x".join(str(a.size) for a in g) or "1" for g in groups)
-    return text + f"+{len(work.guests)}" * bool(work.guests)
+    return text + f"+{len(fused.epilogues)}" * bool(fused.epilogues)
 
 
 def profile(names, precisions, repeats=20):
@@ -419,8 +419,13 @@ def profile(names, precisions, repeats=20):
                 graph = driver.end_capture()
                 us = timed(driver, lambda g=graph: driver.replay(g), 3) / repeats * 1e3
                 total += us
-                lanes = launches[number].lanes if number < len(launches) else []
-                texts = [" ; ".join(described(w) for w in one.works) for one in lanes]
+                partitions = (
+                    launches[number].partitions if number < len(launches) else []
+                )
+                texts = [
+                    " ; ".join(described(w) for w in one.fused_kernels)
+                    for one in partitions
+                ]
                 text = " || ".join(texts)[:150]
                 size = f"{call.blocks:5} blocks {call.shared // 1024:3} KB"
                 print(f"{number:3} {us:7.1f} us {size}  {text}")

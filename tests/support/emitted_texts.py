@@ -48,7 +48,8 @@ def hashes(program: Program) -> dict[str, str]:
         "plan": str(plan),
         "cpu": "\n".join(modules.values()) + str(calls),
         "cuda": "\n".join(made.functions.values()) + str(list(made.calls)),
-        "cuda memory": f"{made.arena} {made.own_bytes} {list(made.offsets.values())}",
+        "cuda memory": f"{made.arena} {made.workspace_bytes} "
+        f"{list(made.offsets.values())}",
     }
     return {
         form: hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ import numpy as np
 from ganglion import config
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cuda import driver, printer
+from ganglion.compiler.cuda import driver, prelude, printer
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.ir.program import Program
@@ -56,7 +56,7 @@ def _cuda_text(program: Program, form: str) -> str:
     made = cuda_emit.emit(plan, target)
     if form == "plan":
         return printer.show(plan, made, target)
-    text = cuda_emit.source(list(made.functions.values()))
+    text = prelude.source(made.functions.values())
     if form == "source":
         commented = "\n".join(f"// {line}" for line in _launches(made, target))
         return f"{text}\n{commented}"

@@ -81,7 +81,7 @@ def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
 
 
 @pytest.mark.parametrize("layer", ["Dense", "LayerNormalization"])
-def test_kernels_that_go_on_row_by_row(layer, monkeypatch):
+def test_kernels_that_go_on_row_wise(layer, monkeypatch):
     monkeypatch.setattr(row_fusion, "FEWEST_ROWS", 2)
     case = next(one for one in CASES if one.layer == layer)
     program, data, state = training_step(case, "float32")

@@ -13,7 +13,7 @@ from ganglion import config, layers, models
 from ganglion.compiler.cuda import backend, emit, epilogue
 from ganglion.compiler.cuda.emit import Target, schedule_of, steps_of
 from ganglion.compiler.cuda.passes import operands
-from ganglion.compiler.cuda.passes.prefetch import NEXT, look_ahead
+from ganglion.compiler.cuda.passes.prefetch import NEXT, split_prefetch
 from ganglion.compiler.cuda.passes.simplify import simplify
 from ganglion.compiler.ir import contraction
 from ganglion.compiler.ir.graph import Graph, Input
@@ -41,8 +41,10 @@ def loop(name, *pairs):
 
 
 def written(launch):
-    works = [work for lane in launch.lanes for work in lane.works]
-    return {one for work in works for one in work.writes()}
+    fused_kernels = [
+        fused for partition in launch.partitions for fused in partition.fused_kernels
+    ]
+    return {one for fused in fused_kernels for one in fused.writes()}
 
 
 def names(kernels):
@@ -52,13 +54,13 @@ def names(kernels):
 def ahead_of(name):
     program, _, _ = step_of(name, rows=256, batch=64)
     simple = simplify(backend.plan_of(program).kernels)
-    return look_ahead(steps_of(simple, Target()), simple.kept())
+    return split_prefetch(steps_of(simple, Target()), simple.kept())
 
 
 @pytest.mark.parametrize("name", ["mnist-perceptron", "mnist-mlp", "cifar10-cam"])
 def test_the_next_batch_is_fetched_ahead(name):
     found = ahead_of(name)
-    assert found.handed
+    assert found.double_buffered
     assert not any(isinstance(one, Contract) for one in found.early)
     read = {b.name for one in found.early for b in one.reads() if b.kind == "data"}
     assert "x" in read
@@ -75,12 +77,12 @@ def test_copies_of_weights_are_made_behind_their_update():
         loop("use", (packed, buffer("y", "result"))),
         loop("update", (packed, weights)),
     ]
-    found = look_ahead(kernels, set())
+    found = split_prefetch(kernels, set())
     assert names(found.early) == ["pack"]
     assert names(found.late) == ["use", "update"]
-    assert found.handed == {"packed"}
+    assert found.double_buffered == {"packed"}
     kernels.insert(1, loop("double", (packed, buffer("twice"))))
-    assert names(look_ahead(kernels, set()).early) == ["pack"]  # not what follows
+    assert names(split_prefetch(kernels, set()).early) == ["pack"]  # not what follows
 
 
 def test_counters_that_others_read_as_they_were_are_copied():
@@ -93,10 +95,10 @@ def test_counters_that_others_read_as_they_were_are_copied():
         loop("count", (position, position), (position, bad), (loss, buffer("sum"))),
         loop("tell", (bad, buffer("y", "result"))),
     ]
-    found = look_ahead(kernels, set())
+    found = split_prefetch(kernels, set())
     assert names(found.early) == ["copy", "gather", "count"]
     assert names(found.late) == ["train", "count", "tell"]
-    assert found.handed == {"batch", "position before"}
+    assert found.double_buffered == {"batch", "position before"}
     (_, _, counted), (_, noted, _) = found.early, found.late
     assert [b.name for b in counted.writes()] == ["position"]
     assert [b.name for b in noted.reads()] == ["position before", "loss"]
@@ -110,7 +112,7 @@ def test_counters_that_others_read_as_they_become_are_not_ahead():
         loop("late", (position, now)),
         loop("train", (buffer("batch"), buffer("loss", "state"))),
     ]
-    assert names(look_ahead(kernels, set()).early) == ["gather"]
+    assert names(split_prefetch(kernels, set()).early) == ["gather"]
 
 
 def test_operands_are_fetched_early_only_if_they_have_long_been_there():
@@ -120,9 +122,13 @@ def test_operands_are_fetched_early_only_if_they_have_long_been_there():
     for kind, name in written(made.every[-1]):  # of the step before
         before.add(("arena" if kind == NEXT else kind, name))
     for launch in made.every:
-        for work in (work for lane in launch.lanes for work in lane.works):
-            assert not work.settled & before
-            early += isinstance(work.kernel, Contract) and bool(work.settled)
+        for fused in (
+            fused
+            for partition in launch.partitions
+            for fused in partition.fused_kernels
+        ):
+            assert not fused.ready & before
+            early += isinstance(fused.kernel, Contract) and bool(fused.ready)
         before = written(launch)
     assert early >= 4  # products wait for one of their operands only
 
@@ -132,8 +138,12 @@ def test_a_program_that_starts_at_once_waits_for_the_one_before():
     x, w = (Input(name, (64, 64), "float32") for name in "xw")
     program = pure(Graph.of("one", [x, w], {"y": contraction.matmul(x, w)}))
     made = schedule_of(backend.plan_of(program), Target())
-    works = [work for lane in made.every[0].lanes for work in lane.works]
-    assert made.first or not any(work.settled for work in works)
+    fused_kernels = [
+        fused
+        for partition in made.every[0].partitions
+        for fused in partition.fused_kernels
+    ]
+    assert made.first or not any(fused.ready for fused in fused_kernels)
 
 
 @emulation
@@ -206,7 +216,7 @@ def shuffled_step(stack, rows, batch):
 def test_a_step_computes_the_same_wherever_a_run_ends(
     stack, processors, precise, monkeypatch
 ):
-    monkeypatch.setattr(epilogue, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(epilogue, "FEWEST_SUMMED", 1)
     monkeypatch.setattr(operands, "LARGE", 1)
     # So few that blocks are cut for those that get the next batch beside them.
     monkeypatch.setattr(emit, "PROCESSORS", processors)
@@ -255,7 +265,7 @@ def test_copies_in_other_orders_are_loops_of_their_own():
         for one, back in ((straight, a), (turned, b))
     ]
     found = {"a": np.arange(12.0), "b": -np.arange(12.0), "s": {}, "t": {}}
-    for kernel in look_ahead([pack, *use], set()).early:
+    for kernel in split_prefetch([pack, *use], set()).early:
         assert isinstance(kernel, Loop)
         for expr, target in kernel.stored:
             for at in np.ndindex(*kernel.shape):

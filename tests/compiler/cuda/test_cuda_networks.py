@@ -9,7 +9,7 @@ from cuda_networks import CLASSES, NETWORKS, step_of
 from ganglion import config, utils
 from ganglion.compiler.cuda import backend, emit
 from ganglion.compiler.cuda.emit import Target
-from ganglion.compiler.cuda.launches import works_of
+from ganglion.compiler.cuda.launches import fused_kernels_of
 from ganglion.compiler.cuda.passes import depthwise
 from ganglion.compiler.plan.kernels import Contract, Loop
 
@@ -39,7 +39,7 @@ def test_on_tensor_cores(name):
     check(program, data, state, tolerance=2e-1, precise="bf16")
 
 
-def test_channels_apart_are_loops_and_not_products():
+def test_depthwise_products_are_loops_and_not_products():
     program, _, _ = step_of("mobile", batch=4, side=16)
     plan = backend.plan_of(program)
     before = [k for k in plan.kernels if isinstance(k, Contract)]
@@ -59,9 +59,11 @@ def test_products_of_equal_layers_update_their_own_weights():
     program, _, _ = step_of("dense", batch=4, side=8)
     launches = emit.schedule_of(backend.plan_of(program), Target()).every
     found = [
-        sorted(b.name for one in work.guests for b in one.writes() if b.kind == "state")
-        for _, work in works_of(launches)
-        if isinstance(work.kernel, Contract)
+        sorted(
+            b.name for one in fused.epilogues for b in one.writes() if b.kind == "state"
+        )
+        for _, fused in fused_kernels_of(launches)
+        if isinstance(fused.kernel, Contract)
     ]
     kernels = [[n for n in names if n.endswith("/kernel")] for names in found]
     weights = [names for names in kernels if names]
@@ -80,8 +82,8 @@ def test_parts_of_sums_are_not_rounded():
     launches = emit.schedule_of(plan, Target(precision="bf16")).every
     parts = {
         buffer.dtype
-        for _, work in works_of(launches)
-        for buffer in work.buffers()
+        for _, fused in fused_kernels_of(launches)
+        for buffer in fused.buffers()
         if buffer.name.endswith(" parts")
     }
     assert parts == {np.dtype("float32")}

@@ -73,7 +73,7 @@ def test_tiles_of_an_odd_number_of_columns(filters, precise, monkeypatch):
     odd = [one for one in fprop_tiling.WINDOW_TILES if one.columns == filters]
     monkeypatch.setattr(fprop_tiling, "WINDOW_TILES", tuple(odd))
     monkeypatch.setattr(fprop_tiling, "_window_cost", lambda *given: 0.0)
-    monkeypatch.setattr(epilogue, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(epilogue, "FEWEST_SUMMED", 1)
     program, data, state = training_step(Stack((4, 8, 8, 16), filters), "float32")
     text = text_of(program, precise)
     assert f"BN = {filters}" in text

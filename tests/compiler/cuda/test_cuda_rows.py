@@ -9,8 +9,8 @@ from cuda_checks import check, compiled
 
 from ganglion import config, layers, models, optimizers
 from ganglion.compiler.cuda import backend, emit
-from ganglion.compiler.cuda.epilogue import Work
-from ganglion.compiler.cuda.row_fusion import given_by_rows, near_for_rows
+from ganglion.compiler.cuda.epilogue import FusedKernel
+from ganglion.compiler.cuda.row_fusion import staged_rows, staged_whole
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table
@@ -49,21 +49,21 @@ def classifier(batch, features=24, classes=10):
     return step.program, {key: arrays[key] for key in step.program.data}, state
 
 
-def lanes_by_rows(program):
+def row_wise_partitions(program):
     target = emit.Target(90, "tf32")
     launches = emit.schedule_of(backend.plan_of(program), target).every
     return [
-        (launches[number - 1], lane)
+        (launches[number - 1], partition)
         for number, launch in enumerate(launches)
-        for lane in launch.lanes
-        if lane.by_rows
+        for partition in launch.partitions
+        if partition.row_wise
     ]
 
 
 @emulation
 @pytest.mark.parametrize("batch", [16, 48])
 @pytest.mark.parametrize("precise", ["float32", "tf32"])
-def test_a_classifier_ends_row_by_row(batch, precise):
+def test_a_classifier_ends_row_wise(batch, precise):
     program, data, state = classifier(batch)
     text = "".join(compiled(program, None, precise).emission.functions.values())
     for copied in ("bring_near<", "show_others<", "all_near();"):
@@ -73,23 +73,32 @@ def test_a_classifier_ends_row_by_row(batch, precise):
 
 
 def test_what_is_copied_early_is_ready():
-    ((before, lane),) = lanes_by_rows(classifier(32)[0])
-    near = {root(one) for one in near_for_rows(lane.works)}
-    early = near & {one for work in lane.works for one in work.settled}
+    ((before, partition),) = row_wise_partitions(classifier(32)[0])
+    near = {root(one) for one in staged_whole(partition.fused_kernels)}
+    early = near & {one for fused in partition.fused_kernels for one in fused.ready}
     assert ("state", "classifier/last/kernel") in early
-    written = {one for each in before.lanes for w in each.works for one in w.writes()}
+    written = {
+        one
+        for each in before.partitions
+        for w in each.fused_kernels
+        for one in w.writes()
+    }
     assert written
     assert not written & early
-    assert given_by_rows(lane.works, lane.rows).keys() & written
+    assert staged_rows(partition.fused_kernels, partition.rows).keys() & written
 
 
 def test_what_others_read_is_shown_once_and_what_nobody_reads_has_no_place():
-    ((_, lane),) = lanes_by_rows(classifier(32)[0])
-    assert lane.shown
-    assert lane.private
-    shown = [name for work in lane.works for name in lane.shown_by(work)]
-    assert sorted(shown) == sorted(lane.shown)
-    assert not lane.private.keys() & lane.shown.keys()
+    ((_, partition),) = row_wise_partitions(classifier(32)[0])
+    assert partition.written_back
+    assert partition.private
+    shown = [
+        name
+        for fused in partition.fused_kernels
+        for name in partition.written_back_by(fused)
+    ]
+    assert sorted(shown) == sorted(partition.written_back)
+    assert not partition.private.keys() & partition.written_back.keys()
 
 
 def test_code_that_runs_once_has_no_loops():
@@ -103,7 +112,7 @@ def test_code_that_runs_once_has_no_loops():
     assert max(runs) <= 16
 
 
-def test_blocks_by_rows_do_not_gather_on_idle_processors():
+def test_row_wise_blocks_do_not_gather_on_idle_processors():
     target = emit.Target(90, "tf32")
     emission = emit.emit(backend.plan_of(classifier(32)[0]), target)
     near = [
@@ -131,8 +140,10 @@ def test_tables_are_not_cut_into_rows():
     copy = Loop("copy", (rows, 4), by_rows, View(first, (4, 1)))
     both = Apply(float32, "add", (made, chosen))
     goes_on = Loop("add", (rows, 4), both, View(second, (4, 1)))
-    assert ("state", "table") in given_by_rows([Work(copy)], rows)
-    assert ("state", "table") not in given_by_rows([Work(copy), Work(goes_on)], rows)
+    assert ("state", "table") in staged_rows([FusedKernel(copy)], rows)
+    assert ("state", "table") not in staged_rows(
+        [FusedKernel(copy), FusedKernel(goes_on)], rows
+    )
 
 
 @pytest.mark.parametrize("capability", [75, 80, 89, 90])

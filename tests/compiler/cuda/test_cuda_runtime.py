@@ -135,11 +135,11 @@ def test_odd_steps_read_what_even_ones_have_written(training):
     made.run(data, state, 1)
     emission = made.emission
     (place,) = made._places.values()
-    assert emission.handed
+    assert emission.double_buffered
     for call in emission.every:
         for number, one in enumerate(call.buffers):
             places = [place.given[call, odd][number] for odd in (0, 1)]
-            twice = one.name in emission.handed
+            twice = one.name in emission.double_buffered
             assert (places[0] != places[1]) == twice, one.name
 
 

@@ -11,7 +11,7 @@ from layer_cases import Case
 from ganglion import config
 from ganglion.compiler.cuda import column_sums, epilogue, row_fusion
 from ganglion.compiler.cuda.emit import Target, schedule_of
-from ganglion.compiler.cuda.launches import works_of
+from ganglion.compiler.cuda.launches import fused_kernels_of
 from ganglion.compiler.cuda.passes import simplify
 from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def short_sums_are_tallied(tmp_path, monkeypatch):
+def short_sums_are_fused(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
-    monkeypatch.setattr(epilogue, "FEWEST_TALLIED", 1)
+    monkeypatch.setattr(epilogue, "FEWEST_SUMMED", 1)
     monkeypatch.setattr(epilogue, "FEWEST_OF_PART", 1)
     monkeypatch.setattr(simplify, "EACH", 64)
     config.set_backend("numpy")
@@ -45,11 +45,13 @@ def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
     # Statistics of two layers, and the sums of their gradients: the last by pooling.
     even = not any(size % 2 for size in case.shape[1:3])
     launches = schedule_of(executable.plan, Target(90, precise)).every
-    hosts = [work.kernel for _, work in works_of(launches) if work.tallies]
-    assert sum(not isinstance(one, Loop) for one in hosts) == 3 + even
+    producers = [
+        fused.kernel for _, fused in fused_kernels_of(launches) if fused.column_sums
+    ]
+    assert sum(not isinstance(one, Loop) for one in producers) == 3 + even
     # Gradients of biases are sums of maps, whose rows may be cut evenly.
     odd = np.prod(case.shape[:3]) % 2
-    assert any(isinstance(one, Loop) for one in hosts) != odd
+    assert any(isinstance(one, Loop) for one in producers) != odd
     check(program, data, state, steps=2, tolerance=loses, precise=precise)
 
 

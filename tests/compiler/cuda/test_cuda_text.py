@@ -13,6 +13,7 @@ from step_programs import step_of
 
 from ganglion.compiler.cuda import backend, driver, emit
 from ganglion.compiler.cuda.emit import Target
+from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS, root
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
@@ -99,7 +100,7 @@ def test_launches_keep_within_limits(name, capability, programs):
 def test_every_array_of_a_launch_has_a_place(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
     elsewhere = {"data", "state", "constant", "result", "step"}
-    places = emission.own.keys() | emission.offsets.keys()
+    places = emission.workspace.keys() | emission.offsets.keys()
     arrays = {one for call in emission.calls for one in call.buffers}
     lost = {one for one in arrays if one.kind not in elsewhere} - {
         one for one in arrays if root(one) in places
@@ -138,22 +139,22 @@ def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
     for launch in launches:
         touched = [
             (
-                {one for work in lane.works for one in work.writes()},
-                {one for work in lane.works for one in work.reads()},
+                {one for fused in partition.fused_kernels for one in fused.writes()},
+                {one for fused in partition.fused_kernels for one in fused.reads()},
             )
-            for lane in launch.lanes
+            for partition in launch.partitions
         ]
         for number, (writes, _) in enumerate(touched):
             for other in touched[:number] + touched[number + 1 :]:
                 assert not writes & (other[0] | other[1])
-    assert any(len(launch.lanes) > 1 for launch in launches)
+    assert any(len(launch.partitions) > 1 for launch in launches)
 
 
 def test_wide_accesses_are_aligned(recipes):
     """Every array that is read four elements at a time starts at such a place."""
     for name in RECIPES:
         emission = emitted(recipes[name])
-        starts = [*emission.offsets.values(), *emission.own.values()]
+        starts = [*emission.offsets.values(), *emission.workspace.values()]
         assert all(start % 16 == 0 for start in starts)
 
 
@@ -189,7 +190,7 @@ def ptx(text, capability):
 @pytest.mark.parametrize("capability", SHARED)
 def test_kernels_compile_for(capability, recipes):
     emission = emitted(recipes["mnist-mlp"], capability=capability)
-    text = emit.source(emission.functions.values())
+    text = source(emission.functions.values())
     code = ptx(text, capability)
     assert f".target sm_{capability}" in code
     assert ("mma.sync" in code) == (capability >= 80)
@@ -202,7 +203,7 @@ def test_kernels_compile_for(capability, recipes):
 @pytest.mark.parametrize("name", cuda_networks.NETWORKS)
 def test_networks_compile(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
-    assert ptx(emit.source(emission.functions.values()), 90)
+    assert ptx(source(emission.functions.values()), 90)
 
 
 @pytest.mark.slow
@@ -213,7 +214,7 @@ def test_every_op_compiles():
         drawn, attrs = OPS[name].domain(np.random.default_rng(0))
         program, _ = op_program(OPS[name], drawn, attrs)
         functions |= emitted(program, precision="bf16").functions
-    text = emit.source(functions.values())
+    text = source(functions.values())
     assert ".target sm_90" in ptx(text, 90)
 
 
@@ -221,7 +222,7 @@ def test_every_op_compiles():
 @pytest.mark.skipif(not NVRTC, reason="cuda-core and nvidia-cuda-nvrtc not installed")
 def test_machine_code_needs_no_gpu():
     emission = emitted(pure(product()))
-    text = emit.source(emission.functions.values())
+    text = source(emission.functions.values())
     assert driver.compile_source(text, "sm_90").startswith(b"\x7fELF")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.cpu import backend, tape
+from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.graph import Constant, Graph, Input
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
@@ -110,7 +110,7 @@ def test_who_makes_slices_for_a_later_member_joins():
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
-    monkeypatch.setattr(tape, "WORTH_SHARING_OUT", 0.0)
+    monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_stealing=0.0))
     program, data, state = step_of("mnist-cnn", rows=130, batch=48)
     data = {n: np.ascontiguousarray(data[n]) for n in program.data}
     found = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from ganglion.compiler.cuda.epilogue import Root, is_host
-from ganglion.compiler.cuda.launches import Launch, works_of
+from ganglion.compiler.cuda.epilogue import Root, is_producer
+from ganglion.compiler.cuda.launches import Launch, fused_kernels_of
 from ganglion.compiler.cuda.row_fusion import row_sizes, whole_rows
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Buffer
@@ -15,54 +15,58 @@ from ganglion.compiler.plan.memory import packed, rounded
 ALIGNMENT = 256  # bytes
 
 
-def drop_unread(launches: list[Launch]) -> None:
-    """Do not store what only guests of the same work read."""
+def drop_unread_stores(launches: list[Launch]) -> None:
+    """Do not store what only epilogues of the same fused kernel read."""
     readers: dict[Root, set[int]] = defaultdict(set)
-    for _, work in works_of(launches):
-        for one in {root(b) for k in work.kernels for b in k.reads()}:
-            readers[one].add(id(work))
-    for _, work in works_of(launches):
-        for kernel in work.kernels:
+    for _, fused in fused_kernels_of(launches):
+        for one in {root(b) for k in fused.kernels for b in k.reads()}:
+            readers[one].add(id(fused))
+    for _, fused in fused_kernels_of(launches):
+        for kernel in fused.kernels:
             for one in {root(b) for b in kernel.writes() if b.kind == "arena"}:
-                if not readers[one] - {id(work)} and is_host(work.kernel):
-                    work.dropped.add(one)
+                if not readers[one] - {id(fused)} and is_producer(fused.kernel):
+                    fused.unstored.add(one)
 
 
-def keep_rows(launches: list[Launch], kept: Collection[Root]) -> None:
-    """Find the arrays that a lane makes and goes on with, row by row: few bytes each.
+def stage_rows(launches: list[Launch], kept: Collection[Root]) -> None:
+    """Keep in shared memory what row-wise partitions compute and read again.
 
-    Those that nobody else knows are private, and need no place in memory; others are
-    shown to all. Of each, the elements of a row are known.
+    Arrays that nobody else reads are private, and are never in global memory; others
+    are written back, too. Of each, the elements of a row are known.
     """
     users: dict[Root, set[int]] = defaultdict(set)
     writers: dict[Root, set[int]] = defaultdict(set)
-    lanes = [lane for launch in launches for lane in launch.lanes]
-    for lane in lanes:
-        for work in lane.works:
-            for one in (work.reads() | work.writes()) - work.dropped:
-                users[one].add(id(lane))
-            for one in work.writes():
-                writers[one].add(id(lane))
-    for lane in (one for one in lanes if one.by_rows):
-        sizes = row_sizes(lane.kernels)
+    partitions = [partition for launch in launches for partition in launch.partitions]
+    for partition in partitions:
+        for fused in partition.fused_kernels:
+            for one in (fused.reads() | fused.writes()) - fused.unstored:
+                users[one].add(id(partition))
+            for one in fused.writes():
+                writers[one].add(id(partition))
+    for partition in (one for one in partitions if one.row_wise):
+        sizes = row_sizes(partition.kernels)
         arena = {one: sizes[one] for one in sizes if one[0] == "arena"}
-        whole = whole_rows(lane.kernels)
+        whole = whole_rows(partition.kernels)
         for one, size in arena.items():
-            if users[one] == {id(lane)} and one not in kept:
-                lane.private[one] = size
-            elif one in whole and writers[one] == {id(lane)} and lane.goes_on(one):
-                lane.shown[one] = size
+            if users[one] == {id(partition)} and one not in kept:
+                partition.private[one] = size
+            elif (
+                one in whole
+                and writers[one] == {id(partition)}
+                and partition.goes_on(one)
+            ):
+                partition.written_back[one] = size
 
 
 def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int], int]:
     """Give each temporary buffer a place for as long as it lives; return the size."""
     lives: dict[Root, tuple[int, int]] = {}
     sizes: dict[Root, int] = {}
-    lanes = [lane for launch in launches for lane in launch.lanes]
-    nowhere = kept.union(*(lane.private for lane in lanes))
-    for number, work in works_of(launches):
-        for one in _temporary(work.buffers()):
-            if root(one) in nowhere or root(one) in work.dropped:
+    partitions = [partition for launch in launches for partition in launch.partitions]
+    nowhere = kept.union(*(partition.private for partition in partitions))
+    for number, fused in fused_kernels_of(launches):
+        for one in _temporary(fused.buffers()):
+            if root(one) in nowhere or root(one) in fused.unstored:
                 continue
             first, _ = lives.get(root(one), (number, number))
             lives[root(one)] = (first, number)

@@ -19,18 +19,13 @@ from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
-from ganglion.compiler.cuda.emit import (
-    Call,
-    Emission,
-    Target,
-    emit,
-    source,
-)
+from ganglion.compiler.cuda.emit import Call, Emission, Target, emit
 from ganglion.compiler.cuda.memory import IN_USE, Memory, Mirror, as_bytes, contiguous
 from ganglion.compiler.cuda.passes.prefetch import NEXT
 from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS, root
-from ganglion.compiler.cuda.workspace import Own
+from ganglion.compiler.cuda.workspace import Workspace
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan
@@ -167,7 +162,7 @@ class CompiledProgram:
         self._places: dict[tuple[int, ...], _Place] = {}
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
-            self._own = Own(self.emission, on)
+            self._own = Workspace(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._prepared = False
@@ -292,7 +287,7 @@ class CompiledProgram:
             place = self._new_place(mirrors, arena)
         self._places[key] = place  # the last one used is the last to go
         if not self._prepared:  # what never changes, also where odd steps have it
-            for odd in (0, 1) if self.emission.handed else (0,):
+            for odd in (0, 1) if self.emission.double_buffered else (0,):
                 self._launch_all(place, self.emission.once, odd)
             self._driver.wait()
             self._prepared = True
@@ -316,7 +311,7 @@ class CompiledProgram:
             return mirrors[buffer.name]
         if buffer.kind == "arena" and root(buffer) in self.emission.offsets:
             return arena + self.emission.offsets[root(buffer)]
-        if odd and buffer.name in self.emission.handed:
+        if odd and buffer.name in self.emission.double_buffered:
             buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
         return self._own.address(buffer)
 

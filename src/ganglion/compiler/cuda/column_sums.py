@@ -15,11 +15,11 @@ import numpy as np
 from ganglion.compiler.cuda import pointwise
 from ganglion.compiler.cuda.elementwise import (
     compute_and_store,
-    host_guests,
+    emit_epilogues,
     lanes_of,
     most_lanes,
 )
-from ganglion.compiler.cuda.epilogue import Root, Work, lanes_allowed
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
 from ganglion.compiler.cuda.expressions import Places, evaluate
 from ganglion.compiler.cuda.passes.cse import written
 from ganglion.compiler.cuda.text import (
@@ -36,111 +36,18 @@ from ganglion.compiler.plan.kernels import Apply, Expr, Loop
 F64 = np.dtype("float64")
 MOST_ROWS, GROUP = 288, 32  # blocks that are added up at once; else so many of them
 
-TALLY = """\
-// ---- sums by columns ---------------------------------------------------------------
 
-// What a thread has seen of a column, around the first of it: so float32 is enough to
-// add up squares, too.
-struct Spread {
-  float first, sum, squares;
-  int count;
-  METHOD void add(float x) {
-    if (count++ == 0) first = x;
-    const float away = x - first;
-    sum += away;
-    squares += away * away;
-  }
-  METHOD double total() const { return sum + (double)count * first; }
-  METHOD double squared() const {
-    return squares + first * (2.0 * sum + (double)count * first);
-  }
-};
+class ColumnSum:
+    """The text of one column sum, in three places of its producer's."""
 
-// Adds up a column of COUNT rows in shared memory, four sums at a time.
-template <int COUNT, int WIDTH, class T> DEVICE double add_column(const T* first) {
-  double sums[4] = {};
-#pragma unroll
-  for (int r = 0; r < COUNT; r++) sums[r % 4] += first[r * WIDTH];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-// Threads that are ACROSS apart have KINDS sums of the same LANES columns: stores the
-// totals of each kind, a kind after the other.
-template <int ACROSS, int COLUMNS, int KINDS, int LANES, class T, class To>
-DEVICE void fold_threads(const T (&mine)[KINDS][LANES], To* to) {
-  constexpr int EACH = ACROSS * LANES, WIDTH = KINDS * EACH;
-  T* sums = (T*)shared_bytes;
-  T* here = sums + THREAD / ACROSS * WIDTH + THREAD % ACROSS * LANES;
-  BARRIER;
-  if (THREAD < THREADS / ACROSS * ACROSS) {
-#pragma unroll
-    for (int k = 0; k < KINDS; k++) store_lanes(here + k * EACH, mine[k]);
-  }
-  BARRIER;
-  for (int c = THREAD; c < WIDTH; c += THREADS)
-    if (c % EACH < COLUMNS)
-      to[c / EACH * COLUMNS + c % EACH] =
-          (T)add_column<THREADS / ACROSS, WIDTH>((const T*)sums + c);
-}
-
-// Adds up rows of parts; all threads find the totals in shared memory.
-template <int MOST, int WIDTH, class T>
-DEVICE const double* add_rows(const T* parts, int rows) {
-  constexpr int V = 16 / (int)sizeof(T), NEAR = WIDTH / V, SHARES = THREADS / NEAR;
-  static_assert(WIDTH % V == 0, "whole lines");
-  const int near = THREAD % NEAR * V, share = THREAD / NEAR;
-  double total[V] = {};
-#pragma unroll
-  for (int u = 0; u < (MOST + SHARES - 1) / SHARES; u++) {
-    const int r = share + u * SHARES;
-    T part[V] = {};
-    if (r < rows && share < SHARES) load_lanes(part, parts + r * WIDTH + near);
-#pragma unroll
-    for (int v = 0; v < V; v++) total[v] += part[v];
-  }
-  double* totals = (double*)shared_bytes;
-  if (share < SHARES) {
-#pragma unroll
-    for (int v = 0; v < V; v++) totals[share * WIDTH + near + v] = total[v];
-  }
-  BARRIER;
-  double* whole = totals + SHARES * WIDTH;
-  for (int c = THREAD; c < WIDTH; c += THREADS) {
-    whole[c] = add_column<SHARES, WIDTH>((const double*)totals + c);
-  }
-  BARRIER;
-  return whole;
-}
-
-// As above, with KINDS sums of each column, over the rows of many blocks. The last of
-// ROWS blocks with these columns finds their totals in shared memory, others nothing.
-// Many blocks are added up in groups of GROUP first, while others are still at work.
-template <int ROWS, int GROUP, int ACROSS, int KINDS, int LANES, class T>
-DEVICE const double* add_columns(const T (&mine)[KINDS][LANES], T* parts,
-                                 unsigned* counters, int row) {
-  constexpr int COLUMNS = ACROSS * LANES, WIDTH = KINDS * COLUMNS;
-  fold_threads<ACROSS, COLUMNS>(mine, parts + row * WIDTH);
-  constexpr int GROUPS = (ROWS + GROUP - 1) / GROUP;
-  const int group = row / GROUP, left = ROWS - group * GROUP;
-  const int count = left < GROUP ? left : GROUP;
-  if (!am_last(counters + group, count)) return 0;
-  const double* some = add_rows<GROUP, WIDTH>((const T*)parts + group * GROUP * WIDTH,
-                                              count);
-  if constexpr (GROUPS == 1) return some;
-  T* groups = parts + ROWS * WIDTH;
-  for (int c = THREAD; c < WIDTH; c += THREADS) groups[group * WIDTH + c] = (T)some[c];
-  if (!am_last(counters + GROUPS, GROUPS)) return 0;
-  return add_rows<GROUPS, WIDTH>((const T*)groups, GROUPS);
-}
-"""
-
-
-class Tally:
-    """The text of one tally, in three places of its host's."""
-
-    def __init__(self, body: Body, work: Work, lanes: int) -> None:
-        assert isinstance(work.kernel, Loop)
-        self.body, self.work, self.kernel, self.lanes = body, work, work.kernel, lanes
+    def __init__(self, body: Body, fused: FusedKernel, lanes: int) -> None:
+        assert isinstance(fused.kernel, Loop)
+        self.body, self.fused, self.kernel, self.lanes = (
+            body,
+            fused,
+            fused.kernel,
+            lanes,
+        )
         exprs = [expr for expr, _ in self.kernel.stored]
         self.kind = c_type(np.result_type(*(expr.dtype for expr in exprs)))
         self.spread = _spread_of(exprs)
@@ -224,9 +131,9 @@ class Tally:
             total = f"{whole}[{number * columns} + c]"
             value = body.let(c_type(dtype), pointwise.cast(total, F64, dtype), "out")
             held[root(view.buffer)] = value
-            if root(view.buffer) not in self.work.dropped:
+            if root(view.buffer) not in self.fused.unstored:
                 body.do(f"{body.element(view, ['i'])} = {value};")
-        host_guests(body, self.work, "i", 1, held)
+        emit_epilogues(body, self.fused, "i", 1, held)
 
 
 def across_of(columns: int, lanes: int) -> int:
@@ -241,19 +148,21 @@ def across_of(columns: int, lanes: int) -> int:
     return across
 
 
-def emit_tallied_map(work: Work) -> Emitted:
+def emit_map_with_column_sums(fused: FusedKernel) -> Emitted:
     """Return a map as text that adds up what it computes, part by part of its rows."""
-    kernel, first = work.kernel, work.tallies[0].kernel
+    kernel, first = fused.kernel, fused.column_sums[0].kernel
     assert isinstance(kernel, Loop)
     assert isinstance(first, Loop)
     parts, columns = first.outer
     rows = math.prod(kernel.shape) // columns // parts
-    body = Body(is_wide(work.buffers(), math.prod(kernel.shape)))
-    lanes = lanes_allowed(work, math.gcd(kernel.shape[-1], columns), most_lanes(kernel))
+    body = Body(is_wide(fused.buffers(), math.prod(kernel.shape)))
+    lanes = lanes_allowed(
+        fused, math.gcd(kernel.shape[-1], columns), most_lanes(kernel)
+    )
     across = across_of(columns, lanes)
     body.do(f"const int c = THREAD % {across} * {lanes};")
     with body.block(f"for (int part = block; part < {parts}; part += blocks)"):
-        tallies = [Tally(body, one, lanes) for one in work.tallies]
+        column_sums = [ColumnSum(body, one, lanes) for one in fused.column_sums]
         body.lines.append("#pragma unroll 4")
         head = f"int r = THREAD / {across}; r < {rows} && c < {columns}"
         with body.block(f"for ({head}; r += {THREADS // across})"):
@@ -261,12 +170,12 @@ def emit_tallied_map(work: Work) -> Emitted:
             flat = body.let(body.index, place, "flat")
             at = body.places(flat, kernel.shape)
             later: list[str] = []
-            held = compute_and_store(body, kernel.stored, at, lanes, {}, work, later)
-            host_guests(body, work, flat, lanes, held, later)
-            for tally in tallies:
-                tally.add(flat, held, later)
+            held = compute_and_store(body, kernel.stored, at, lanes, {}, fused, later)
+            emit_epilogues(body, fused, flat, lanes, held, later)
+            for column_sum in column_sums:
+                column_sum.add(flat, held, later)
             body.lines += later
-        shared = max(one.finish_rows(across) for one in tallies)
+        shared = max(one.finish_rows(across) for one in column_sums)
     return body.emitted(parts, shared)
 
 

@@ -1,11 +1,11 @@
-"""Loops over places in CUDA C: maps, and what guests add to any kernel."""
+"""Loops over places in CUDA C: maps, and what epilogues add to any kernel."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from ganglion.compiler.cuda.epilogue import Root, Stored, Work, lanes_allowed
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, Stored, lanes_allowed
 from ganglion.compiler.cuda.expressions import Places, evaluate
 from ganglion.compiler.cuda.text import (
     THREADS,
@@ -23,18 +23,18 @@ FILL = 132 * THREADS  # threads that keep a large GPU busy
 MOST_BLOCKS = 65_535  # beyond, blocks take several turns
 
 
-def emit_map(work: Work, rows: int = 0) -> Emitted:
-    """Return a loop without reduction, and its guests, as text.
+def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
+    """Return a loop without reduction, and its epilogues, as text.
 
     With `rows`, a block has so many of its rows.
     """
-    kernel = work.kernel
+    kernel = fused.kernel
     assert isinstance(kernel, Loop)
     total = math.prod(kernel.shape)
-    body = Body(is_wide(work.buffers(), total), by_rows=rows > 0)
+    body = Body(is_wide(fused.buffers(), total), row_wise=rows > 0)
     shape = kernel.shape or (1,)
     each = math.prod(shape[1:])
-    width = _width(work, kernel, total)
+    width = _width(fused, kernel, total)
     if rows:
         shape, total, width = (rows, *shape[1:]), rows * each, 1
     count = total // width
@@ -50,22 +50,22 @@ def emit_map(work: Work, rows: int = 0) -> Emitted:
         if width > 1:
             at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
         at = body.in_rows(at[: len(kernel.shape)])
-        held = compute_and_store(body, kernel.stored, at, width, {}, work)
+        held = compute_and_store(body, kernel.stored, at, width, {}, fused)
         flat = "i" if width == 1 else f"i * {width}"
         if rows:
             flat = f"row0 * {each} + i"
-        host_guests(body, work, flat, width, held)
+        emit_epilogues(body, fused, flat, width, held)
     return body.emitted(min(-(-count // THREADS), MOST_BLOCKS))
 
 
-def _width(work: Work, kernel: Loop, total: int) -> int:
+def _width(fused: FusedKernel, kernel: Loop, total: int) -> int:
     """Return how many neighbours a thread computes: more where there is much to do."""
     if not kernel.shape:
         return 1
     most = most_lanes(kernel)
     while most > 1 and total // most < FILL:
         most //= 2
-    return lanes_allowed(work, kernel.shape[-1], most)
+    return lanes_allowed(fused, kernel.shape[-1], most)
 
 
 def most_lanes(kernel: Loop) -> int:
@@ -74,27 +74,27 @@ def most_lanes(kernel: Loop) -> int:
     return 2 if widest > 4 else 4
 
 
-def host_guests(
+def emit_epilogues(
     body: Body,
-    work: Work,
+    fused: FusedKernel,
     flat: str,
     width: int,
     held: dict[Root, str],
     later: list[str] | None = None,
 ) -> None:
-    """Append the guests of a kernel at the place in memory where its results are.
+    """Append the epilogues of a kernel at the place in memory where its results are.
 
     With `later`, what they store is put there, so that loads need not wait for it.
     """
-    if not work.guests:
+    if not fused.epilogues:
         return
     start = flat if flat.isidentifier() else body.let(body.index, flat, "flat")
     decoded: dict[Shape, list[str]] = {}
-    for guest in work.guests:
-        if guest.shape not in decoded:
-            decoded[guest.shape] = body.places(start, guest.shape, "g")
-        at = decoded[guest.shape]
-        held |= compute_and_store(body, guest.stored, at, width, held, work, later)
+    for epilogue in fused.epilogues:
+        if epilogue.shape not in decoded:
+            decoded[epilogue.shape] = body.places(start, epilogue.shape, "g")
+        at = decoded[epilogue.shape]
+        held |= compute_and_store(body, epilogue.stored, at, width, held, fused, later)
 
 
 def compute_and_store(
@@ -103,7 +103,7 @@ def compute_and_store(
     at: Sequence[str],
     width: int,
     held: Mapping[Root, str],
-    work: Work,
+    fused: FusedKernel,
     later: list[str] | None = None,
 ) -> dict[Root, str]:
     """Compute expressions at some neighbours and store them; return what they are."""
@@ -115,9 +115,9 @@ def compute_and_store(
     made = dict(zip((root(view.buffer) for _, view in stored), values, strict=True))
     with body.into(later):
         for value, (_, view) in zip(values, stored, strict=True):
-            if root(view.buffer) in work.dropped:
+            if root(view.buffer) in fused.unstored:
                 continue
-            rounds = root(view.buffer) in work.rounded
+            rounds = root(view.buffer) in fused.rounded
             if width > 1:
                 if rounds:
                     body.do(f"round_lanes({value});")

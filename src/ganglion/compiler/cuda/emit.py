@@ -5,51 +5,59 @@ Nothing here knows a driver: the text can be read, checked and compiled anywhere
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ganglion.compiler.cuda.allocation import ALIGNMENT, place
-from ganglion.compiler.cuda.column_sums import TALLY, emit_tallied_map
-from ganglion.compiler.cuda.conv_fprop import PATCHES, WINDOWS
-from ganglion.compiler.cuda.conv_wgrad import TAPS
+from ganglion.compiler.cuda.column_sums import emit_map_with_column_sums
 from ganglion.compiler.cuda.elementwise import emit_map
-from ganglion.compiler.cuda.epilogue import Root, Work, is_host
-from ganglion.compiler.cuda.function import Function, LaneText, RowsNear
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, is_producer
+from ganglion.compiler.cuda.function import Function, PartitionText, RowStaging
 from ganglion.compiler.cuda.gemm import emit_contract
-from ganglion.compiler.cuda.launches import Haste, Lane, Launch, without, works_of
-from ganglion.compiler.cuda.passes.byte_operands import in_bytes
+from ganglion.compiler.cuda.launches import (
+    Launch,
+    Partition,
+    Priority,
+    fused_kernels_of,
+    without,
+)
+from ganglion.compiler.cuda.passes.byte_operands import keep_bytes
 from ganglion.compiler.cuda.passes.dependencies import (
+    mark_ready,
     mark_rounded,
-    mark_settled,
     written_last,
 )
-from ganglion.compiler.cuda.passes.depthwise import channels_apart
-from ganglion.compiler.cuda.passes.operands import kept_operands
-from ganglion.compiler.cuda.passes.padding import inside_pads
-from ganglion.compiler.cuda.passes.prefetch import NEXT, exact_between, look_ahead
-from ganglion.compiler.cuda.passes.simplify import Simplified, in_parts, simplify
+from ganglion.compiler.cuda.passes.depthwise import depthwise_as_loops
+from ganglion.compiler.cuda.passes.operands import round_operands
+from ganglion.compiler.cuda.passes.padding import read_inside_padding
+from ganglion.compiler.cuda.passes.prefetch import NEXT, exact_between, split_prefetch
+from ganglion.compiler.cuda.passes.simplify import (
+    StepKernels,
+    simplify,
+    split_long_contractions,
+)
 from ganglion.compiler.cuda.pool_grad import emit_pool_back
-from ganglion.compiler.cuda.prelude import COMMON, MACHINE
 from ganglion.compiler.cuda.reduce import emit_reduction
 from ganglion.compiler.cuda.row_fusion import (
     as_loop,
-    given_by_rows,
-    near_for_rows,
-    rows_of_block,
+    rows_per_block,
+    staged_rows,
+    staged_whole,
 )
 from ganglion.compiler.cuda.scan import emit_adds, emit_scan
-from ganglion.compiler.cuda.scatter import SCATTER, emit_scatter
+from ganglion.compiler.cuda.scatter import emit_scatter
 from ganglion.compiler.cuda.scheduler import schedule
-from ganglion.compiler.cuda.simt_gemm import CONTRACTION
-from ganglion.compiler.cuda.tensor_cores import TENSOR
-from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, root
-from ganglion.compiler.cuda.tiling import PROCESSORS, READS_AGAIN, Product, Where
+from ganglion.compiler.cuda.text import STEP, Emitted, root
+from ganglion.compiler.cuda.tiling import (
+    PROCESSORS,
+    READS_AGAIN,
+    LaunchContext,
+    Product,
+)
 from ganglion.compiler.cuda.transpose import emit_turned, turned_axes
-from ganglion.compiler.cuda.wgrad_tiling import parts_for
-from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
+from ganglion.compiler.cuda.wgrad_tiling import split_k_of
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,
@@ -65,7 +73,7 @@ from ganglion.compiler.plan.plan import Plan
 # Blocks that go on row by row would gather on processors that happen to be idle: each
 # takes so large a part of their memory that they cannot.
 SPREAD = 3
-MOST_ASIDE = 64  # blocks without haste beside some that go on row by row
+MOST_ASIDE = 64  # blocks without priority beside some that go on row by row
 TENSOR_CORES = 80  # compute capability from which tf32 and bf16 exist
 # Kilobytes of shared memory of a block, by compute capability.
 _SHARED = {75: 64, 80: 163, 87: 163, 90: 227, 100: 227, 103: 227}
@@ -117,11 +125,11 @@ class Emission:
     first: tuple[Call, ...]
     every: tuple[Call, ...]
     last: tuple[Call, ...]
-    handed: frozenset[str]
+    double_buffered: frozenset[str]
     offsets: dict[Root, int]  # of temporary memory
     arena: int
-    own: dict[Root, int]  # of memory that nobody else may use; zero at first
-    own_bytes: int
+    workspace: dict[Root, int]  # of memory that nobody else may use; zero at first
+    workspace_bytes: int
     results: dict[str, Buffer]
     keeps_cache: bool  # rather than memory for the blocks of two launches at once
 
@@ -139,27 +147,27 @@ class Schedule:
     first: list[Launch]
     every: list[Launch]
     last: list[Launch]
-    handed: frozenset[str]
+    double_buffered: frozenset[str]
     kept: set[Root]  # memory that is not used for anything else
 
 
 def schedule_of(plan: Plan, target: Target) -> Schedule:
     """Return what is launched when."""
     simple = prepared(plan.kernels, target)
-    ahead = look_ahead(steps_of(simple, target), simple.kept())
+    ahead = split_prefetch(steps_of(simple, target), simple.kept())
     before, ahead = exact_between(simple.once, ahead)
-    for_next = ahead.early_for_next()
+    for_next = ahead.for_next_step()
     once = schedule(before, drops=False)
     first = schedule((), ahead.early, drops=False)
     kept = simple.kept() | ahead.made
     every = schedule(ahead.late, for_next, kept=kept)
     if target.products == "tf32":
         mark_rounded([*once, *first, *every])
-    mark_settled(every, written_last(every) | written_last(first) if first else None)
+    mark_ready(every, written_last(every) | written_last(first) if first else None)
     # The last step makes what no step will read, but does not count for a next one.
     counting = [k for k in for_next if any(b.kind == "state" for b in k.writes())]
     last = without(every, counting) if first else []
-    return Schedule(once, first, every, last, ahead.handed, kept)
+    return Schedule(once, first, every, last, ahead.double_buffered, kept)
 
 
 def emit(plan: Plan, target: Target) -> Emission:
@@ -167,8 +175,8 @@ def emit(plan: Plan, target: Target) -> Emission:
     made = schedule_of(plan, target)
     offsets, arena = place(made.every, made.kept)
     maker = _Maker(target)
-    for _, work in works_of([*made.once, *made.first, *made.every]):
-        maker.keep(b for b in work.buffers() if root(b) in made.kept or b.kind == NEXT)
+    for _, fused in fused_kernels_of([*made.once, *made.first, *made.every]):
+        maker.keep(b for b in fused.buffers() if root(b) in made.kept or b.kind == NEXT)
     counting = [maker.counting()] if plan.results else []
     return Emission(
         maker.functions,
@@ -176,13 +184,13 @@ def emit(plan: Plan, target: Target) -> Emission:
         tuple(map(maker.call, made.first)),
         (*map(maker.call, made.every), *counting),
         (*map(maker.call, made.last), *(counting if made.last else [])),
-        made.handed,
+        made.double_buffered,
         offsets,
         arena,
-        maker.own,
-        maker.own_bytes,
+        maker.workspace,
+        maker.workspace_bytes,
         dict(plan.results),
-        any(_reads_again(work.kernel) for _, work in works_of(made.every)),
+        any(_reads_again(fused.kernel) for _, fused in fused_kernels_of(made.every)),
     )
 
 
@@ -191,28 +199,28 @@ def _reads_again(kernel: Kernel) -> bool:
     return isinstance(kernel, Contract) and Product(kernel).again > READS_AGAIN
 
 
-def prepared(kernels: Sequence[Kernel], target: Target) -> Simplified:
+def prepared(kernels: Sequence[Kernel], target: Target) -> StepKernels:
     """Return a plan's kernels, simpler, and their arrays as a target keeps them."""
     simple = simplify(kernels)
-    apart = channels_apart(inside_pads(simple.every))
+    apart = depthwise_as_loops(read_inside_padding(simple.every))
     every = tuple(map(as_loop, apart))
-    simple = Simplified(simple.once, every)
+    simple = StepKernels(simple.once, every)
     if target.products == "float32":
         return simple
     if target.products == "tf32":
-        simple = Simplified(simple.once, tuple(in_bytes(simple.every)))
-    return kept_operands(simple, target.products == "bf16")
+        simple = StepKernels(simple.once, tuple(keep_bytes(simple.every)))
+    return round_operands(simple, target.products == "bf16")
 
 
-def steps_of(simple: Simplified, target: Target) -> list[Kernel]:
+def steps_of(simple: StepKernels, target: Target) -> list[Kernel]:
     """Return the kernels of a step, long contractions cut for a target."""
 
     def parts(kernel: Contract) -> int:
-        if not is_host(kernel):
+        if not is_producer(kernel):
             return 1
-        return parts_for(kernel, target.products, target.half)
+        return split_k_of(kernel, target.products, target.half)
 
-    return in_parts(simple.every, parts)
+    return split_long_contractions(simple.every, parts)
 
 
 class _Maker:
@@ -221,19 +229,19 @@ class _Maker:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.functions: dict[str, str] = {}
-        self.own: dict[Root, int] = {}
-        self.own_bytes = 0
+        self.workspace: dict[Root, int] = {}
+        self.workspace_bytes = 0
         self._scratch = 0
         self._calls: dict[int, Call] = {}
-        # How lanes were cut: their shared memory, and what was beside them.
-        self._cut: dict[int, tuple[int, Where]] = {}
+        # How partitions were cut: their shared memory, and what was beside them.
+        self._cut: dict[int, tuple[int, LaunchContext]] = {}
 
     def keep(self, buffers: Iterable[Buffer]) -> None:
         """Give buffers memory of their own."""
         for one in buffers:
-            if root(one) not in self.own:
-                self.own[root(one)] = self.own_bytes
-                self.own_bytes += rounded(one.nbytes, ALIGNMENT)
+            if root(one) not in self.workspace:
+                self.workspace[root(one)] = self.workspace_bytes
+                self.workspace_bytes += rounded(one.nbytes, ALIGNMENT)
 
     def call(self, launch: Launch) -> Call:
         """Return a launch, its function written down if it is new."""
@@ -242,59 +250,65 @@ class _Maker:
         return self._calls[id(launch)]
 
     def _new_call(self, launch: Launch) -> Call:
-        lanes = sorted(self._lanes(launch), key=LaneText.order)
-        function = Function()
-        for lane in lanes:
-            function.add(lane)
-        shared = max(one.shared for one in lanes)
-        if any(one.near for one in lanes):
+        partitions = sorted(self._partitions(launch), key=PartitionText.order)
+        function = Function(partitions)
+        shared = max(one.shared for one in partitions)
+        if any(one.staging for one in partitions):
             shared = max(shared, self.target.shared // SPREAD)
         pair = _products(launch) > 0 and 2 * (shared + 1024) <= self.target.shared
-        text, buffers = function.text(pair)
-        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
-        self.functions.setdefault(name, text.replace("NAME", name))
-        blocks = sum(one.blocks for one in lanes)
-        return Call(name, blocks, shared, self._renamed(buffers))
+        name, text = function.named(pair)
+        self.functions.setdefault(name, text)
+        blocks = sum(one.blocks for one in partitions)
+        return Call(name, blocks, shared, self._renamed(function.buffers))
 
-    def _lanes(self, launch: Launch) -> list[LaneText]:
-        """Return the lanes of a launch, cut such that its blocks run at once."""
-        if launch.lanes[0].like is not None:
-            return [self._lane(one, *self._cut[id(one.like)]) for one in launch.lanes]
-        where = Where(alone=_products(launch) == 1)
-        for one in launch.lanes:
-            if one.by_rows and one.haste is not Haste.ASIDE:
-                where = replace(where, aside=MOST_ASIDE)  # all wait for its few blocks
+    def _partitions(self, launch: Launch) -> list[PartitionText]:
+        """Return the partitions of a launch, cut such that its blocks run at once."""
+        if launch.partitions[0].derived_from is not None:
+            return [
+                self._partition(one, *self._cut[id(one.derived_from)])
+                for one in launch.partitions
+            ]
+        context = LaunchContext(alone=_products(launch) == 1)
+        for one in launch.partitions:
+            if one.row_wise and one.priority is not Priority.PREFETCH:
+                context = replace(
+                    context, aside=MOST_ASIDE
+                )  # all wait for its few blocks
         room = self.target.half
-        lanes = [self._lane(one, room, where) for one in launch.lanes]
-        if sum(one.blocks for one in lanes) <= PROCESSORS:
+        partitions = [self._partition(one, room, context) for one in launch.partitions]
+        if sum(one.blocks for one in partitions) <= PROCESSORS:
             room = self.target.shared - 1024
-            lanes = [self._lane(one, room, where) for one in launch.lanes]
-        self._cut |= {id(one): (room, where) for one in launch.lanes}
-        if sum(one.blocks for one in lanes) > 2 * PROCESSORS:
-            self._cut_in_one_wave(launch, lanes, where)
-        return lanes
+            partitions = [
+                self._partition(one, room, context) for one in launch.partitions
+            ]
+        self._cut |= {id(one): (room, context) for one in launch.partitions}
+        if sum(one.blocks for one in partitions) > 2 * PROCESSORS:
+            self._cut_in_one_wave(launch, partitions, context)
+        return partitions
 
     def _cut_in_one_wave(
-        self, launch: Launch, lanes: list[LaneText], where: Where
+        self, launch: Launch, partitions: list[PartitionText], context: LaunchContext
     ) -> None:
         """Cut products into fewer blocks, if some would have to wait for the others."""
 
         def rank(number: int) -> tuple[bool, int]:
             """Rather what this step needs no more, such as new weights."""
-            written = launch.lanes[number].works[0].writes()
+            written = launch.partitions[number].fused_kernels[0].writes()
             needed = any(kind == "arena" for kind, _ in written)
-            return needed, -lanes[number].blocks
+            return needed, -partitions[number].blocks
 
-        for number in sorted(range(len(lanes)), key=rank):
-            excess = sum(one.blocks for one in lanes) - 2 * PROCESSORS
-            lane, blocks = launch.lanes[number], lanes[number].blocks
-            if excess <= 0 or not isinstance(lane.works[0].kernel, Contract):
+        for number in sorted(range(len(partitions)), key=rank):
+            excess = sum(one.blocks for one in partitions) - 2 * PROCESSORS
+            partition, blocks = launch.partitions[number], partitions[number].blocks
+            if excess <= 0 or not isinstance(
+                partition.fused_kernels[0].kernel, Contract
+            ):
                 continue
-            fewer = replace(where, most=max(blocks - excess, 1))
-            again = self._lane(lane, self.target.half, fewer)
+            fewer = replace(context, most=max(blocks - excess, 1))
+            again = self._partition(partition, self.target.half, fewer)
             if 0.4 * blocks <= again.blocks < blocks:
-                lanes[number] = again
-                self._cut[id(lane)] = self.target.half, fewer
+                partitions[number] = again
+                self._cut[id(partition)] = self.target.half, fewer
 
     def _renamed(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
         """Give scratch memory names of its own in this program."""
@@ -307,103 +321,85 @@ class _Maker:
             made.append(one)
         return tuple(made)
 
-    def _lane(self, lane: Lane, room: int, where: Where) -> LaneText:
+    def _partition(
+        self, partition: Partition, room: int, context: LaunchContext
+    ) -> PartitionText:
         how = self.target.products
-        if lane.by_rows:
-            return self._lane_by_rows(lane, room)
-        bodies = [emit_work(one, how, room, where) for one in lane.works]
+        if partition.row_wise:
+            return self._row_wise_partition(partition, room)
+        bodies = [
+            emit_fused(one, how, room, context) for one in partition.fused_kernels
+        ]
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
-        if lane.haste is Haste.ASIDE:
-            blocks = min(blocks, where.aside)
-        return LaneText(bodies, blocks, lane.haste)
+        if partition.priority is Priority.PREFETCH:
+            blocks = min(blocks, context.aside)
+        return PartitionText(bodies, blocks, partition.priority)
 
-    def _lane_by_rows(self, lane: Lane, room: int) -> LaneText:
-        rows = rows_of_block(lane.rows, (lane.like or lane).kernels)
-        bodies = [emit_rows(one, rows) for one in lane.works]
-        near = RowsNear(
-            rows,
-            lane.private,
-            [lane.shown_by(one) for one in lane.works],
-            given_by_rows(lane.works, lane.rows),
-            {root(one) for one in near_for_rows(lane.works)},
-            {one for work in lane.works for one in work.settled},
+    def _row_wise_partition(self, partition: Partition, room: int) -> PartitionText:
+        rows = rows_per_block(
+            partition.rows, (partition.derived_from or partition).kernels
         )
-        made = LaneText(bodies, lane.rows // rows, lane.haste, near)
+        bodies = [emit_rows(one, rows) for one in partition.fused_kernels]
+        staging = RowStaging(
+            rows,
+            partition.private,
+            [partition.written_back_by(one) for one in partition.fused_kernels],
+            staged_rows(partition.fused_kernels, partition.rows),
+            {root(one) for one in staged_whole(partition.fused_kernels)},
+            {one for fused in partition.fused_kernels for one in fused.ready},
+        )
+        made = PartitionText(
+            bodies, partition.rows // rows, partition.priority, staging
+        )
         if made.shared > room:  # what others have made stays where it is
-            made = replace(made, near=replace(near, given={}, whole=()))
+            made = replace(made, staging=replace(staging, staged={}, staged_whole=()))
         return made
 
     def counting(self) -> Call:
         """Return the launch that counts steps, for programs with results."""
-        text = (
-            'extern "C" __global__ void NAME(int* step) {\n'
+        self.functions["count_step"] = (
+            'extern "C" __global__ void count_step(int* step) {\n'
             "  start_after_others();\n"
             "  if (THREAD == 0) *step += 1;\n}\n"
         )
-        self.functions["count_step"] = text.replace("NAME", "count_step")
         return Call("count_step", 1, 0, (STEP,))
 
 
 def _products(launch: Launch) -> int:
-    firsts = (lane.works[0].kernel for lane in launch.lanes)
+    firsts = (partition.fused_kernels[0].kernel for partition in launch.partitions)
     return sum(isinstance(one, Contract) for one in firsts)
 
 
-def emit_work(work: Work, precision: str, room: int, where: Where) -> Emitted:
-    """Return a kernel and its guests as text, within some shared memory."""
-    kernel = work.kernel
+def emit_fused(
+    fused: FusedKernel, precision: str, room: int, context: LaunchContext
+) -> Emitted:
+    """Return a kernel and its epilogues as text, within some shared memory."""
+    kernel = fused.kernel
     if isinstance(kernel, Contract):
-        return emit_contract(work, precision, room, where)
+        return emit_contract(fused, precision, room, context)
     if isinstance(kernel, Loop):
         if kernel.adds:
             return emit_adds(kernel)
-        if work.tallies:
-            return emit_tallied_map(work)
-        if turned := turned_axes(work):
-            return emit_turned(work, turned)
-        return emit_reduction(work) if kernel.reduced else emit_map(work)
+        if fused.column_sums:
+            return emit_map_with_column_sums(fused)
+        if turned := turned_axes(fused):
+            return emit_turned(fused, turned)
+        return emit_reduction(fused) if kernel.reduced else emit_map(fused)
     if isinstance(kernel, Scan):
         return emit_scan(kernel)
     if isinstance(kernel, Scatter):
         return emit_scatter(kernel)
     if isinstance(kernel, PoolBack):
-        return emit_pool_back(work)
+        return emit_pool_back(fused)
     raise TypeError(f"no CUDA code for a {type(kernel).__name__}")
 
 
-def emit_rows(work: Work, rows: int) -> Emitted:
+def emit_rows(fused: FusedKernel, rows: int) -> Emitted:
     """Return a loop of which a block has some rows as text."""
-    assert isinstance(work.kernel, Loop)
-    if work.kernel.reduced:
-        return emit_reduction(work, rows)
-    return emit_map(work, rows)
-
-
-def source(functions: Iterable[str]) -> str:
-    """Return functions as one text that can be compiled."""
-    texts = list(functions)
-    parts = [header(), COMMON]
-    if any("contract_" in one for one in texts):
-        parts.append(CONTRACTION)
-    patches = {"contract_windows": WINDOWS, "contract_taps": TAPS}
-    if any(name in one for name in ("contract_on", *patches) for one in texts):
-        parts.append(TENSOR)
-    found = [p for name, p in patches.items() if any(name in one for one in texts)]
-    parts += [PATCHES, *found] if found else []
-    if any(
-        f"{name}<" in one for name in ("add_columns", "fold_threads") for one in texts
-    ):
-        parts.append(TALLY)
-    if any("Scatter<" in one for one in texts):
-        parts.append(SCATTER)
-    return "\n".join([*parts, *texts])
-
-
-def header(machine: str = MACHINE) -> str:
-    """Return what stands above everything."""
-    numbers = {"THREADS": THREADS, "SHUFFLE_ROUNDS": f"{SHUFFLE_ROUNDS}u"}
-    lines = [f"#define {name} {value}" for name, value in numbers.items()]
-    return "\n".join([*lines, machine])
+    assert isinstance(fused.kernel, Loop)
+    if fused.kernel.reduced:
+        return emit_reduction(fused, rows)
+    return emit_map(fused, rows)
 
 
 def constants_of(emission: Emission) -> dict[Root, np.ndarray]:

@@ -1,7 +1,8 @@
-"""A kernel with its guests: loops that go on with what it computes, at the same place.
+"""A kernel fused with its epilogues: loops over the elements that it computes.
 
-A guest reads what its host stores, element by element in the order of memory; so it is
-computed where the host has the value in a register, and may save the host's store.
+An epilogue reads what its producer stores, element by element in the order of memory;
+so it is computed where the producer has the value in a register, and may save the
+producer's store.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-MOST_GUESTS = 8
+MOST_EPILOGUES = 8
 MOST_STORED = 16  # values in one loop: more would not stay in registers
-MOST_TALLIED = 2  # sums of a tally
-MOST_COLUMNS = 256  # of a tally that are one block's
-FEWEST_TALLIED = 1 << 17  # elements that are worth it
+MOST_COLUMN_SUMS = 2  # sums of a column sum
+MOST_COLUMNS = 256  # of a column sum that are one block's
+FEWEST_SUMMED = 1 << 17  # elements that are worth it
 FEWEST_OF_PART = 512  # elements of a map that a block adds up at a time
 MOST_OF_LONG, LARGE = 6, 1 << 18  # in a reduction of so many elements
 
@@ -43,40 +44,40 @@ Stored = tuple[tuple[Expr, View], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Parted(Contract):
+class SplitContract(Contract):
     """A contraction whose sums are cut into parts, stored one after the other."""
 
     parts: int = 1
 
 
 @dataclass(eq=False)
-class Work:
-    """A kernel and its guests; `dropped` are results that only guests read.
+class FusedKernel:
+    """A kernel and its epilogues; `unstored` are results that only epilogues read.
 
-    Its `tallies` are sums of what it computes, each with guests of its own.
+    Its `column_sums` are sums of what it computes, each with epilogues of its own.
     """
 
     kernel: Kernel
-    guests: list[Loop] = field(default_factory=list)
-    tallies: list[Work] = field(default_factory=list)
-    dropped: set[Root] = field(default_factory=set)
+    epilogues: list[Loop] = field(default_factory=list)
+    column_sums: list[FusedKernel] = field(default_factory=list)
+    unstored: set[Root] = field(default_factory=set)
     rounded: frozenset[Root] = frozenset()  # what is kept as tensor cores take it
-    settled: frozenset[Root] = frozenset()  # what the launch before does not write
+    ready: frozenset[Root] = frozenset()  # what the launch before does not write
 
     @property
     def kernels(self) -> list[Kernel]:
-        """The host, its guests and its tallies."""
-        tallied = [kernel for one in self.tallies for kernel in one.kernels]
-        return [self.kernel, *self.guests, *tallied]
+        """The producer, its epilogues and its column sums."""
+        with_sums = [kernel for one in self.column_sums for kernel in one.kernels]
+        return [self.kernel, *self.epilogues, *with_sums]
 
     def reads(self) -> set[Root]:
-        """Return the memory that is read, but for what is handed on."""
+        """Return the memory that is read, but for what is passed on."""
         return {root(b) for one in self.kernels for b in one.reads()}
 
     def writes(self) -> set[Root]:
         """Return the memory that is written."""
         written = {root(b) for one in self.kernels for b in one.writes()}
-        return written - self.dropped
+        return written - self.unstored
 
     def buffers(self) -> Iterable[Buffer]:
         """Return every buffer that is touched."""
@@ -111,12 +112,12 @@ def is_copy(kernel: Loop) -> bool:
     return is_map(kernel) and not kernel.more and isinstance(kernel.expr, Load)
 
 
-def is_host(kernel: Kernel) -> bool:
+def is_producer(kernel: Kernel) -> bool:
     """Return whether a kernel computes each element of a whole array once."""
     if isinstance(kernel, Loop):
         whole = all(is_flat(view, kernel.outer) for _, view in kernel.stored)
         return whole and not kernel.adds and math.prod(kernel.outer) > 0
-    if isinstance(kernel, Parted):
+    if isinstance(kernel, SplitContract):
         return False
     return isinstance(kernel, Contract) and _fills(kernel)
 
@@ -132,61 +133,65 @@ def _fills(kernel: Contract) -> bool:
     return expected == kernel.out.buffer.size and not kernel.out.offset
 
 
-def takes(work: Work, guest: Loop, most: int | None = None) -> bool:
-    """Return whether a loop can be computed along with a host that it reads from.
+def can_fuse_epilogue(
+    fused: FusedKernel, epilogue: Loop, most: int | None = None
+) -> bool:
+    """Return whether a loop can be computed along with a producer that it reads from.
 
-    They may have so many values at `most`, else as many as suit the host.
+    They may have so many values at `most`, else as many as suit the producer.
     """
-    if not is_map(guest) or len(work.guests) >= MOST_GUESTS:
+    if not is_map(epilogue) or len(fused.epilogues) >= MOST_EPILOGUES:
         return False
-    stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in work.kernels)
-    if stored + len(guest.stored) > (most or _most_stored(work.kernel)):
+    stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in fused.kernels)
+    if stored + len(epilogue.stored) > (most or _most_stored(fused.kernel)):
         return False
-    return _reads_well(work, guest) and _may_write(work, guest)
+    return _reads_well(fused, epilogue) and _may_write(fused, epilogue)
 
 
-def tallies(work: Work, kernel: Kernel) -> bool:
+def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
     """Return whether a loop adds up, by columns, something of all rows of a result.
 
     The blocks that compute it, of a product or of pooling, can do that along with it.
     """
-    columns = _columns(work.kernel)
+    columns = _columns(fused.kernel)
     if columns is None or not isinstance(kernel, Loop) or kernel.how != "sum":
         return False
-    if kernel.outer != (columns,) or math.prod(kernel.shape) < FEWEST_TALLIED:
+    if kernel.outer != (columns,) or math.prod(kernel.shape) < FEWEST_SUMMED:
         return False
-    return _adds_columns(work, kernel)
+    return _adds_columns(fused, kernel)
 
 
-def tallies_rows(work: Work, kernel: Kernel) -> bool:
+def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
     """Return whether a loop adds up, by columns, parts of the rows of a map's result.
 
     A block of the map stores the sums of its own rows.
     """
-    if not is_map(work.kernel) or not is_host(work.kernel):
+    if not is_map(fused.kernel) or not is_producer(fused.kernel):
         return False
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.more:
         return False
     if len(kernel.outer) != 2:
         return False
-    others = {one.kernel.outer for one in work.tallies if isinstance(one.kernel, Loop)}
+    others = {
+        one.kernel.outer for one in fused.column_sums if isinstance(one.kernel, Loop)
+    }
     if others - {kernel.outer} or kernel.outer[1] > MOST_COLUMNS:
         return False
     if math.prod(kernel.shape[1:]) < FEWEST_OF_PART:
         return False
-    return _adds_columns(work, kernel)
+    return _adds_columns(fused, kernel)
 
 
-def _adds_columns(work: Work, kernel: Loop) -> bool:
-    """Return whether a loop adds up some work's results, and hinders nobody."""
+def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
+    """Return whether a loop adds up a fused kernel's results, and hinders nobody."""
     targets = {root(view.buffer) for _, view in kernel.stored}
     return (
-        len(kernel.stored) <= MOST_TALLIED
+        len(kernel.stored) <= MOST_COLUMN_SUMS
         and all(kind == "arena" for kind, _ in targets)
-        and not targets & (work.reads() | work.writes())
+        and not targets & (fused.reads() | fused.writes())
         and all(expr.dtype.kind == "f" for expr, _ in kernel.stored)
         and all(is_flat(view, kernel.outer) for _, view in kernel.stored)
-        and _reads_well(work, kernel, len(kernel.outer) - 1)
+        and _reads_well(fused, kernel, len(kernel.outer) - 1)
     )
 
 
@@ -195,7 +200,7 @@ def _columns(kernel: Kernel) -> int | None:
     if isinstance(kernel, PoolBack):
         columns, beside = kernel.shape[-1], kernel.dx.strides[-1] == 1
         return columns if beside and columns <= MOST_COLUMNS else None
-    if not isinstance(kernel, Contract) or not is_host(kernel):
+    if not isinstance(kernel, Contract) or not is_producer(kernel):
         return None
     if any(axis.right for axis in kernel.batch if axis.size > 1):
         return None
@@ -203,8 +208,8 @@ def _columns(kernel: Kernel) -> int | None:
     return whole[0].size if len(whole) == 1 and whole[0].out == 1 else None
 
 
-def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
-    """Return whether a loop reads what some work makes only in the order of memory.
+def _reads_well(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
+    """Return whether a loop reads a fused kernel's results only in memory order.
 
     An axis of the loop may be the `last` one there, and not where it stands.
     """
@@ -214,9 +219,9 @@ def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
             return one
         return (*one[:last], *one[last + 1 :], one[last])
 
-    made = {root(b) for one in work.kernels for b in one.writes()}
-    in_order = {root(b) for b in work.kernel.writes()}
-    for each in work.guests:
+    made = {root(b) for one in fused.kernels for b in one.writes()}
+    in_order = {root(b) for b in fused.kernel.writes()}
+    for each in fused.epilogues:
         in_order |= {root(v.buffer) for _, v in each.stored if is_flat(v, each.shape)}
     for one in walk(*(expr for expr, _ in loop.stored)):
         if isinstance(one, Load) and root(one.view.buffer) in made:
@@ -230,9 +235,9 @@ def _reads_well(work: Work, loop: Loop, last: int | None = None) -> bool:
 
 
 def _most_stored(kernel: Kernel) -> int:
-    """Return how many values a host and its guests may have.
+    """Return how many values a producer and its epilogues may have.
 
-    A long reduction has several results a thread: its guests' values would take the
+    A long reduction has several results a thread: its epilogues' values would take the
     registers of all the threads that add.
     """
     long = isinstance(kernel, Loop) and kernel.reduced
@@ -249,17 +254,17 @@ def tables_of(expr: Expr) -> list[Buffer]:
     return []
 
 
-def _may_write(work: Work, guest: Loop) -> bool:
-    """What a guest overwrites may be read before only at the very same place."""
-    made = {root(b) for one in work.kernels for b in one.writes()}
-    for _, view in guest.stored:
+def _may_write(fused: FusedKernel, epilogue: Loop) -> bool:
+    """What an epilogue overwrites may be read before only at the very same place."""
+    made = {root(b) for one in fused.kernels for b in one.writes()}
+    for _, view in epilogue.stored:
         target = root(view.buffer)
         if target in made:
             return False
-        read = [one for one in work.kernels if target in map(root, one.reads())]
-        if target in map(root, guest.reads()):
-            read.append(guest)
-        if read and not is_flat(view, guest.shape):
+        read = [one for one in fused.kernels if target in map(root, one.reads())]
+        if target in map(root, epilogue.reads()):
+            read.append(epilogue)
+        if read and not is_flat(view, epilogue.shape):
             return False
         if not all(_reads_in_place(one, target) for one in read):
             return False
@@ -279,9 +284,12 @@ def _reads_in_place(kernel: Kernel, target: Root) -> bool:
     return True
 
 
-def lanes_allowed(work: Work, last: int, most: int = 4) -> int:
+def lanes_allowed(fused: FusedKernel, last: int, most: int = 4) -> int:
     """Return how many neighbours may be computed at once: a power of two."""
-    sizes = [last, *(guest.shape[-1] if guest.shape else 1 for guest in work.guests)]
+    sizes = [
+        last,
+        *(epilogue.shape[-1] if epilogue.shape else 1 for epilogue in fused.epilogues),
+    ]
     width = most
     while width > 1 and any(size % width for size in sizes):
         width //= 2

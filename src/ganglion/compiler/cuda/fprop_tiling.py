@@ -11,9 +11,9 @@ from ganglion.compiler.cuda.tiling import (
     CLOCK,
     LATENCY,
     PROCESSORS,
+    LaunchContext,
     Product,
     Tile,
-    Where,
     line_of,
     side_by_side,
 )
@@ -51,7 +51,7 @@ NEAR = 128  # bytes that a processor's shared memory gives in a cycle
 
 
 @dataclass(frozen=True)
-class Window:
+class ConvGeometry:
     """A convolution over images (count, y, x, channels) by a window, step by step."""
 
     images: int
@@ -69,7 +69,7 @@ class Window:
         return min(max(found, 1), self.images)
 
 
-def window_of(product: Product, bf16: bool) -> Window | None:
+def conv_fprop_of(product: Product, bf16: bool) -> ConvGeometry | None:
     """Return a product as a convolution whose windows overlap, None if it is none."""
     if not in_chunks(product, "left", bf16):
         return None
@@ -92,7 +92,9 @@ def window_of(product: Product, bf16: bool) -> Window | None:
     if not fits:
         return None
     window = (down.size, across.size // channels)
-    return Window(image.size, y.size, x.size, image.left, y.left, channels, window)
+    return ConvGeometry(
+        image.size, y.size, x.size, image.left, y.left, channels, window
+    )
 
 
 def in_chunks(product: Product, side: str, bf16: bool) -> bool:
@@ -102,7 +104,7 @@ def in_chunks(product: Product, side: str, bf16: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class WindowCut:
+class FpropTiling:
     """A tile of whole rows of images, and how far copies of the weights run ahead."""
 
     tile: Tile
@@ -112,11 +114,11 @@ class WindowCut:
     stages: int
     patches: int
 
-    def tiles_y(self, window: Window) -> int:
+    def tiles_y(self, window: ConvGeometry) -> int:
         """Return how many tiles an image has, from top to bottom."""
         return -(-window.y // self.tile_y)
 
-    def tiles(self, window: Window) -> int:
+    def tiles(self, window: ConvGeometry) -> int:
         """Return how many tiles the images have."""
         return -(-window.images // self.tile_images) * self.tiles_y(window)
 
@@ -125,25 +127,32 @@ class WindowCut:
         return self.stages * self.step >= product.k
 
 
-def window_cut_of(
-    product: Product, window: Window, bf16: bool, room: int, where: Where, usual: float
-) -> WindowCut | None:
+def choose_fprop_tiling(
+    product: Product,
+    window: ConvGeometry,
+    bf16: bool,
+    room: int,
+    context: LaunchContext,
+    usual: float,
+) -> FpropTiling | None:
     """Return the cheapest way to cut a convolution by patches, None if none pays.
 
     `usual` is what it costs as any other product.
     """
     best, least = None, usual
     for one in _window_cuts(product, window, bf16):
-        shared = window_bytes(product, window, one)
+        shared = fprop_bytes(product, window, one)
         if shared > room:
             continue
-        cost = _window_cost(product, window, one, bf16, where, shared)
+        cost = _window_cost(product, window, one, bf16, context, shared)
         if cost < least:
             best, least = one, cost
     return best
 
 
-def _window_cuts(product: Product, window: Window, bf16: bool) -> Iterator[WindowCut]:
+def _window_cuts(
+    product: Product, window: ConvGeometry, bf16: bool
+) -> Iterator[FpropTiling]:
     for tile in WINDOW_TILES:
         if tile.columns > max(product.n, 32) or tile.columns < min(product.n, 17):
             continue
@@ -159,13 +168,13 @@ def _window_cuts(product: Product, window: Window, bf16: bool) -> Iterator[Windo
             for step in (one for one, suits in steps.items() if suits):
                 whole = -(-product.k // step)
                 for patches in (1, 2):
-                    yield WindowCut(tile, images, tile_y, step, whole, patches)
+                    yield FpropTiling(tile, images, tile_y, step, whole, patches)
                 for stages in (2, 3, 4):
                     if stages < whole:
-                        yield WindowCut(tile, images, tile_y, step, stages, 1)
+                        yield FpropTiling(tile, images, tile_y, step, stages, 1)
 
 
-def window_bytes(product: Product, window: Window, cut: WindowCut) -> int:
+def fprop_bytes(product: Product, window: ConvGeometry, cut: FpropTiling) -> int:
     """Return the shared memory that patches and the weights beside them need."""
     tile = cut.tile
     weights = cut.stages * cut.step * line_of(tile.columns) * product.width("right")
@@ -173,42 +182,46 @@ def window_bytes(product: Product, window: Window, cut: WindowCut) -> int:
     return cut.patches * max(_patch_bytes(product, window, cut), sums) + weights
 
 
-def _patch_bytes(product: Product, window: Window, cut: WindowCut) -> int:
+def _patch_bytes(product: Product, window: ConvGeometry, cut: FpropTiling) -> int:
     down, across = window.window
     pixels = cut.tile_images * (cut.tile_y + down - 1) * (window.x + across - 1)
     return pixels * (window.channels * product.width("left") + 16)
 
 
-def window_blocks(
-    product: Product, window: Window, cut: WindowCut, where: Where
+def fprop_blocks(
+    product: Product, window: ConvGeometry, cut: FpropTiling, context: LaunchContext
 ) -> int:
     """Return how many blocks share the tiles: as many as run at once."""
-    return _blocks(product, window, cut, where, window_bytes(product, window, cut))
+    return _blocks(product, window, cut, context, fprop_bytes(product, window, cut))
 
 
 def _blocks(
-    product: Product, window: Window, cut: WindowCut, where: Where, shared: int
+    product: Product,
+    window: ConvGeometry,
+    cut: FpropTiling,
+    context: LaunchContext,
+    shared: int,
 ) -> int:
     across = -(-product.n // cut.tile.columns)
     together = side_by_side(shared)
-    slots = PROCESSORS * (together if where.alone else 1)
+    slots = PROCESSORS * (together if context.alone else 1)
     if not cut.stays(product):
         slots = max(slots, cut.tiles(window) * across)
-    slots = min(slots, where.most)
+    slots = min(slots, context.most)
     return across * min(cut.tiles(window), max(slots // across, 1))
 
 
 def _window_cost(
     product: Product,
-    window: Window,
-    cut: WindowCut,
+    window: ConvGeometry,
+    cut: FpropTiling,
     bf16: bool,
-    where: Where,
+    context: LaunchContext,
     shared: int,
 ) -> float:
     tile = cut.tile
     right = product.width("right")
-    blocks = _blocks(product, window, cut, where, shared)
+    blocks = _blocks(product, window, cut, context, shared)
     across = -(-product.n // tile.columns)
     turns = -(-cut.tiles(window) * across // blocks)
     each = turns * -(-blocks // PROCESSORS)  # tiles of a processor
@@ -217,13 +230,13 @@ def _window_cost(
     copied = _patch_bytes(product, window, cut) / BANDWIDTH
     weights = product.k * tile.columns * right / BANDWIDTH
     together = side_by_side(shared)
-    if where.alone:  # else other products work while this one waits
+    if context.alone:  # else other products work while this one waits
         together = min(together, each)
     ahead = min(cut.patches, turns)
     if not cut.stays(product):
         worked = max(worked, weights) + product.k / cut.step * 100 / together
         weights = 0
-    elif where.early:  # most of them come while the launch before ends
+    elif context.early:  # most of them come while the launch before ends
         weights /= 4
     size = tile.rows * tile.columns * 4
     ends = 200 + tile.groups * size / 48 / CLOCK + size / BANDWIDTH

@@ -12,19 +12,26 @@ from functools import lru_cache
 
 import numpy as np
 
-from ganglion.compiler.cuda.column_sums import Tally
-from ganglion.compiler.cuda.elementwise import host_guests
-from ganglion.compiler.cuda.epilogue import Root, Work, joined, lanes_allowed, sizes
+from ganglion.compiler.cuda.column_sums import ColumnSum
+from ganglion.compiler.cuda.elementwise import emit_epilogues
+from ganglion.compiler.cuda.epilogue import (
+    FusedKernel,
+    Root,
+    joined,
+    lanes_allowed,
+    sizes,
+)
 from ganglion.compiler.cuda.fprop_tiling import (
-    Window,
-    WindowCut,
-    window_blocks,
-    window_bytes,
-    window_cut_of,
-    window_of,
+    ConvGeometry,
+    FpropTiling,
+    choose_fprop_tiling,
+    conv_fprop_of,
+    fprop_blocks,
+    fprop_bytes,
 )
 from ganglion.compiler.cuda.passes.byte_operands import Scaled
 from ganglion.compiler.cuda.text import (
+    SHAPE,
     THREADS,
     Body,
     Emitted,
@@ -41,11 +48,11 @@ from ganglion.compiler.cuda.tiling import (
     PLAIN_STEP,
     PROCESSORS,
     READS_AGAIN,
-    Cut,
+    LaunchContext,
     Product,
     Tile,
-    Where,
-    cut_of,
+    Tiling,
+    choose_tiling,
     line_of,
     on_tensor_cores,
     plain_splits,
@@ -53,45 +60,49 @@ from ganglion.compiler.cuda.tiling import (
     side_by_side,
 )
 from ganglion.compiler.cuda.wgrad_tiling import (
-    TapsCut,
-    taps_bytes,
-    taps_cut_of,
-    taps_of,
+    WgradTiling,
+    choose_wgrad_tiling,
+    conv_wgrad_of,
+    wgrad_bytes,
 )
 from ganglion.compiler.plan.kernels import Axis, Contract, View
 
 
-def emit_contract(work: Work, precision: str, room: int, where: Where) -> Emitted:
-    """Return a contraction, and its guests, as text; `room` is its shared memory."""
-    kernel = work.kernel
+def emit_contract(
+    fused: FusedKernel, precision: str, room: int, context: LaunchContext
+) -> Emitted:
+    """Return a contraction, and its epilogues, as text; `room` is its shared memory."""
+    kernel = fused.kernel
     assert isinstance(kernel, Contract)
-    shape = _Shape(work, Product(kernel), precision == "bf16")
+    shape = _Shape(fused, Product(kernel), precision == "bf16")
     if not on_tensor_cores(kernel, precision):
         return _emit_plainly(shape)
-    where = replace(where, early=root(kernel.right.buffer) in work.settled)
-    cut = _cut_for(kernel, shape.bf16, room, where, bool(work.tallies))
-    if isinstance(cut, WindowCut):
-        return _emit_windows(shape, cut, where)
-    if isinstance(cut, TapsCut):
+    context = replace(context, early=root(kernel.right.buffer) in fused.ready)
+    cut = _cut_for(kernel, shape.bf16, room, context, bool(fused.column_sums))
+    if isinstance(cut, FpropTiling):
+        return _emit_windows(shape, cut, context)
+    if isinstance(cut, WgradTiling):
         return _emit_taps(shape, cut)
-    return _emit_tiles(shape, cut, where)
+    return _emit_tiles(shape, cut, context)
 
 
 @lru_cache(maxsize=64)
 def _cut_for(
-    kernel: Contract, bf16: bool, room: int, where: Where, tallied: bool
-) -> Cut | WindowCut | TapsCut:
+    kernel: Contract, bf16: bool, room: int, context: LaunchContext, with_sums: bool
+) -> Tiling | FpropTiling | WgradTiling:
     """Return the cheapest way to cut a product; a program has most of them twice."""
     product = Product(kernel)
     # Where sums are taken along, blocks take several turns anyway.
-    cut, cost = cut_of(product, bf16, room, where.most if not tallied else 1 << 30)
-    if window := window_of(product, bf16):
-        patch = window_cut_of(product, window, bf16, room, where, cost)
+    cut, cost = choose_tiling(
+        product, bf16, room, context.most if not with_sums else 1 << 30
+    )
+    if window := conv_fprop_of(product, bf16):
+        patch = choose_fprop_tiling(product, window, bf16, room, context, cost)
         if patch is not None:
             return patch
-    taps = taps_of(product, bf16)
-    if taps is not None and not tallied:
-        found = taps_cut_of(product, taps, bf16, room, product.parts)
+    taps = conv_wgrad_of(product, bf16)
+    if taps is not None and not with_sums:
+        found = choose_wgrad_tiling(product, taps, bf16, room, product.parts)
         if found is not None and found[1] < cost:
             return found[0]
     return cut
@@ -100,13 +111,15 @@ def _cut_for(
 class _Shape:
     """A product on its way to text: what its struct says, and its body."""
 
-    def __init__(self, work: Work, product: Product, bf16: bool) -> None:
-        self.work, self.product, self.bf16 = work, product, bf16
-        self.body = Body(is_wide(work.buffers(), product.m * product.n))
-        self.lanes = _out_lanes(work, product)
+    def __init__(self, fused: FusedKernel, product: Product, bf16: bool) -> None:
+        self.fused, self.product, self.bf16 = fused, product, bf16
+        self.body = Body(is_wide(fused.buffers(), product.m * product.n))
+        self.lanes = _out_lanes(fused, product)
         # Operands that can be fetched before the launch before has come to its end.
         self.early: set[Root] = set()
-        self.tallies = [Tally(self.body, one, self.lanes) for one in work.tallies]
+        self.column_sums = [
+            ColumnSum(self.body, one, self.lanes) for one in fused.column_sums
+        ]
 
     def finish(self, tile: Tile, splits: int, blocks: int, shared: int) -> Emitted:
         """End the body: add up what its blocks have seen."""
@@ -115,18 +128,18 @@ class _Shape:
         if splits > 1:
             group = f"block / {splits} % {across}"
             row = f"block / {across * splits} * {splits} + block % {splits}"
-        for tally in self.tallies:
+        for column_sum in self.column_sums:
             threads, rows = tile.columns // self.lanes, blocks // across
-            needed = tally.finish(threads, row, rows, group, across)
+            needed = column_sum.finish(threads, row, rows, group, across)
             shared = max(shared, needed)
         return self.body.emitted(blocks, shared)
 
-    def emitted(self, function: str, cut: Cut, step: int, **more: int) -> None:
+    def emitted(self, function: str, cut: Tiling, step: int, **more: int) -> None:
         """Append the struct and the call; `more` are numbers of its own."""
         tensor = function != "contract_plainly"
         if function in ("contract_on_tensor_cores", "contract_windows"):
             self.early = {root(b) for b in self.product.kernel.reads()}
-            self.early &= self.work.settled
+            self.early &= self.fused.ready
         lines = _shape_struct(self, cut, step, tensor, more)
         self.body.before += lines
         turns = more.get("TURNS", _turns(cut, self.lanes))
@@ -137,26 +150,26 @@ def _emit_plainly(shape: _Shape) -> Emitted:
     """Return a product in plain arithmetic as text."""
     product, itemsize = shape.product, shape.product.kernel.out.buffer.dtype.itemsize
     splits = product.parts if product.parts > 1 else plain_splits(product)
-    cut = Cut(PLAIN, splits, 1)
+    cut = Tiling(PLAIN, splits, 1)
     shape.bf16 = False
     shape.emitted("contract_plainly", cut, PLAIN_STEP)
     shared = max(2 * PLAIN_STEP * 68, 64 * 68) * itemsize
     return _weighed(shape, cut, PLAIN_STEP, shared, 1 << 30)
 
 
-def _emit_tiles(shape: _Shape, cut: Cut, where: Where) -> Emitted:
+def _emit_tiles(shape: _Shape, cut: Tiling, context: LaunchContext) -> Emitted:
     """Return a product on tensor cores as text."""
     step = cut.tile.step(shape.bf16)
     shape.emitted("contract_on_tensor_cores", cut, step)
     shared = shared_bytes(shape.product, cut.tile, cut.stages, shape.bf16)
-    return _weighed(shape, cut, step, shared, where.most)
+    return _weighed(shape, cut, step, shared, context.most)
 
 
-def _weighed(shape: _Shape, cut: Cut, step: int, shared: int, most: int) -> Emitted:
+def _weighed(shape: _Shape, cut: Tiling, step: int, shared: int, most: int) -> Emitted:
     """End a product in tiles, and say how much work a block has."""
     tile, product = cut.tile, shape.product
     blocks = product.tiles(tile) * cut.splits
-    if shape.tallies and cut.splits == 1:  # a block adds up what it has only once
+    if shape.column_sums and cut.splits == 1:  # a block adds up what it has only once
         across = -(-product.n // tile.columns)
         slots = min(PROCESSORS * side_by_side(shared), most)
         blocks = min(blocks, max(slots // across, 1) * across)
@@ -166,29 +179,29 @@ def _weighed(shape: _Shape, cut: Cut, step: int, shared: int, most: int) -> Emit
     return replace(made, work=weight, waits=bool(shape.early))
 
 
-def _emit_windows(shape: _Shape, patch: WindowCut, where: Where) -> Emitted:
+def _emit_windows(shape: _Shape, patch: FpropTiling, context: LaunchContext) -> Emitted:
     """Return a convolution by patches of images as text."""
     product, tile = shape.product, patch.tile
-    window = window_of(product, shape.bf16)
+    window = conv_fprop_of(product, shape.bf16)
     assert window is not None
-    blocks = window_blocks(product, window, patch, where)
+    blocks = fprop_blocks(product, window, patch, context)
     shape.emitted(
         "contract_windows",
-        Cut(tile, 1, patch.stages),
+        Tiling(tile, 1, patch.stages),
         patch.step,
         **_window_numbers(window, patch),
         PATCHES=patch.patches,
     )
-    made = shape.finish(tile, 1, blocks, window_bytes(product, window, patch))
+    made = shape.finish(tile, 1, blocks, fprop_bytes(product, window, patch))
     across = -(-product.n // tile.columns)
     turns = -(-patch.tiles(window) * across // blocks)
     weight = turns * product.k * tile.rows * tile.columns / 500
     return replace(made, work=weight, waits=bool(shape.early))
 
 
-def _emit_taps(shape: _Shape, cut: TapsCut) -> Emitted:
+def _emit_taps(shape: _Shape, cut: WgradTiling) -> Emitted:
     """Return the gradient of a convolution's weights by patches as text."""
-    product, taps = shape.product, taps_of(shape.product, shape.bf16)
+    product, taps = shape.product, conv_wgrad_of(shape.product, shape.bf16)
     assert taps is not None
     window = taps.window
     product.rows = list(product.kernel.rows)  # tap by tap, as they lie in memory
@@ -199,7 +212,7 @@ def _emit_taps(shape: _Shape, cut: TapsCut) -> Emitted:
     right = dict(zip(("RIGHT_IMAGE", "RIGHT_Y", "RIGHT_X"), taps.right, strict=True))
     shape.emitted(
         "contract_taps",
-        Cut(tile, cut.parts, cut.stages),
+        Tiling(tile, cut.parts, cut.stages),
         tile.step(shape.bf16),
         **_window_numbers(window, cut),
         **right,
@@ -207,13 +220,15 @@ def _emit_taps(shape: _Shape, cut: TapsCut) -> Emitted:
         TURNS=1,
     )
     blocks = cut.results(product, window) * cut.parts
-    made = shape.body.emitted(blocks, taps_bytes(product, window, cut, shape.bf16))
+    made = shape.body.emitted(blocks, wgrad_bytes(product, window, cut, shape.bf16))
     points = window.images * window.y * window.x / cut.parts
     size = cut.tap_rows * window.window[1] * tile.rows * tile.columns
     return replace(made, work=points * size / 500)
 
 
-def _window_numbers(window: Window, cut: WindowCut | TapsCut) -> dict[str, int]:
+def _window_numbers(
+    window: ConvGeometry, cut: FpropTiling | WgradTiling
+) -> dict[str, int]:
     return {
         "TILES": cut.tiles(window),
         "IMAGES": window.images,
@@ -244,7 +259,7 @@ _ROW_OF_WINDOWS = [
 ]
 
 
-def _out_lanes(work: Work, product: Product) -> int:
+def _out_lanes(fused: FusedKernel, product: Product) -> int:
     """Return how many neighbours of the result are stored at once."""
     column = product.columns[-1] if product.columns else Axis(1)
     if column.out != 1 or column.size == 1:
@@ -256,14 +271,14 @@ def _out_lanes(work: Work, product: Product) -> int:
             most //= 2
     while most > 1 and product.kernel.out.offset % most:
         most //= 2
-    return lanes_allowed(work, column.size, most)
+    return lanes_allowed(fused, column.size, most)
 
 
 def _shape_struct(
-    shape: _Shape, cut: Cut, step: int, tensor: bool, more: dict[str, int]
+    shape: _Shape, cut: Tiling, step: int, tensor: bool, more: dict[str, int]
 ) -> list[str]:
     body, product, tile = shape.body, shape.product, cut.tile
-    rounded = shape.work.rounded
+    rounded = shape.fused.rounded
     numbers = {
         "M": product.m,
         "N": product.n,
@@ -294,7 +309,7 @@ def _shape_struct(
         "out_row": (product.rows, "out"),
         "out_column": (product.columns, "out"),
     }
-    lines = ["struct BODY_SHAPE {", f"  typedef {body.index} Offset;"]
+    lines = [f"struct {SHAPE} {{", f"  typedef {body.index} Offset;"]
     for name, view in (("Left", product.kernel.left), ("Right", product.kernel.right)):
         lines.append(f"  typedef {c_type(view.buffer.dtype)} {name};")
     for name, value in (numbers | more).items():
@@ -350,7 +365,7 @@ def _is_even(axes: list[Axis], side: str, step: int) -> bool:
     return step == 1
 
 
-def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
+def _call(shape: _Shape, cut: Tiling, function: str, turns: int) -> None:
     body, product, lanes = shape.body, shape.product, shape.lanes
     kernel = product.kernel
     dtype = computed(kernel.out.buffer.dtype)
@@ -373,12 +388,12 @@ def _call(shape: _Shape, cut: Cut, function: str, turns: int) -> None:
                 body.lines += lines
     body.lines[-1] += ";"
     body.do(
-        f"{function}<BODY_SHAPE>(block, blocks, {left}, {right}, {parts}, "
+        f"{function}<{SHAPE}>(block, blocks, {left}, {right}, {parts}, "
         f"{counters}, store);"
     )
 
 
-def _turns(cut: Cut, lanes: int) -> int:
+def _turns(cut: Tiling, lanes: int) -> int:
     """Return how many groups of neighbours a thread finishes at a time."""
     groups = cut.tile.rows * cut.tile.columns // lanes
     return min(max(groups // THREADS, 1), 4)
@@ -386,26 +401,26 @@ def _turns(cut: Cut, lanes: int) -> int:
 
 def _finish(shape: _Shape, turn: int) -> list[str]:
     """Append what is computed of some results; return the lines that store it."""
-    body, work, product, lanes = shape.body, shape.work, shape.product, shape.lanes
+    body, fused, product, lanes = shape.body, shape.fused, shape.product, shape.lanes
     out = product.kernel.out
     flat = (
-        f"BODY_SHAPE::out_batch(b) + BODY_SHAPE::out_row(m[{turn}]) + "
-        f"BODY_SHAPE::out_column(n[{turn}]) + {out.offset}"
+        f"{SHAPE}::out_batch(b) + {SHAPE}::out_row(m[{turn}]) + "
+        f"{SHAPE}::out_column(n[{turn}]) + {out.offset}"
     )
     if product.parts > 1:
         flat += f" + part * {out.buffer.size // product.parts}"
     place = body.let(body.index, flat, "flat")
     value = f"value[{turn}]"
     stores: list[str] = []
-    if root(out.buffer) not in work.dropped:
+    if root(out.buffer) not in fused.unstored:
         with body.into(stores):
-            if root(out.buffer) in work.rounded:
+            if root(out.buffer) in fused.rounded:
                 body.do(f"round_lanes({value});")
             body.do(f"store_lanes({body.pointer(out.buffer)} + {place}, {value});")
     held = {root(out.buffer): value if lanes > 1 else f"{value}[0]"}
-    host_guests(body, work, place, lanes, held, stores)
-    for tally in shape.tallies:
-        tally.add(place, held, stores)
+    emit_epilogues(body, fused, place, lanes, held, stores)
+    for column_sum in shape.column_sums:
+        column_sum.add(place, held, stores)
     return stores
 
 

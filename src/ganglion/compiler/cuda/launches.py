@@ -1,8 +1,8 @@
-"""What a step launches: lanes of work, side by side.
+"""What a step launches: each launch is one kernel function of several partitions.
 
-In a lane, kernels run one after the other. A lane of one kernel may have many blocks;
-one of several small kernels has one block, which only has to wait for itself between
-them, or some blocks with rows of their own.
+In a partition, fused kernels run one after the other. One kernel may have many blocks;
+several small ones have one block, which only waits for itself between them, or a few
+blocks with rows of their own.
 """
 
 from __future__ import annotations
@@ -11,71 +11,73 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ganglion.compiler.cuda.epilogue import Root, Work
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root
 from ganglion.compiler.plan.kernels import Kernel
 
 
-class Haste(Enum):
+class Priority(Enum):
     """Who waits for a kernel."""
 
-    NOW = 0  # a product of the same step
-    LATER = 1  # nobody in this step: metrics, updates
-    ASIDE = 2  # the next step: it may not disturb the products of this one
+    CRITICAL = 0  # a product of the same step
+    DEFERRED = 1  # nobody in this step: metrics, updates
+    PREFETCH = 2  # the next step: it may not disturb the products of this one
 
 
 @dataclass(eq=False)
-class Lane:
-    """Work that is done in order."""
+class Partition:
+    """FusedKernel that is done in order."""
 
-    works: list[Work]
+    fused_kernels: list[FusedKernel]
     small: bool
     launch: int
     rows: int = 0  # over which its kernels may go on row by row
-    haste: Haste = Haste.NOW
-    private: dict[Root, int] = field(default_factory=dict)  # see `cuda_keep.keep_rows`
-    shown: dict[Root, int] = field(default_factory=dict)  # likewise
-    like: Lane | None = None  # which it is a part of, see `without`
+    priority: Priority = Priority.CRITICAL
+    private: dict[Root, int] = field(default_factory=dict)  # see `cuda_keep.stage_rows`
+    written_back: dict[Root, int] = field(default_factory=dict)  # likewise
+    derived_from: Partition | None = None  # which it is a part of, see `without`
 
     @property
     def kernels(self) -> list[Kernel]:
-        """All kernels of the lane."""
-        return [kernel for work in self.works for kernel in work.kernels]
+        """All kernels of the partition."""
+        return [kernel for fused in self.fused_kernels for kernel in fused.kernels]
 
     @property
-    def by_rows(self) -> bool:
+    def row_wise(self) -> bool:
         """Whether several blocks run through it, each with its own rows."""
-        if self.like is not None:
-            return self.like.by_rows
-        return self.rows > 0 and len(self.works) > 1
+        if self.derived_from is not None:
+            return self.derived_from.row_wise
+        return self.rows > 0 and len(self.fused_kernels) > 1
 
     def goes_on(self, made: Root) -> bool:
-        """Return whether another piece of work reads what one of them makes."""
-        maker = next(i for i, one in enumerate(self.works) if made in one.writes())
-        return any(made in one.reads() for one in self.works[maker + 1 :])
+        """Return whether another fused kernel reads what one of them makes."""
+        maker = next(
+            i for i, one in enumerate(self.fused_kernels) if made in one.writes()
+        )
+        return any(made in one.reads() for one in self.fused_kernels[maker + 1 :])
 
-    def shown_by(self, work: Work) -> dict[Root, int]:
-        """Return what a piece of work makes for others, too."""
-        made = work.writes()
-        return {one: size for one, size in self.shown.items() if one in made}
+    def written_back_by(self, fused: FusedKernel) -> dict[Root, int]:
+        """Return what a fused kernel makes for others, too."""
+        made = fused.writes()
+        return {one: size for one, size in self.written_back.items() if one in made}
 
-    def place(self, work: Work) -> int:
-        """Return where in the lane a piece of work is."""
-        return next(i for i, one in enumerate(self.works) if one is work)
+    def index(self, fused: FusedKernel) -> int:
+        """Return the position of a fused kernel."""
+        return next(i for i, one in enumerate(self.fused_kernels) if one is fused)
 
 
 @dataclass(eq=False)
 class Launch:
-    """Lanes that run side by side."""
+    """Partitions that run side by side."""
 
-    lanes: list[Lane] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
 
 
-def works_of(launches: Iterable[Launch]) -> Iterable[tuple[int, Work]]:
-    """Yield every piece of work with the number of its launch."""
+def fused_kernels_of(launches: Iterable[Launch]) -> Iterable[tuple[int, FusedKernel]]:
+    """Yield every fused kernel with the number of its launch."""
     for number, launch in enumerate(launches):
-        for lane in launch.lanes:
-            for work in lane.works:
-                yield number, work
+        for partition in launch.partitions:
+            for fused in partition.fused_kernels:
+                yield number, fused
 
 
 def without(launches: Sequence[Launch], kernels: Iterable[Kernel]) -> list[Launch]:
@@ -87,21 +89,29 @@ def without(launches: Sequence[Launch], kernels: Iterable[Kernel]) -> list[Launc
     gone = {id(one) for one in kernels}
     made = []
     for launch in launches:
-        if any(id(one) in gone for lane in launch.lanes for one in lane.kernels):
-            lanes = [_lane_without(one, gone) for one in launch.lanes]
-            made.append(Launch([one for one in lanes if one.works]))
+        if any(
+            id(one) in gone
+            for partition in launch.partitions
+            for one in partition.kernels
+        ):
+            partitions = [_partition_without(one, gone) for one in launch.partitions]
+            made.append(Launch([one for one in partitions if one.fused_kernels]))
         else:
             made.append(launch)
-    return [one for one in made if one.lanes]
+    return [one for one in made if one.partitions]
 
 
-def _lane_without(lane: Lane, gone: set[int]) -> Lane:
-    left = [one for one in lane.works if id(one.kernel) not in gone]
-    return replace(lane, works=[_work_without(one, gone) for one in left], like=lane)
+def _partition_without(partition: Partition, gone: set[int]) -> Partition:
+    left = [one for one in partition.fused_kernels if id(one.kernel) not in gone]
+    return replace(
+        partition,
+        fused_kernels=[_fused_without(one, gone) for one in left],
+        derived_from=partition,
+    )
 
 
-def _work_without(work: Work, gone: set[int]) -> Work:
-    guests = [one for one in work.guests if id(one) not in gone]
-    tallied = [one for one in work.tallies if id(one.kernel) not in gone]
-    tallied = [_work_without(one, gone) for one in tallied]
-    return replace(work, guests=guests, tallies=tallied)
+def _fused_without(fused: FusedKernel, gone: set[int]) -> FusedKernel:
+    epilogues = [one for one in fused.epilogues if id(one) not in gone]
+    with_sums = [one for one in fused.column_sums if id(one.kernel) not in gone]
+    with_sums = [_fused_without(one, gone) for one in with_sums]
+    return replace(fused, epilogues=epilogues, column_sums=with_sums)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ganglion.compiler.cuda.column_sums import MOST_ROWS, Tally, across_of
+from ganglion.compiler.cuda.column_sums import MOST_ROWS, ColumnSum, across_of
 from ganglion.compiler.cuda.elementwise import MOST_BLOCKS, lanes_of, store_lanes
-from ganglion.compiler.cuda.epilogue import Root, Work, lanes_allowed
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -21,46 +21,48 @@ from ganglion.compiler.cuda.text import (
 from ganglion.compiler.plan.kernels import Load, PoolBack, View, walk
 
 
-def emit_pool_back(work: Work) -> Emitted:
+def emit_pool_back(fused: FusedKernel) -> Emitted:
     """Give each window's gradient to the first of its largest elements.
 
     Windows share nothing: a thread has some channels of one.
     """
-    kernel = work.kernel
+    kernel = fused.kernel
     assert isinstance(kernel, PoolBack)
     assert kernel.covers  # see `lower_pool_gather`
     windows, channels = math.prod(kernel.shape[:-1]), kernel.shape[-1]
-    body = Body(is_wide(work.buffers(), windows * channels))
-    lanes = lanes_allowed(work, channels)
+    body = Body(is_wide(fused.buffers(), windows * channels))
+    lanes = lanes_allowed(fused, channels)
     across = across_of(channels, lanes)
-    tallies = [Tally(body, one, lanes) for one in work.tallies]
+    column_sums = [ColumnSum(body, one, lanes) for one in fused.column_sums]
     down = THREADS // across
-    blocks = _blocks(-(-windows // down), bool(tallies))
+    blocks = _blocks(-(-windows // down), bool(column_sums))
     head = f"{body.index} i = ({body.index})block * {down} + THREAD / {across}"
     column = f"int c = THREAD % {across} * {lanes}"
     with (
         body.block(f"for ({head}; i < {windows}; i += blocks * {down})"),
         body.block(f"for ({column}; c < {channels}; c += {across * lanes})"),
     ):
-        _one_window(body, kernel, lanes, tallies)
+        _one_window(body, kernel, lanes, column_sums)
     shared = 0
-    for tally in tallies:
-        shared = max(shared, tally.finish(across, "block", blocks, "0", 1))
+    for column_sum in column_sums:
+        shared = max(shared, column_sum.finish(across, "block", blocks, "0", 1))
     return body.emitted(blocks, shared)
 
 
-def _blocks(turns: int, tallied: bool) -> int:
+def _blocks(turns: int, with_sums: bool) -> int:
     """Return how many blocks share turns; all have as many of them, where they add up.
 
     >>> _blocks(576, True), _blocks(1024, True)
     (288, 256)
     """
-    if not tallied:
+    if not with_sums:
         return min(turns, MOST_BLOCKS)
     return -(-turns // -(-turns // MOST_ROWS))
 
 
-def _one_window(body: Body, kernel: PoolBack, lanes: int, tallies: list[Tally]) -> None:
+def _one_window(
+    body: Body, kernel: PoolBack, lanes: int, column_sums: list[ColumnSum]
+) -> None:
     places = [*body.places("i", kernel.shape[:-1]), "c"]
     dtype = computed(kernel.dx.buffer.dtype)
     (slope,) = lanes_of(body, [Load(dtype, kernel.dy)], places, lanes, {})
@@ -84,10 +86,10 @@ def _one_window(body: Body, kernel: PoolBack, lanes: int, tallies: list[Tally]) 
         dx = _at_tap(kernel, tap)
         flat = body.let(body.index, affine(places, dx.strides, dx.offset), "flat")
         seen = held | {root(dx.buffer): name}
-        if lanes == 1:  # tallies take values then, not arrays of them
+        if lanes == 1:  # column sums take values then, not arrays of them
             seen = {key: f"{one}[0]" for key, one in seen.items()}
-        for tally in tallies:
-            tally.add(flat, seen, stores)
+        for column_sum in column_sums:
+            column_sum.add(flat, seen, stores)
         with body.into(stores):
             store_lanes(body, name, dx, places, lanes)
     body.lines += stores
@@ -103,7 +105,7 @@ def _beside(
 ) -> dict[Root, str]:
     """Load what elements are made of that lies in memory as their gradients do.
 
-    Tallies read the same.
+    Column sums read the same.
     """
     to = _at_tap(kernel, tap)
     held: dict[Root, str] = {}

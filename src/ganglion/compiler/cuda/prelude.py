@@ -1,363 +1,59 @@
-"""What stands above every kernel: CUDA C that no plan changes.
-
-`COMMON` is plain C++ with threads and barriers; `MACHINE` are the instructions that
-only a GPU has. Tests put their own `MACHINE` under the same text and run it on a CPU.
-What multiplies is in `simt_gemm`, `tensor_cores`, `conv_fprop` and `conv_wgrad`.
-"""
+"""What stands above every kernel: the CUDA C of `device/`, which no plan changes."""
 
 from __future__ import annotations
 
-MACHINE = """\
-#define METHOD __device__ __forceinline__
-#define DEVICE static METHOD
-#define RESTRICT __restrict__
-#define THREAD ((int)threadIdx.x)
-#define BLOCK ((int)blockIdx.x)
-#define BARRIER __syncthreads()
-extern __shared__ __align__(128) unsigned char shared_bytes[];
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
-DEVICE float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
-DEVICE unsigned bits_of_float(float x) { return __float_as_uint(x); }
-DEVICE double double_of_bits(unsigned long long bits) {
-  return __longlong_as_double((long long)bits);
-}
-DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-DEVICE unsigned count_up(unsigned* place) { return atomicAdd(place, 1u); }
-DEVICE void publish() { __threadfence(); }
-// What the thread `distance` lanes up has; one's own where there is none.
-template <class T> DEVICE T from_lane_above(T value, int distance) {
-  return __shfl_down_sync(0xffffffffu, value, distance);
-}
-// Which lanes say yes, a bit for each.
-DEVICE unsigned lanes_that(bool says) { return __ballot_sync(0xffffffffu, says); }
-DEVICE int bits_in(unsigned word) { return __popc(word); }
-DEVICE float read_through(const float* place) { return __ldcg(place); }
-DEVICE double read_through(const double* place) { return __ldcg(place); }
-DEVICE void wait_for_others() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-DEVICE void let_others_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+from ganglion.compiler.cuda.text import THREADS
+from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
+
+_FOLDER = Path(__file__).with_name("device")
+_INCLUDE = '#include "'
+# What kernels call of `device/`, and the file it is in.
+_ENTRY_POINTS = {
+    "contract_plainly": "contract",
+    "contract_on_tensor_cores": "tensor_cores",
+    "contract_windows": "conv_fprop",
+    "contract_taps": "conv_wgrad",
+    "add_columns": "column_sums",
+    "fold_threads": "column_sums",
+    "Scatter": "scatter",
 }
 
-#if __CUDA_ARCH__ >= 800
-#define TENSOR_CORES
-DEVICE unsigned shared_place(const void* pointer) {
-  return (unsigned)__cvta_generic_to_shared(pointer);
-}
-template <int BYTES, bool AGAIN>
-DEVICE void copy_async(void* to, const void* from, bool wanted) {
-  // What is not wanted is filled with zeros, and its address not looked at; what is
-  // needed again stays near.
-  const int size = wanted ? BYTES : 0;
-  if constexpr (BYTES == 16 && !AGAIN)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     shared_place(to)),
-                 "l"(from), "r"(size)
-                 : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(
-                     shared_place(to)),
-                 "l"(from), "r"(size), "n"(BYTES)
-                 : "memory");
-}
-// Four matrices of 8 rows of 16 bytes: each lane names a row, and gets one word of its
-// own row of each.
-DEVICE void load_matrices(unsigned (&words)[4], const void* row) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-      : "r"(shared_place(row))
-      : "memory");
-}
-// The same of bf16 matrices that lie the other way: two words of a column of each.
-DEVICE void load_turned(unsigned (&words)[4], const void* row) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-      : "r"(shared_place(row))
-      : "memory");
-}
-DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT>
-DEVICE void await_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-DEVICE unsigned as_tf32(float x) {
-  unsigned bits;
-#if __CUDA_ARCH__ >= 900
-  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-#else
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-#endif
-  return bits;
-}
-DEVICE unsigned as_bf16_pair(float low, float high) {
-  unsigned bits;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-  return bits;
-}
-DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4],
-                          const unsigned (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-DEVICE void multiply_bf16(float (&c)[4], const unsigned (&a)[4],
-                          const unsigned (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-#endif
-"""
 
-COMMON = """\
-DEVICE void start_after_others() {
-  wait_for_others();
-  let_others_start();
-}
-template <class T> DEVICE T infinity();
-template <> METHOD float infinity<float>() { return float_of_bits(0x7f800000u); }
-template <> METHOD double infinity<double>() {
-  return double_of_bits(0x7ff0000000000000ull);
-}
-template <class T> DEVICE T not_a_number();
-template <> METHOD float not_a_number<float>() { return float_of_bits(0x7fc00000u); }
-template <> METHOD double not_a_number<double>() {
-  return double_of_bits(0x7ff8000000000000ull);
-}
+@cache
+def device_text(name: str) -> tuple[tuple[str, ...], str]:
+    """Return the names of the files that a file of `device/` includes, and its text."""
+    lines = (_FOLDER / f"{name}.cuh").read_text().splitlines(keepends=True)
+    includes = [line for line in lines if line.startswith(_INCLUDE)]
+    names = tuple(line.split('"')[1].removesuffix(".cuh") for line in includes)
+    return names, "".join(line for line in lines if line not in includes)
 
-// NaN if either is NaN.
-template <class T> DEVICE T larger(T a, T b) { return (a > b || a != a) ? a : b; }
-template <class T> DEVICE T smaller(T a, T b) { return (a < b || a != a) ? a : b; }
-template <class T> DEVICE T size_of(T a) { return a < T(0) ? T(-a) : a; }
-template <> METHOD float size_of(float a) { return fabsf(a); }
-template <> METHOD double size_of(double a) { return fabs(a); }
-template <class T> DEVICE T sign_of(T a) {
-  return a > T(0) ? T(1) : a < T(0) ? T(-1) : a != a ? a : T(0);
-}
-DEVICE bool is_finite(float a) { return fabsf(a) < infinity<float>(); }
-DEVICE bool is_finite(double a) { return fabs(a) < infinity<double>(); }
-DEVICE float root_of(float a) {
-  return a == -infinity<float>() ? infinity<float>() : sqrtf(a + 0.0f);
-}
-DEVICE double root_of(double a) {
-  return a == -infinity<double>() ? infinity<double>() : sqrt(a + 0.0);
-}
-DEVICE float sigmoid_of(float a) {
-  const float e = expf(-fabsf(a));
-  return (a < 0.0f ? e : 1.0f) / (1.0f + e);
-}
-DEVICE double sigmoid_of(double a) {
-  const double e = exp(-fabs(a));
-  return (a < 0.0 ? e : 1.0) / (1.0 + e);
-}
-// The remainder with the sign of the divisor.
-template <class T> DEVICE T moved_remainder(T rest, T b) {
-  return rest != T(0) && (rest < T(0)) != (b < T(0)) ? T(rest + b) : rest;
-}
-template <class T> DEVICE T remainder_of(T a, T b) {
-  return b == T(0) ? T(0) : moved_remainder(T(a % b), b);
-}
-template <> METHOD float remainder_of(float a, float b) {
-  return moved_remainder(fmodf(a, b), b);
-}
-template <> METHOD double remainder_of(double a, double b) {
-  return moved_remainder(fmod(a, b), b);
-}
 
-// ---- neighbours ------------------------------------------------------------------
+def source(functions: Iterable[str]) -> str:
+    """Return kernel functions as one text that can be compiled."""
+    texts = list(functions)
+    files = [
+        file
+        for name, file in _ENTRY_POINTS.items()
+        if any(f"{name}<" in text for text in texts)
+    ]
+    device = [device_text(name)[1] for name in _with_includes(["common", *files])]
+    return "\n".join([header(), *device, *texts])
 
-struct alignas(16) Bytes16 { unsigned words[4]; };
-struct alignas(8) Bytes8 { unsigned words[2]; };
-template <int BYTES> struct Chunk { typedef Bytes16 Type; };
-template <> struct Chunk<8> { typedef Bytes8 Type; };
-template <> struct Chunk<4> { typedef unsigned Type; };
-template <> struct Chunk<2> { typedef unsigned short Type; };
-template <int LANES, class T> DEVICE void load_lanes(T (&to)[LANES], const T* from) {
-  constexpr int bytes = LANES * (int)sizeof(T);
-  typedef typename Chunk<(bytes > 16 ? 16 : bytes)>::Type Part;
-  union { Part parts[bytes / (int)sizeof(Part)]; T lanes[LANES]; } both;
-#pragma unroll
-  for (int i = 0; i < bytes / (int)sizeof(Part); i++)
-    both.parts[i] = ((const Part*)from)[i];
-#pragma unroll
-  for (int i = 0; i < LANES; i++) to[i] = both.lanes[i];
-}
-template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LANES]) {
-  constexpr int bytes = LANES * (int)sizeof(T);
-  typedef typename Chunk<(bytes > 16 ? 16 : bytes)>::Type Part;
-  union { Part parts[bytes / (int)sizeof(Part)]; T lanes[LANES]; } both;
-#pragma unroll
-  for (int i = 0; i < LANES; i++) both.lanes[i] = from[i];
-#pragma unroll
-  for (int i = 0; i < bytes / (int)sizeof(Part); i++)
-    ((Part*)to)[i] = both.parts[i];
-}
 
-// Copies a small array to a block's own memory; it has come when `all_near` says so.
-template <int COUNT, class T> DEVICE void bring_near(T* to, const T* from) {
-#ifdef TENSOR_CORES
-  constexpr int BYTES = COUNT * (int)sizeof(T);
-  constexpr int CHUNK = BYTES % 16 == 0 ? 16 : 4;
-  if constexpr (BYTES % CHUNK == 0) {
-    constexpr int EACH = THREADS * CHUNK;
-#pragma unroll
-    for (int turn = 0; turn < (BYTES + EACH - 1) / EACH; turn++) {
-      const int at = turn * EACH + THREAD * CHUNK;
-      if ((turn + 1) * EACH <= BYTES || at < BYTES)
-        copy_async<CHUNK, false>((char*)to + at, (const char*)from + at, true);
-    }
-    return;
-  }
-#endif
-  for (int i = THREAD; i < COUNT; i += THREADS) to[i] = from[i];
-}
-DEVICE void all_near() {
-#ifdef TENSOR_CORES
-  commit_copies();
-  await_copies<0>();
-#endif
-  BARRIER;
-}
-// Copies from there; threads that have least to do begin.
-template <int COUNT, class T> DEVICE void show_others(T* to, const T* from) {
-#pragma unroll
-  for (int turn = 0; turn < (COUNT + THREADS - 1) / THREADS; turn++) {
-    const int i = turn * THREADS + THREADS - 1 - THREAD;
-    if (i < COUNT) to[i] = from[i];
-  }
-}
+def _with_includes(names: Iterable[str]) -> list[str]:
+    """Return files, each once, behind those that they include."""
+    ordered: dict[str, None] = {}
+    for name in names:
+        ordered |= dict.fromkeys([*_with_includes(device_text(name)[0]), name])
+    return list(ordered)
 
-#ifdef TENSOR_CORES
-// Two bytes in memory, a float as soon as it is computed with.
-struct bf16 {
-  unsigned short bits;
-  METHOD operator float() const { return float_of_bits((unsigned)bits << 16); }
-  METHOD void operator=(float x) { bits = (unsigned short)as_bf16_pair(x, 0.0f); }
-};
-template <int LANES> DEVICE void load_lanes(float (&to)[LANES], const bf16* from) {
-  bf16 held[LANES];
-  load_lanes(held, from);
-#pragma unroll
-  for (int i = 0; i < LANES; i++) to[i] = held[i];
-}
-template <int LANES> DEVICE void store_lanes(bf16* to, const float (&from)[LANES]) {
-  if constexpr (LANES == 1) {
-    *to = from[0];
-  } else {
-    unsigned pairs[LANES / 2];
-#pragma unroll
-    for (int i = 0; i < LANES; i += 2)
-      pairs[i / 2] = as_bf16_pair(from[i], from[i + 1]);
-    store_lanes((unsigned*)to, pairs);
-  }
-}
-DEVICE float rounded_to_tf32(float x) { return float_of_bits(as_tf32(x)); }
-template <int LANES> DEVICE void round_lanes(float (&values)[LANES]) {
-#pragma unroll
-  for (int i = 0; i < LANES; i++) values[i] = rounded_to_tf32(values[i]);
-}
-#endif
 
-// ---- random numbers: Philox 4x32-10 ------------------------------------------------
-
-struct Words { unsigned word[4]; };
-DEVICE Words philox(unsigned c0, unsigned c1, unsigned c2, unsigned c3, unsigned k0,
-                    unsigned k1) {
-#pragma unroll
-  for (int round = 0; round < 10; round++) {
-    const unsigned high0 = upper_product(c0, 0xD2511F53u), low0 = c0 * 0xD2511F53u;
-    const unsigned high2 = upper_product(c2, 0xCD9E8D57u), low2 = c2 * 0xCD9E8D57u;
-    c0 = high2 ^ c1 ^ k0;
-    c2 = high0 ^ c3 ^ k1;
-    c1 = low2;
-    c3 = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return {{c0, c1, c2, c3}};
-}
-template <class T> DEVICE T uniform_of(const unsigned* state, long long element) {
-  const Words drawn =
-      philox((unsigned)(element >> 2), 0u, state[1], 0u, state[0], 0u);
-  const int which = (int)(element & 3);
-  const unsigned bits = which == 0   ? drawn.word[0]
-                        : which == 1 ? drawn.word[1]
-                        : which == 2 ? drawn.word[2]
-                                     : drawn.word[3];
-  return (T)(bits >> 8) * (T)0x1p-24;
-}
-DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
-  const unsigned seed = state[0], epoch = state[1];
-  auto offset = [&](unsigned round) {
-    return philox(round, 0u, epoch, 1u, seed, 1u).word[0] % rows;
-  };
-  auto partner = [&](unsigned x, unsigned by) {
-    const unsigned away = by + rows - x;  // rows < 2^31: no overflow
-    return away >= rows ? away - rows : away;
-  };
-  auto swaps = [&](unsigned round, unsigned x, unsigned other) {
-    const unsigned pair = x > other ? x : other;
-    return (philox(round, pair, epoch, 0u, seed, 1u).word[0] & 1u) != 0u;
-  };
-  unsigned x = (unsigned)position, first = offset(0u), second = offset(1u);
-  // Two rounds at a time: the second is computed for both ends of the first, so that
-  // nobody waits for a bit. Nor do the offsets of the next two.
-  static_assert(SHUFFLE_ROUNDS % 2u == 0u, "whole pairs of rounds");
-#pragma unroll 1
-  for (unsigned round = 0; round < SHUFFLE_ROUNDS; round += 2u) {
-    const unsigned y = partner(x, first);
-    const unsigned after_x = partner(x, second), after_y = partner(y, second);
-    const bool swap = swaps(round, x, y);
-    const bool then_x = swaps(round + 1u, x, after_x);
-    const bool then_y = swaps(round + 1u, y, after_y);
-    first = offset(round + 2u);
-    second = offset(round + 3u);
-    x = swap ? (then_y ? after_y : y) : (then_x ? after_x : x);
-  }
-  return (int)x;
-}
-
-// ---- reductions --------------------------
-
-template <class T> struct Best { T value; long long place; };
-// The first of the largest; NaN counts as largest.
-template <class T> DEVICE void take_better(Best<T>& best, const Best<T>& other) {
-  if (other.place < 0) return;
-  const bool known = best.value != best.value, now = other.value != other.value;
-  bool better = best.place < 0;
-  if (known || now)
-    better = better || (now && (!known || other.place < best.place));
-  else
-    better = better || other.value > best.value ||
-             (other.value == best.value && other.place < best.place);
-  if (better) best = other;
-}
-template <class T> DEVICE Best<T> from_lane_above(Best<T> best, int distance) {
-  return {from_lane_above(best.value, distance), from_lane_above(best.place, distance)};
-}
-DEVICE bool am_last(unsigned* counter, unsigned splits) {
-  // All threads of a block ask; the last of `splits` blocks is told so. What a block
-  // wrote before its barrier is published by the thread that counts.
-  bool* last = (bool*)shared_bytes;
-  BARRIER;
-  if (THREAD == 0) {
-    publish();
-    *last = count_up(counter) == splits - 1;
-    if (*last) *counter = 0;
-    publish();
-  }
-  BARRIER;
-  const bool answer = *last;
-  BARRIER;
-  return answer;
-}
-"""
+def header(machine: str | None = None) -> str:
+    """Return what stands above everything; tests have a `machine` of their own."""
+    numbers = {"THREADS": THREADS, "SHUFFLE_ROUNDS": f"{SHUFFLE_ROUNDS}u"}
+    lines = [f"#define {name} {value}" for name, value in numbers.items()]
+    return "\n".join([*lines, machine or device_text("machine")[1]])

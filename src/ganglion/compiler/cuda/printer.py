@@ -1,4 +1,4 @@
-"""What a GPU runs, as text: launches, the lanes side by side in them, their kernels.
+"""What a GPU runs, as text: launches, their partitions and kernels.
 
 It is the plan after all passes for CUDA: copies of operands that are kept as tensor
 cores take them, parts of long contractions, loops that have become epilogues of others,
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from ganglion.compiler.cuda.emit import Call, Emission, Target, schedule_of
-from ganglion.compiler.cuda.epilogue import Parted, Work
-from ganglion.compiler.cuda.launches import Haste, Lane, Launch
+from ganglion.compiler.cuda.epilogue import FusedKernel, SplitContract
+from ganglion.compiler.cuda.launches import Launch, Partition, Priority
 from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.printer import kernel_text
@@ -24,9 +24,9 @@ _WHEN = {
     "last": "in the last step, in place of those",
 }
 _PRIORITY = {
-    Haste.NOW: "",
-    Haste.LATER: ", deferred",
-    Haste.ASIDE: ", prefetch for the next step",
+    Priority.CRITICAL: "",
+    Priority.DEFERRED: ", deferred",
+    Priority.PREFETCH: ", prefetch for the next step",
 }
 
 
@@ -36,7 +36,7 @@ def show(plan: Plan, emission: Emission, target: Target) -> str:
     lines = [
         f"plan {plan.name} on sm_{target.capability}, {target.products}: "
         f"{len(emission.every)} launches a step, arena {emission.arena:,} bytes, "
-        f"{emission.own_bytes:,} bytes of its own"
+        f"{emission.workspace_bytes:,} bytes of its own"
     ]
     for when, title in _WHEN.items():
         launches, calls = getattr(schedule, when), getattr(emission, when)
@@ -60,31 +60,32 @@ def _launch(when: str, number: int, call: Call, launch: Launch | None) -> Iterat
     if launch is None:
         yield "      counts the step"
         return
-    for position, lane in enumerate(launch.lanes):
-        yield f"    lane {position}{_PRIORITY[lane.haste]}{_rows(lane)}:"
-        for work in lane.works:
-            yield from _work(work, "      ")
+    for position, partition in enumerate(launch.partitions):
+        priority = _PRIORITY[partition.priority]
+        yield f"    partition {position}{priority}{_rows(partition)}:"
+        for fused in partition.fused_kernels:
+            yield from _fused(fused, "      ")
 
 
-def _rows(lane: Lane) -> str:
-    return ", row-wise: each block goes through all with its rows" * lane.by_rows
+def _rows(partition: Partition) -> str:
+    return ", row-wise: each block goes through all with its rows" * partition.row_wise
 
 
-def _work(work: Work, indent: str, role: str = "") -> Iterator[str]:
+def _fused(fused: FusedKernel, indent: str, role: str = "") -> Iterator[str]:
     """Yield a kernel, what goes on with its values, and sums of what it computes."""
-    yield from _kernel(work.kernel, indent, role)
+    yield from _kernel(fused.kernel, indent, role)
     deeper = f"{indent}  "
-    for loop in work.guests:
+    for loop in fused.epilogues:
         yield from _kernel(loop, deeper, "epilogue: ")
-    for tally in work.tallies:
-        yield from _work(tally, deeper, "column sum: ")
-    if work.dropped:
-        names = ", ".join(sorted(name for _, name in work.dropped))
+    for column_sum in fused.column_sums:
+        yield from _fused(column_sum, deeper, "column sum: ")
+    if fused.unstored:
+        names = ", ".join(sorted(name for _, name in fused.unstored))
         yield f"{deeper}not stored: {names}"
 
 
 def _kernel(kernel: Kernel, indent: str, role: str) -> Iterator[str]:
     first, *rest = kernel_text(kernel).split("\n")
-    parts = f"  in {kernel.parts} parts" if isinstance(kernel, Parted) else ""
+    parts = f"  in {kernel.parts} parts" if isinstance(kernel, SplitContract) else ""
     yield f"{indent}{role}{first}{parts}"
     yield from (f"{indent}  {line.strip()}" for line in rest)

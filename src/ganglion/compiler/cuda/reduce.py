@@ -16,11 +16,11 @@ import numpy as np
 from ganglion.compiler.cuda import pointwise
 from ganglion.compiler.cuda.elementwise import (
     MOST_BLOCKS,
-    host_guests,
+    emit_epilogues,
     lanes_of,
     store_lanes,
 )
-from ganglion.compiler.cuda.epilogue import Root, Work, lanes_allowed
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
 from ganglion.compiler.cuda.expressions import Places, evaluate
 from ganglion.compiler.cuda.text import (
     THREADS,
@@ -45,7 +45,7 @@ FEWEST, ENOUGH = 8, 8  # elements that are worth another thread, and another blo
 
 
 @dataclass(frozen=True)
-class Cut:
+class Tiling:
     """How a reduction is shared: threads beside each other, along, and blocks."""
 
     across: int
@@ -55,12 +55,12 @@ class Cut:
     lanes: int = 1  # results of one thread
 
 
-def cut_of(kernel: Loop, work: Work) -> Cut:
+def choose_tiling(kernel: Loop, fused: FusedKernel) -> Tiling:
     """Return how to share a reduction, by where its elements lie."""
     results = math.prod(kernel.outer)
     length = math.prod(kernel.shape[len(kernel.outer) :])
     lanes_across = bool(kernel.outer) and _beside(kernel)
-    lanes = _lanes(kernel, work, length) if lanes_across else 1
+    lanes = _lanes(kernel, fused, length) if lanes_across else 1
     results //= lanes
     along = 1
     most = THREADS
@@ -79,17 +79,17 @@ def cut_of(kernel: Loop, work: Work) -> Cut:
     if kernel.how != "argmax":
         while tiles * splits * 2 <= BLOCKS and along * splits * 2 * ENOUGH <= length:
             splits *= 2
-    return Cut(across, along, splits, lanes_across, lanes)
+    return Tiling(across, along, splits, lanes_across, lanes)
 
 
-def _lanes(kernel: Loop, work: Work, length: int) -> int:
+def _lanes(kernel: Loop, fused: FusedKernel, length: int) -> int:
     """Return how many neighbouring results a thread has, where there is much to add."""
     much = length >= 64 or math.prod(kernel.outer) >= ALL
     if kernel.how == "argmax" or math.prod(kernel.shape) < MUCH or not much:
         return 1
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
     most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
-    return lanes_allowed(work, kernel.outer[-1], most)
+    return lanes_allowed(fused, kernel.outer[-1], most)
 
 
 def _width(kind: str) -> int:
@@ -112,29 +112,29 @@ def _beside(kernel: Loop) -> bool:
     return votes > 0 and kernel.shape[outer] > 1
 
 
-def emit_reduction(work: Work, rows: int = 0) -> Emitted:
-    """Return a reduction, and its guests, as text; a block may have only some rows."""
-    kernel = work.kernel
+def emit_reduction(fused: FusedKernel, rows: int = 0) -> Emitted:
+    """Return a reduction and its epilogues as text, of some rows where it says so."""
+    kernel = fused.kernel
     assert isinstance(kernel, Loop)
-    return _Reduction(work, kernel, rows).emitted()
+    return _Reduction(fused, kernel, rows).emitted()
 
 
 class _Reduction:
-    def __init__(self, work: Work, kernel: Loop, rows: int) -> None:
+    def __init__(self, fused: FusedKernel, kernel: Loop, rows: int) -> None:
         self.each = math.prod(kernel.outer[1:])
         if rows:
             kernel = replace(kernel, shape=(rows, *kernel.shape[1:]))
-        self.work, self.kernel = work, kernel
-        self.cut = cut_of(kernel, work)
+        self.fused, self.kernel = fused, kernel
+        self.cut = choose_tiling(kernel, fused)
         if rows:  # one block does it all: in one turn, if it can
             most = max(THREADS // power_of_two(math.prod(kernel.outer)), 1)
             along = min(self.cut.along, most)
-            self.cut = Cut(THREADS // along, along, 1, self.cut.lanes_across)
+            self.cut = Tiling(THREADS // along, along, 1, self.cut.lanes_across)
         self.results = math.prod(kernel.outer) // self.cut.lanes
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // self.cut.across)
-        wide = is_wide(work.buffers(), self.results, self.length)
-        self.body = Body(wide, by_rows=rows > 0)
+        wide = is_wide(fused.buffers(), self.results, self.length)
+        self.body = Body(wide, row_wise=rows > 0)
         self.types = [self._type(expr.dtype) for expr, _ in kernel.stored]
         self.totals = [f"total{i}" for i in range(len(self.types))]
 
@@ -222,7 +222,7 @@ class _Reduction:
         if cut.splits > 1:
             start = f"tile % {cut.splits} * {cut.along} + g"
         together = 4 if len(self.types) <= 2 else 2
-        if body.by_rows:  # few threads: each must ask for much at a time
+        if body.row_wise:  # few threads: each must ask for much at a time
             together = 16
         if kernel.how == "sum":
             self._add_runs(outer, start, step, together)
@@ -242,7 +242,7 @@ class _Reduction:
         whole = self.length % (step * run) == 0
         turns = -(-self.length // (step * run))
         # What is near needs no more at a time, and long code takes long to be fetched.
-        body.lines.append(f"#pragma unroll {1 if body.by_rows else 4}")
+        body.lines.append(f"#pragma unroll {1 if body.row_wise else 4}")
         with body.block(f"for (int turn = 0; turn < {turns}; turn++)"):
             body.do(f"const {body.index} r0 = {start} + turn * {step * run};")
             runs = [body.fresh("run") for _ in self.totals]
@@ -372,13 +372,13 @@ class _Reduction:
                 value = pointwise.cast(f"{total}[LANE]", wide, dtype)
                 self._each_lane(f"{name}[LANE] = {value};")
             held[root(view.buffer)] = name if lanes > 1 else f"{name}[0]"
-            if root(view.buffer) in self.work.dropped:
+            if root(view.buffer) in self.fused.unstored:
                 continue
             if lanes > 1:
                 store_lanes(body, name, view, places, lanes)
             else:
                 body.do(f"{body.element(view, places)} = {name}[0];")
         flat = "i" if lanes == 1 else f"i * {lanes}"
-        if body.by_rows:
+        if body.row_wise:
             flat = f"row0 * {self.each} + i"
-        host_guests(body, self.work, flat, lanes, held)
+        emit_epilogues(body, self.fused, flat, lanes, held)

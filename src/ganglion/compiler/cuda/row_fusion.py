@@ -1,8 +1,8 @@
-"""Kernels that go on row by row: a block has some rows, and waits for nobody else.
+"""Row-wise fusion: a block has some rows of several kernels, and waits for no other.
 
-Where every kernel of a lane runs over the same rows and needs only its own row of what
-the others made, a few blocks do all of them, one after the other: a classifier's last
-product, its softmax, its loss.
+Where every kernel of a partition runs over the same rows and needs only its own row of
+what the others compute, a few blocks do all of them, one after the other: a
+classifier's last product, its softmax, its loss.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from ganglion.compiler.cuda.epilogue import (
+    FusedKernel,
     Root,
-    Work,
     is_flat,
     joined,
     loop_of,
@@ -59,14 +59,14 @@ def _is_product(kernel: Loop) -> bool:
     return expr.op == "multiply" and all(isinstance(one, Load) for one in expr.args)
 
 
-def rows_of_block(rows: int, kernels: Sequence[Kernel]) -> int:
+def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
     """Return how many rows a block has: fewer where there is more to do."""
     most = max(math.prod(one.shape) for one in kernels if isinstance(one, Loop))
     wanted = min(max(FEWEST_BLOCKS, most // PLACES_OF_BLOCK), rows)
     return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
 
 
-def row_by_row(kernels: Sequence[Kernel], new: Kernel) -> bool:
+def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
     """Return whether a kernel needs only its own row of what others make; and they."""
     rows = rows_of(new)
     every = [*kernels, new]
@@ -113,33 +113,35 @@ def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
     return {one for one in flat if made[one] == 1}
 
 
-def near_for_rows(works: Sequence[Work]) -> list[Buffer]:
-    """Return the small arrays that a lane's blocks copy as a whole.
+def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
+    """Return the small arrays that a partition's blocks copy as a whole.
 
     All rows need all of them, or they are very small.
     """
-    loads = [view for _, view, _ in _given(works)]
-    by_rows = {root(view.buffer) for view in loads if any(view.strides[:1])}
+    loads = [view for _, view, _ in _given(fused_kernels)]
+    row_wise = {root(view.buffer) for view in loads if any(view.strides[:1])}
     found: dict[Root, Buffer] = {}
     room = MOST_NEAR
     for buffer in (view.buffer for view in loads):
         key = root(buffer)
-        alike = key not in by_rows or buffer.nbytes <= FEW_BYTES
+        alike = key not in row_wise or buffer.nbytes <= FEW_BYTES
         if key not in found and alike and buffer.nbytes <= room:
             found[key] = buffer
             room -= buffer.nbytes
     return list(found.values())
 
 
-def given_by_rows(works: Sequence[Work], rows: int) -> dict[Root, int]:
+def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, int]:
     """Return arrays of which blocks only read their own rows, and a row's elements."""
     steps: dict[Root, set[int | None]] = defaultdict(set)
     sizes = {}
-    kernels = [one for work in works for one in work.kernels if isinstance(one, Loop)]
+    kernels = [
+        one for fused in fused_kernels for one in fused.kernels if isinstance(one, Loop)
+    ]
     exprs = [expr for one in kernels for expr, _ in one.stored]
     for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
         steps[table].add(None)  # any row of it may be asked for
-    for key, view, shape in _given(works):
+    for key, view, shape in _given(fused_kernels):
         sizes[key] = view.buffer.size // rows
         own = shape[:1] == (rows,) and view.buffer.size % rows == 0
         steps[key].add(_row_step(view, shape) if own else None)
@@ -150,10 +152,12 @@ def given_by_rows(works: Sequence[Work], rows: int) -> dict[Root, int]:
     }
 
 
-def _given(works: Sequence[Work]) -> Iterator[Access]:
-    """Yield what a lane's loops load of what others have made, with their shapes."""
-    written = {one for work in works for one in work.writes() | work.dropped}
-    for kernel in (kernel for work in works for kernel in work.kernels):
+def _given(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
+    """Yield what a partition's loops load of other partitions' results."""
+    written = {
+        one for fused in fused_kernels for one in fused.writes() | fused.unstored
+    }
+    for kernel in (kernel for fused in fused_kernels for kernel in fused.kernels):
         if isinstance(kernel, Loop):
             for one in walk(*(expr for expr, _ in kernel.stored)):
                 if isinstance(one, Load) and root(one.view.buffer) not in written:

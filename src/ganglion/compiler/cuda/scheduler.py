@@ -6,26 +6,26 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from ganglion.compiler.cuda.allocation import drop_unread, keep_rows
+from ganglion.compiler.cuda.allocation import drop_unread_stores, stage_rows
 from ganglion.compiler.cuda.elementwise import SMALL
 from ganglion.compiler.cuda.epilogue import (
     MOST_STORED,
+    FusedKernel,
     Root,
-    Work,
+    can_fuse_column_sum,
+    can_fuse_epilogue,
+    can_fuse_partial_column_sum,
     is_flat,
-    is_host,
     is_map,
-    takes,
-    tallies,
-    tallies_rows,
+    is_producer,
 )
-from ganglion.compiler.cuda.launches import Haste, Lane, Launch
-from ganglion.compiler.cuda.passes.simplify import in_rows
-from ganglion.compiler.cuda.row_fusion import row_by_row, rows_of
+from ganglion.compiler.cuda.launches import Launch, Partition, Priority
+from ganglion.compiler.cuda.passes.simplify import split_column_sums
+from ganglion.compiler.cuda.row_fusion import can_fuse_rows, rows_of
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
 
-LONGEST_LANE = 24
+LONGEST_PARTITION = 24
 LARGE = 1 << 20  # places of a loop that needs a GPU for itself
 
 
@@ -44,12 +44,14 @@ class _Memory:
     """Who touched what last."""
 
     def __init__(self) -> None:
-        self._writers: dict[Root, list[Work]] = defaultdict(list)
-        self._readers: dict[Root, list[Work]] = defaultdict(list)
+        self._writers: dict[Root, list[FusedKernel]] = defaultdict(list)
+        self._readers: dict[Root, list[FusedKernel]] = defaultdict(list)
 
-    def needs(self, kernel: Kernel) -> list[Work]:
-        """Return the work that must be done before a kernel."""
-        found: dict[int, Work] = {}  # in an order that is the same in every process
+    def needs(self, kernel: Kernel) -> list[FusedKernel]:
+        """Return what must be done before a kernel."""
+        found: dict[
+            int, FusedKernel
+        ] = {}  # in an order that is the same in every process
         reads = dict.fromkeys(root(b) for b in kernel.reads())
         writes = dict.fromkeys(root(b) for b in kernel.writes())
         for one in reads | writes:
@@ -58,13 +60,13 @@ class _Memory:
             found |= {id(w): w for w in self._readers[one]}
         return list(found.values())
 
-    def note(self, kernel: Kernel, work: Work) -> None:
+    def note(self, kernel: Kernel, fused: FusedKernel) -> None:
         """Remember what a kernel touches; those before it are waited for through it."""
         for one in {root(b) for b in kernel.writes()}:
-            self._writers[one] = [work]
+            self._writers[one] = [fused]
             self._readers[one] = []
         for one in {root(b) for b in kernel.reads()}:
-            self._readers[one].append(work)
+            self._readers[one].append(fused)
 
 
 class Scheduler:
@@ -73,101 +75,111 @@ class Scheduler:
     def __init__(self) -> None:
         self.launches: list[Launch] = []
         self._memory = _Memory()
-        self._lane_of: dict[int, Lane] = {}
+        self._partition_of: dict[int, Partition] = {}
 
-    def add(self, kernel: Kernel, haste: Haste) -> None:
+    def add(self, kernel: Kernel, priority: Priority) -> None:
         """Put a kernel into a launch."""
         needs = self._memory.needs(kernel)
-        scatters = haste is Haste.ASIDE and self._scatters(kernel, needs)
-        work = None if scatters else self._guest(kernel, needs, haste)
-        if work is None:
-            work = Work(kernel)
-            self._put(work, needs, haste)
-        self._memory.note(kernel, work)
+        scatters = priority is Priority.PREFETCH and self._scatters(kernel, needs)
+        fused = None if scatters else self._fuse_epilogue(kernel, needs, priority)
+        if fused is None:
+            fused = FusedKernel(kernel)
+            self._put(fused, needs, priority)
+        self._memory.note(kernel, fused)
 
-    def _guest(self, kernel: Kernel, needs: list[Work], haste: Haste) -> Work | None:
+    def _fuse_epilogue(
+        self, kernel: Kernel, needs: list[FusedKernel], priority: Priority
+    ) -> FusedKernel | None:
         """Let a loop be computed along with what it reads, if nothing else holds it."""
         if not isinstance(kernel, Loop):
             return None
-        for host in sorted(needs, key=self._launch_of, reverse=True):
-            others = [one for one in needs if one is not host]
-            if not _reads_from(kernel, host):
+        for producer in sorted(needs, key=self._launch_of, reverse=True):
+            others = [one for one in needs if one is not producer]
+            if not _reads_from(kernel, producer):
                 continue
-            if not all(self._before(one, host) for one in others):
+            if not all(self._before(one, producer) for one in others):
                 continue
-            taken = is_host(host.kernel) and takes(host, kernel)
-            if taken and self._fits_rows(kernel, host):
-                host.guests.append(kernel)
-                return host
-            # The last block to come ends a tally: only what is urgent may be there.
-            if haste is Haste.NOW and _tallied(kernel, host):
-                return host
-            if tallies_rows(host, kernel) and self._has_all_rows(host):
-                host.tallies.append(Work(kernel, dropped=host.dropped))
-                return host
+            taken = is_producer(producer.kernel) and can_fuse_epilogue(producer, kernel)
+            if taken and self._fits_rows(kernel, producer):
+                producer.epilogues.append(kernel)
+                return producer
+            # The last block to come ends a column sum: only what is critical may wait.
+            if priority is Priority.CRITICAL and _fuse_column_sum(kernel, producer):
+                return producer
+            if can_fuse_partial_column_sum(producer, kernel) and self._has_all_rows(
+                producer
+            ):
+                producer.column_sums.append(
+                    FusedKernel(kernel, unstored=producer.unstored)
+                )
+                return producer
         return None
 
-    def _fits_rows(self, guest: Kernel, host: Work) -> bool:
-        """Return whether a guest leaves its lane row by row, if it must stay so."""
-        lane = self._lane_of[id(host)]
-        if lane.rows and not row_by_row(lane.kernels, guest):
-            if lane.by_rows:
+    def _fits_rows(self, epilogue: Kernel, producer: FusedKernel) -> bool:
+        """Return whether an epilogue keeps its partition row-wise, if it must."""
+        partition = self._partition_of[id(producer)]
+        if partition.rows and not can_fuse_rows(partition.kernels, epilogue):
+            if partition.row_wise:
                 return False
-            lane.rows = 0
+            partition.rows = 0
         return True
 
-    def _has_all_rows(self, host: Work) -> bool:
-        """Whether blocks of a piece of work have no rows of their own; keep it so.
+    def _has_all_rows(self, producer: FusedKernel) -> bool:
+        """Whether blocks of a fused kernel have no rows of their own; keep it so.
 
         Parts that are added up need not be those rows.
         """
-        lane = self._lane_of[id(host)]
-        if lane.by_rows:
+        partition = self._partition_of[id(producer)]
+        if partition.row_wise:
             return False
-        lane.rows = 0
+        partition.rows = 0
         return True
 
-    def _launch_of(self, work: Work) -> int:
-        return self._lane_of[id(work)].launch
+    def _launch_of(self, fused: FusedKernel) -> int:
+        return self._partition_of[id(fused)].launch
 
-    def _before(self, one: Work, other: Work) -> bool:
-        mine, theirs = self._lane_of[id(one)], self._lane_of[id(other)]
+    def _before(self, one: FusedKernel, other: FusedKernel) -> bool:
+        mine, theirs = self._partition_of[id(one)], self._partition_of[id(other)]
         if mine is theirs:
-            return mine.place(one) < mine.place(other)
+            return mine.index(one) < mine.index(other)
         return mine.launch < theirs.launch
 
-    def _put(self, work: Work, needs: list[Work], haste: Haste) -> None:
+    def _put(
+        self, fused: FusedKernel, needs: list[FusedKernel], priority: Priority
+    ) -> None:
         last = max((self._launch_of(one) for one in needs), default=-1)
-        small = is_small(work.kernel)
+        small = is_small(fused.kernel)
         # Sums for a next step are taken as those for the first, in other company.
-        by_rows = haste is not Haste.ASIDE or is_map(work.kernel)
-        latest = [self._lane_of[id(w)] for w in needs if self._launch_of(w) == last]
-        lanes = list({id(one): one for one in latest}.values())
-        length = sum(len(one.works) for one in lanes)
-        follows = small and lanes and all(one.small for one in lanes)
-        follows = follows and not any(one.by_rows for one in lanes)
+        row_wise = priority is not Priority.PREFETCH or is_map(fused.kernel)
+        latest = [
+            self._partition_of[id(w)] for w in needs if self._launch_of(w) == last
+        ]
+        partitions = list({id(one): one for one in latest}.values())
+        length = sum(len(one.fused_kernels) for one in partitions)
+        follows = small and partitions and all(one.small for one in partitions)
+        follows = follows and not any(one.row_wise for one in partitions)
         # Without hurry, one after the other would only make a launch longer.
-        may = haste is Haste.NOW or last + 1 >= len(self.launches)
-        may = may and length < LONGEST_LANE
-        if may and by_rows and self._goes_on(work.kernel, lanes):
-            lane = lanes[0]
-            lane.works.append(work)
+        may = priority is Priority.CRITICAL or last + 1 >= len(self.launches)
+        may = may and length < LONGEST_PARTITION
+        if may and row_wise and self._goes_on(fused.kernel, partitions):
+            partition = partitions[0]
+            partition.fused_kernels.append(fused)
         elif may and follows:
-            lane = self._merged(lanes)
-            lane.works.append(work)
-            lane.rows = 0
+            partition = self._merged(partitions)
+            partition.fused_kernels.append(fused)
+            partition.rows = 0
         else:
-            large = isinstance(work.kernel, Loop) and _places(work.kernel) >= LARGE
-            waits = large or (haste is not Haste.NOW and not small)
+            large = isinstance(fused.kernel, Loop) and _places(fused.kernel) >= LARGE
+            waits = large or (priority is not Priority.CRITICAL and not small)
             launch = self._quiet(last + 1) if waits else last + 1
-            if launch == len(self.launches) and haste is not Haste.NOW:
+            if launch == len(self.launches) and priority is not Priority.CRITICAL:
                 launch = last + 1  # rather in bad company than last and alone
-            lane = self._new_lane(work, small, launch)
-            lane.haste = haste
-            lane.rows = rows_of(work.kernel) if by_rows else 0
-        self._lane_of[id(work)] = lane
+            partition = self._new_partition(fused, small, launch)
+            partition.priority = priority
+            partition.rows = rows_of(fused.kernel) if row_wise else 0
+        self._partition_of[id(fused)] = partition
 
-    def _scatters(self, kernel: Kernel, needs: list[Work]) -> bool:
+    def _scatters(self, kernel: Kernel, needs: list[FusedKernel]) -> bool:
         """Whether a kernel writes here and there, and has a launch to do it in."""
         last = max(map(self._launch_of, needs), default=-1)
         return (
@@ -176,11 +188,15 @@ class Scheduler:
             and last + 1 < len(self.launches)
         )
 
-    def _goes_on(self, kernel: Kernel, lanes: list[Lane]) -> bool:
-        """Return whether a kernel goes on with the only lane it needs, row by row."""
-        if len(lanes) != 1 or not lanes[0].rows or lanes[0].rows != rows_of(kernel):
+    def _goes_on(self, kernel: Kernel, partitions: list[Partition]) -> bool:
+        """Return whether a kernel continues its only partition, row-wise."""
+        if (
+            len(partitions) != 1
+            or not partitions[0].rows
+            or partitions[0].rows != rows_of(kernel)
+        ):
             return False
-        return row_by_row(lanes[0].kernels, kernel)
+        return can_fuse_rows(partitions[0].kernels, kernel)
 
     def _quiet(self, launch: int) -> int:
         """Return the next launch without products.
@@ -192,49 +208,51 @@ class Scheduler:
         return launch
 
     def _multiplies(self, launch: int) -> bool:
-        lanes = self.launches[launch].lanes
-        return any(isinstance(one.works[0].kernel, Contract) for one in lanes)
+        partitions = self.launches[launch].partitions
+        return any(
+            isinstance(one.fused_kernels[0].kernel, Contract) for one in partitions
+        )
 
-    def _merged(self, lanes: list[Lane]) -> Lane:
-        first, *others = lanes
+    def _merged(self, partitions: list[Partition]) -> Partition:
+        first, *others = partitions
         launch = self.launches[first.launch]
         for one in others:
-            first.works += one.works
-            launch.lanes.remove(one)
-            for work in one.works:
-                self._lane_of[id(work)] = first
+            first.fused_kernels += one.fused_kernels
+            launch.partitions.remove(one)
+            for fused in one.fused_kernels:
+                self._partition_of[id(fused)] = first
         return first
 
-    def _new_lane(self, work: Work, small: bool, launch: int) -> Lane:
+    def _new_partition(self, fused: FusedKernel, small: bool, launch: int) -> Partition:
         while len(self.launches) <= launch:
             self.launches.append(Launch())
-        lane = Lane([work], small, launch)
-        self.launches[launch].lanes.append(lane)
-        return lane
+        partition = Partition([fused], small, launch)
+        self.launches[launch].partitions.append(partition)
+        return partition
 
 
-def _reads_from(kernel: Kernel, work: Work) -> bool:
-    made = {root(b) for one in work.kernels for b in one.writes()}
+def _reads_from(kernel: Kernel, fused: FusedKernel) -> bool:
+    made = {root(b) for one in fused.kernels for b in one.writes()}
     return any(root(b) in made for b in kernel.reads())
 
 
-def _tallied(kernel: Loop, host: Work) -> bool:
-    """Let a host add up what it computes, or go on with what it added up."""
-    if tallies(host, kernel):
-        host.tallies.append(Work(kernel, dropped=host.dropped))
+def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
+    """Let a producer add up what it computes, or go on with what it added up."""
+    if can_fuse_column_sum(producer, kernel):
+        producer.column_sums.append(FusedKernel(kernel, unstored=producer.unstored))
         return True
-    if is_map(host.kernel):
+    if is_map(producer.kernel):
         return False  # its sums are of some rows each, and only stored
     reads, writes = (
         {root(b) for b in side} for side in (kernel.reads(), kernel.writes())
     )
-    for tally in host.tallies:
+    for column_sum in producer.column_sums:
         # Blocks of other columns may still be at work.
-        still = host.writes() - tally.writes()
-        apart = not (reads & still or writes & host.reads())
-        goes_on = apart and _reads_from(kernel, tally)
-        if goes_on and takes(tally, kernel, MOST_STORED):
-            tally.guests.append(kernel)
+        still = producer.writes() - column_sum.writes()
+        apart = not (reads & still or writes & producer.reads())
+        goes_on = apart and _reads_from(kernel, column_sum)
+        if goes_on and can_fuse_epilogue(column_sum, kernel, MOST_STORED):
+            column_sum.epilogues.append(kernel)
             return True
     return False
 
@@ -251,21 +269,21 @@ def schedule(
     have elements from before the step: zeros around images, for one.
     """
     scheduler = Scheduler()
-    now, later = _by_haste(kernels)
-    later = in_rows(later, kernels)
+    now, later = _by_priority(kernels)
+    later = split_column_sums(later, kernels)
     for kernel in now:
-        scheduler.add(kernel, Haste.NOW)
+        scheduler.add(kernel, Priority.CRITICAL)
     for kernel in later:
-        scheduler.add(kernel, Haste.LATER)
+        scheduler.add(kernel, Priority.DEFERRED)
     for kernel in aside:
-        scheduler.add(kernel, Haste.ASIDE)
+        scheduler.add(kernel, Priority.PREFETCH)
     if drops:
-        drop_unread(scheduler.launches)
-        keep_rows(scheduler.launches, kept)
+        drop_unread_stores(scheduler.launches)
+        stage_rows(scheduler.launches, kept)
     return scheduler.launches
 
 
-def _by_haste(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
+def _by_priority(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
     """Tell kernels that products wait for from those that can come after all of them.
 
     The latter do not touch what the former touch after them.

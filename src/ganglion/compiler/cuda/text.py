@@ -1,6 +1,6 @@
 """CUDA C under construction: types, numbers, places, and one kernel's body.
 
-Every kernel becomes a device function `BODY(block, blocks, pointers...)` that shares
+Every kernel becomes a device function `$body(block, blocks, pointers...)` that shares
 its work over `blocks` blocks of `THREADS` threads; so bodies can be put together into
 launches in any way, side by side or one after the other.
 """
@@ -8,6 +8,7 @@ launches in any way, side by side or one after the other.
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ _C_TYPES = {
 # NumPy has no bfloat16: two plain bytes stand for it. Loops load and store it as
 # float32, and compute with that.
 BF16 = np.dtype("V2")
+SHAPE = "${body}_shape"  # the struct beside a body
 STEP = Buffer("step", (), np.dtype("int32"), "step")  # which step of a run this is
 
 
@@ -48,6 +50,18 @@ def c_type(dtype: np.dtype) -> str:
     'unsigned char'
     """
     return _C_TYPES[dtype.name]
+
+
+def fill(text: str, **names: str) -> str:
+    """Return a text with all its names filled in.
+
+    >>> fill("void $body() {}", body="f")
+    'void f() {}'
+    """
+    template = string.Template(text)
+    if unknown := names.keys() - template.get_identifiers():
+        raise KeyError(f"the text does not name {sorted(unknown)}")
+    return template.substitute(names)
 
 
 def power_of_two(count: int) -> int:
@@ -139,7 +153,7 @@ def root(buffer: Buffer) -> tuple[str, str]:
 class Emitted:
     """A kernel's body, what it is called with, and how many blocks it fills."""
 
-    text: str  # of a function called BODY
+    text: str  # of a function called $body: see `fill`
     buffers: tuple[Buffer, ...]
     blocks: int
     shared: int = 0  # bytes of shared memory
@@ -150,8 +164,8 @@ class Emitted:
 class Body:
     """A device function under construction."""
 
-    def __init__(self, wide: bool = False, by_rows: bool = False) -> None:
-        self.by_rows = by_rows  # works on the rows from `row0` on
+    def __init__(self, wide: bool = False, row_wise: bool = False) -> None:
+        self.row_wise = row_wise  # works on the rows from `row0` on
         self.lines: list[str] = []
         self.before: list[str] = []  # what stands in front of the function
         self.buffers: list[Buffer] = []
@@ -204,7 +218,7 @@ class Body:
 
     def in_rows(self, places: list[str]) -> list[str]:
         """Return places in a block's rows as places among all rows."""
-        if not self.by_rows:
+        if not self.row_wise:
             return places
         return [self.let(self.index, f"row0 + {places[0]}", "row"), *places[1:]]
 
@@ -240,10 +254,10 @@ class Body:
         given = [
             f"{c_type(one.dtype)}* RESTRICT p{i}" for i, one in enumerate(self.buffers)
         ]
-        which = ["int row0"] if self.by_rows else ["int block", "int blocks"]
+        which = ["int row0"] if self.row_wise else ["int block", "int blocks"]
         head = ", ".join([*which, *given])
-        lines = [*self.before, f"DEVICE void BODY({head}) {{"]
-        if self.by_rows:
+        lines = [*self.before, f"DEVICE void $body({head}) {{"]
+        if self.row_wise:
             lines.append("  const int block = 0, blocks = 1;")
         lines += self._prelude
         text = "\n".join([*lines, *self.lines, "}", ""])

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import Parted, sizes
+from ganglion.compiler.cuda.epilogue import SplitContract, sizes
 from ganglion.compiler.cuda.text import THREADS, computed
 from ganglion.compiler.plan.kernels import Axis, Contract
 
@@ -88,7 +88,7 @@ class Product:
     @property
     def parts(self) -> int:
         """How many parts of the sums are stored: 1 for the whole."""
-        return self.kernel.parts if isinstance(self.kernel, Parted) else 1
+        return self.kernel.parts if isinstance(self.kernel, SplitContract) else 1
 
     @cached_property
     def m(self) -> int:
@@ -166,8 +166,8 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Where:
-    """What work finds on the GPU."""
+class LaunchContext:
+    """What a kernel finds on the GPU."""
 
     alone: bool  # at most one product is launched
     early: bool = False  # its right operand has long been ready
@@ -176,7 +176,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Tiling:
     """A tile, over how many blocks its inner axis is cut, and how far copies run."""
 
     tile: Tile
@@ -184,9 +184,9 @@ class Cut:
     stages: int
 
 
-def cut_of(
+def choose_tiling(
     product: Product, bf16: bool, room: int, most: int = 1 << 30
-) -> tuple[Cut, float]:
+) -> tuple[Tiling, float]:
     """Choose the cheapest way to cut a product, by a rough model of a large GPU.
 
     Into `most` blocks, if that can be. Also return what it costs.
@@ -207,7 +207,7 @@ def on_tensor_cores(kernel: Contract, precision: str) -> bool:
     return not exact and Product(kernel).k > 0
 
 
-def parts_of(product: Product, bf16: bool, room: int) -> tuple[int, float]:
+def choose_split_k(product: Product, bf16: bool, room: int) -> tuple[int, float]:
     """Return into how many parts to cut the sums of a product, and its cost then."""
     found = _cuts(product, bf16, room)
     costs = [_cost(product, one, bf16, one.splits > 1) for one in found]
@@ -218,7 +218,7 @@ def parts_of(product: Product, bf16: bool, room: int) -> tuple[int, float]:
 
 def _cuts(
     product: Product, bf16: bool, room: int, splits: list[int] | None = None
-) -> list[Cut]:
+) -> list[Tiling]:
     made = []
     for tile in TILES:
         steps = -(-product.k // tile.step(bf16))
@@ -229,7 +229,7 @@ def _cuts(
             most = max(2, min(-(-steps // count), MOST_STAGES))
             stages = min(most, room // each)
             if stages > 1:
-                made.append(Cut(tile, count, stages))
+                made.append(Tiling(tile, count, stages))
     return made
 
 
@@ -240,7 +240,7 @@ def _splits(tiles: int, steps: int) -> list[int]:
     return sorted(n for n in found if 1 <= n <= min(steps, 128))
 
 
-def _cost(product: Product, cut: Cut, bf16: bool, parted: bool) -> float:
+def _cost(product: Product, cut: Tiling, bf16: bool, parted: bool) -> float:
     """Return about how many nanoseconds a product takes."""
     tile, step = cut.tile, cut.tile.step(bf16)
     each = -(-product.tiles(tile) * cut.splits // PROCESSORS)  # blocks of a processor

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ganglion.compiler.cuda.epilogue import Work, is_copy
+from ganglion.compiler.cuda.epilogue import FusedKernel, is_copy
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -35,13 +35,13 @@ class Axis(NamedTuple):
     write: int
 
 
-def turned_axes(work: Work) -> tuple[Axis, Axis, list[Axis]] | None:
+def turned_axes(fused: FusedKernel) -> tuple[Axis, Axis, list[Axis]] | None:
     """Return the axes along which a copy reads and writes neighbours, and the others.
 
     None if it does not turn them, or is not only a copy.
     """
-    kernel = work.kernel
-    if not isinstance(kernel, Loop) or not is_copy(kernel) or work.guests:
+    kernel = fused.kernel
+    if not isinstance(kernel, Loop) or not is_copy(kernel) or fused.epilogues:
         return None
     assert isinstance(kernel.expr, Load)
     strides = kernel.expr.view.strides, kernel.target.strides
@@ -54,14 +54,14 @@ def turned_axes(work: Work) -> tuple[Axis, Axis, list[Axis]] | None:
     return reads[0], writes[0], others
 
 
-def emit_turned(work: Work, axes: tuple[Axis, Axis, list[Axis]]) -> Emitted:
+def emit_turned(fused: FusedKernel, axes: tuple[Axis, Axis, list[Axis]]) -> Emitted:
     """Return a copy that turns an array as text."""
-    kernel = work.kernel
+    kernel = fused.kernel
     assert isinstance(kernel, Loop)
     assert isinstance(kernel.expr, Load)
     source, target = kernel.expr.view, kernel.target
     along, beside, others = axes
-    body = Body(is_wide(work.buffers()))
+    body = Body(is_wide(fused.buffers()))
     dtype = computed(source.buffer.dtype)
     across, down = -(-along.size // SIDE), -(-beside.size // SIDE)
     count = across * down * math.prod(one.size for one in others)
@@ -88,7 +88,7 @@ def emit_turned(work: Work, axes: tuple[Axis, Axis, list[Axis]]) -> Emitted:
             place = f"{end} + (b + x) * {beside.write} + (a + u) * {along.write}"
             body.do(f"if (a + u < {along.size} && b + x < {beside.size})")
             value = f"square[x * {SIDE + 1} + u]"
-            if root(target.buffer) in work.rounded:
+            if root(target.buffer) in fused.rounded:
                 value = f"rounded_to_tf32({value})"
             body.do(f"  {body.pointer(target.buffer)}[{place}] = {value};")
         body.do("BARRIER;")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ganglion.compiler.cuda.epilogue import joined
-from ganglion.compiler.cuda.fprop_tiling import NEAR, Window, in_chunks
+from ganglion.compiler.cuda.fprop_tiling import NEAR, ConvGeometry, in_chunks
 from ganglion.compiler.cuda.tiling import (
     BANDWIDTH,
     CLOCK,
@@ -16,8 +16,8 @@ from ganglion.compiler.cuda.tiling import (
     LONG,
     PROCESSORS,
     Product,
+    choose_split_k,
     on_tensor_cores,
-    parts_of,
     plain_splits,
     side_by_side,
 )
@@ -27,14 +27,14 @@ MOST_TAPS = 10  # places of a window whose sums a warp holds in registers
 
 
 @dataclass(frozen=True)
-class Taps:
+class ConvWgrad:
     """The gradient of a convolution's weights: sums over all pixels."""
 
-    window: Window
+    window: ConvGeometry
     right: tuple[int, int, int]  # elements from image to image, row to row, point
 
 
-def taps_of(product: Product, bf16: bool) -> Taps | None:
+def conv_wgrad_of(product: Product, bf16: bool) -> ConvWgrad | None:
     """Return a product as the gradient of a window's weights, None if it is none."""
     kernel = product.kernel
     if not all(in_chunks(product, side, bf16) for side in ("left", "right")):
@@ -62,12 +62,12 @@ def taps_of(product: Product, bf16: bool) -> Taps | None:
         return None
     (image,) = images
     steps = (image.left, y.left if len(rows) == 2 else 0)
-    found = Window(image.size, y.size, x.size, *steps, channels, window)
-    return Taps(found, (image.right, y.right, x.right))
+    found = ConvGeometry(image.size, y.size, x.size, *steps, channels, window)
+    return ConvWgrad(found, (image.right, y.right, x.right))
 
 
 @dataclass(frozen=True)
-class TapsCut:
+class WgradTiling:
     """How a weights' gradient is shared by warps, blocks and parts."""
 
     warps_down: int  # 16 channels each
@@ -83,29 +83,29 @@ class TapsCut:
         """How many groups of warps share the pixels of a patch."""
         return 8 // (self.warps_down * self.warps_across)
 
-    def results(self, product: Product, window: Window) -> int:
+    def results(self, product: Product, window: ConvGeometry) -> int:
         """Return how many blocks all weights take."""
         down = -(-window.channels // (16 * self.warps_down))
         across = -(-product.n // (16 * self.warps_across))
         return down * across * (window.window[0] // self.tap_rows)
 
-    def tiles_y(self, window: Window) -> int:
+    def tiles_y(self, window: ConvGeometry) -> int:
         """Return how many tiles an image has, from top to bottom."""
         return -(-window.y // self.tile_y)
 
-    def tiles(self, window: Window) -> int:
+    def tiles(self, window: ConvGeometry) -> int:
         """Return how many tiles the images have."""
         return -(-window.images // self.tile_images) * self.tiles_y(window)
 
 
-def taps_cut_of(
-    product: Product, taps: Taps, bf16: bool, room: int, parts: int = 0
-) -> tuple[TapsCut, float] | None:
+def choose_wgrad_tiling(
+    product: Product, taps: ConvWgrad, bf16: bool, room: int, parts: int = 0
+) -> tuple[WgradTiling, float] | None:
     """Return the cheapest way to cut a weights' gradient, and its cost."""
     found = [
         one
         for one in _taps_cuts(product, taps.window, parts)
-        if taps_bytes(product, taps.window, one, bf16) <= room
+        if wgrad_bytes(product, taps.window, one, bf16) <= room
     ]
     if not found:
         return None
@@ -114,7 +114,9 @@ def taps_cut_of(
     return found[best], costs[best]
 
 
-def _taps_cuts(product: Product, window: Window, parts: int) -> Iterator[TapsCut]:
+def _taps_cuts(
+    product: Product, window: ConvGeometry, parts: int
+) -> Iterator[WgradTiling]:
     down, across = window.window
     tap_rows = max(
         n for n in range(1, down + 1) if down % n == 0 and n * across <= MOST_TAPS
@@ -128,7 +130,7 @@ def _taps_cuts(product: Product, window: Window, parts: int) -> Iterator[TapsCut
         for tile_y in range(1, window.y + 1):
             images = window.tile_images(tile_y, 256)
             for stages in (1, 2):
-                one = TapsCut(
+                one = WgradTiling(
                     warps_down, warps_across, tap_rows, images, tile_y, stages, 1
                 )
                 results, tiles = one.results(product, window), one.tiles(window)
@@ -138,7 +140,9 @@ def _taps_cuts(product: Product, window: Window, parts: int) -> Iterator[TapsCut
                         yield replace(one, parts=n)
 
 
-def taps_bytes(product: Product, window: Window, cut: TapsCut, bf16: bool) -> int:
+def wgrad_bytes(
+    product: Product, window: ConvGeometry, cut: WgradTiling, bf16: bool
+) -> int:
     """Return the shared memory that patches and points, or sums, need."""
     taps = cut.tap_rows * window.window[1]
     sums = cut.warps_down * cut.warps_across * taps * 8 * 32 * 4
@@ -146,7 +150,9 @@ def taps_bytes(product: Product, window: Window, cut: TapsCut, bf16: bool) -> in
     return max(copies, sums if cut.groups > 1 else 0)
 
 
-def _points_bytes(product: Product, window: Window, cut: TapsCut, bf16: bool) -> int:
+def _points_bytes(
+    product: Product, window: ConvGeometry, cut: WgradTiling, bf16: bool
+) -> int:
     beside = -(-window.x // 8)
     height = cut.tile_y + cut.tap_rows - 1
     pixels = cut.tile_images * height * (beside * 8 + window.window[1] - 1)
@@ -156,13 +162,15 @@ def _points_bytes(product: Product, window: Window, cut: TapsCut, bf16: bool) ->
     return left + points * (16 * cut.warps_across + pad) * product.width("right")
 
 
-def _strips(window: Window, cut: TapsCut, bf16: bool) -> int:
+def _strips(window: ConvGeometry, cut: WgradTiling, bf16: bool) -> int:
     """Return how many strips of 8 pixels a tile has, with those that fill it up."""
     strips = cut.tile_images * -(-window.x // 8)
     return -(-strips // 2) * 2 if bf16 else strips
 
 
-def _taps_cost(product: Product, window: Window, cut: TapsCut, bf16: bool) -> float:
+def _taps_cost(
+    product: Product, window: ConvGeometry, cut: WgradTiling, bf16: bool
+) -> float:
     taps, across = cut.tap_rows * window.window[1], window.window[1]
     steps = _strips(window, cut, bf16) // (2 if bf16 else 1)
     turns = -(-steps // cut.groups)
@@ -175,7 +183,7 @@ def _taps_cost(product: Product, window: Window, cut: TapsCut, bf16: bool) -> fl
     blocks = cut.results(product, window) * cut.parts
     each = -(-blocks // PROCESSORS)
     mine = -(-cut.tiles(window) // cut.parts)
-    shared = taps_bytes(product, window, cut, bf16)
+    shared = wgrad_bytes(product, window, cut, bf16)
     together = side_by_side(shared)
     alone = together == 1 and cut.stages == 1
     hidden = worked + copied if alone else max(worked, copied)
@@ -186,14 +194,14 @@ def _taps_cost(product: Product, window: Window, cut: TapsCut, bf16: bool) -> fl
     return 1500 + each * (mine * hidden + ends) + -(-each // together) * waited + added
 
 
-def parts_for(kernel: Contract, precision: str, room: int) -> int:
+def split_k_of(kernel: Contract, precision: str, room: int) -> int:
     """Return into how many parts to cut the sums of a contraction: 1 for none."""
     product, bf16 = Product(kernel), precision == "bf16"
     if product.k < LONG or product.m * product.n > LARGE:
         return 1
     if not on_tensor_cores(kernel, precision):
         return plain_splits(product)
-    parts, cost = parts_of(product, bf16, room)
-    taps = taps_of(product, bf16)
-    found = taps_cut_of(product, taps, bf16, room) if taps else None
+    parts, cost = choose_split_k(product, bf16, room)
+    taps = conv_wgrad_of(product, bf16)
+    found = choose_wgrad_tiling(product, taps, bf16, room) if taps else None
     return found[0].parts if found and found[1] < cost else parts

@@ -12,14 +12,14 @@ from ganglion.compiler.plan.kernels import Buffer
 RESULT_BYTES = 64 << 20  # of all results that are kept on the device
 
 
-class Own:
+class Workspace:
     """The memory of one program: constants, scratch, results, what is filled once."""
 
     def __init__(self, emission: Emission, memory: Memory) -> None:
         self._emission, self._memory, driver = emission, memory, memory.driver
         self._blocks: list[tuple[int, int]] = []
-        self._base = self._allocate(emission.own_bytes)
-        driver.fill(self._base, 0, emission.own_bytes)
+        self._base = self._allocate(emission.workspace_bytes)
+        driver.fill(self._base, 0, emission.workspace_bytes)
         self._constants = {}
         for key, array in constants_of(emission).items():
             self._constants[key] = self._allocate(array.nbytes)
@@ -52,7 +52,7 @@ class Own:
             return self.results[buffer.name]
         if buffer.kind == "step":
             return self._step
-        return self._base + self._emission.own[root(buffer)]
+        return self._base + self._emission.workspace[root(buffer)]
 
     def restart(self) -> None:
         """Count steps from zero."""

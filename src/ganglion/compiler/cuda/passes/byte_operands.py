@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganglion.compiler.cuda.epilogue import Root, is_flat, is_map
-from ganglion.compiler.cuda.passes.cse import rewritten
+from ganglion.compiler.cuda.passes.cse import map_buffers
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.cuda.tiling import Product, on_tensor_cores
 from ganglion.compiler.plan.kernels import (
@@ -40,7 +40,7 @@ class Scaled(Buffer):
         return f"{self.name}:{self.dtype.name}{list(self.shape)} × {self.scale:g}"
 
 
-def in_bytes(kernels: Sequence[Kernel]) -> list[Kernel]:
+def keep_bytes(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Keep what only products read as bytes, where it is scaled bytes."""
     made: dict[Root, tuple[Loop, Expr, Scaled]] = {}
     for kernel in kernels:
@@ -58,7 +58,7 @@ def in_bytes(kernels: Sequence[Kernel]) -> list[Kernel]:
             target = replace(kernel.target, buffer=scaled)
             kernel = replace(kernel, expr=source, target=target)
         elif isinstance(kernel, Contract):
-            kernel = rewritten(kernel, change)
+            kernel = map_buffers(kernel, change)
         result.append(kernel)
     return result
 

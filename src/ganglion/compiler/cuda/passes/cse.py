@@ -19,7 +19,7 @@ Change = Callable[[Buffer], Buffer]
 Place = tuple[int, int]  # a kernel's number, and which of its results
 
 
-def without_copies(kernels: Sequence[Kernel]) -> list[Kernel]:
+def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return kernels that compute no temporary array that another one already is."""
     writers: dict[Root, list[Place]] = defaultdict(list)
     buffers: dict[Root, Buffer] = {}
@@ -43,7 +43,7 @@ def without_copies(kernels: Sequence[Kernel]) -> list[Kernel]:
             same[key] = known
             gone |= set(places)
     kept = _without(kernels, gone)
-    return [renamed(one, same) for one in kept] if same else kept
+    return [rename_buffers(one, same) for one in kept] if same else kept
 
 
 def _without(kernels: Sequence[Kernel], gone: set[Place]) -> list[Kernel]:
@@ -122,7 +122,7 @@ def _changed(
     return any(start[0] < n <= last[0] for one in read for n, _ in writers.get(one, []))
 
 
-def renamed(kernel: Kernel, names: dict[Root, Root]) -> Kernel:
+def rename_buffers(kernel: Kernel, names: dict[Root, Root]) -> Kernel:
     """Return a kernel with other memory in the place of some."""
     if not any(root(b) in names for b in (*kernel.reads(), *kernel.writes())):
         return kernel
@@ -133,20 +133,20 @@ def renamed(kernel: Kernel, names: dict[Root, Root]) -> Kernel:
         kind, name = names[root(buffer)]
         return replace(buffer, kind=kind, name=name)
 
-    return rewritten(kernel, change)
+    return map_buffers(kernel, change)
 
 
-def rewritten(kernel: Kernel, change: Change) -> Kernel:
+def map_buffers(kernel: Kernel, change: Change) -> Kernel:
     """Return a kernel with every buffer changed."""
-    made: Kernel = _rewritten(kernel, change, {})
+    made: Kernel = _map_buffers(kernel, change, {})
     return made
 
 
-def _rewritten(value: Any, change: Change, made: dict[int, Any]) -> Any:
+def _map_buffers(value: Any, change: Change, made: dict[int, Any]) -> Any:
     if isinstance(value, Buffer):
         return change(value)
     if isinstance(value, tuple):
-        return tuple(_rewritten(one, change, made) for one in value)
+        return tuple(_map_buffers(one, change, made) for one in value)
     if not is_dataclass(value) or isinstance(value, (type, np.dtype)):
         return value
     if id(value) not in made:
@@ -160,6 +160,6 @@ def _rewritten(value: Any, change: Change, made: dict[int, Any]) -> Any:
 
 def _remade(value: Any, change: Change, made: dict[int, Any]) -> Any:
     old = {field.name: getattr(value, field.name) for field in fields(value)}
-    new = {name: _rewritten(one, change, made) for name, one in old.items()}
+    new = {name: _map_buffers(one, change, made) for name, one in old.items()}
     changed = any(new[name] is not one for name, one in old.items())
     return replace(value, **new) if changed else value

@@ -32,7 +32,7 @@ FEWEST_PLACES = 1 << 14
 FEWEST_CHANNELS, MOST_COLUMNS = 8, 4
 
 
-def channels_apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+def depthwise_as_loops(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
     """Yield kernels, those that never mix channels as loops over channels."""
     for one in kernels:
         if isinstance(one, Loop):

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from ganglion.compiler.cuda.epilogue import Root, is_map, tables_of
-from ganglion.compiler.cuda.passes.cse import rewritten
-from ganglion.compiler.cuda.passes.simplify import Simplified
+from ganglion.compiler.cuda.passes.cse import map_buffers
+from ganglion.compiler.cuda.passes.simplify import StepKernels
 from ganglion.compiler.cuda.text import BF16, root
 from ganglion.compiler.cuda.tiling import Product, on_tensor_cores
 from ganglion.compiler.plan.kernels import (
@@ -35,18 +35,18 @@ F32 = np.dtype("float32")
 LARGE = 1 << 14  # elements of an array whose bytes count
 
 
-def kept_operands(simple: Simplified, bf16: bool) -> Simplified:
+def round_operands(simple: StepKernels, bf16: bool) -> StepKernels:
     """Return the kernels with operands of products as tensor cores take them."""
     copies, every = _with_copies(simple.every, bf16)
     if not bf16:
-        return Simplified(simple.once, (*copies, *every))
+        return StepKernels(simple.once, (*copies, *every))
     kernels = (*simple.once, *copies, *every)
     operands = {root(b) for b in _operands(kernels) if b.kind == "arena"}
     found = operands | (_large(kernels) - _updates(kernels) if operands else set())
     found -= {one for kernel in kernels for one in _as_they_are(kernel)}
     found -= {one for kernel in kernels for one in _unaligned(kernel)}
     once = tuple(_halved(one, found) for one in simple.once)
-    return Simplified(once, tuple(_halved(one, found) for one in (*copies, *every)))
+    return StepKernels(once, tuple(_halved(one, found) for one in (*copies, *every)))
 
 
 def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
@@ -79,7 +79,7 @@ def _halved(kernel: Kernel, found: set[Root]) -> Kernel:
     def change(buffer: Buffer) -> Buffer:
         return replace(buffer, dtype=BF16) if root(buffer) in found else buffer
 
-    return rewritten(kernel, change)
+    return map_buffers(kernel, change)
 
 
 def _as_they_are(kernel: Kernel) -> Iterator[Root]:
@@ -133,7 +133,8 @@ def _with_copies(
         return names.get(root(buffer), buffer)
 
     made = [
-        rewritten(one, change) if isinstance(one, Contract) else one for one in kernels
+        map_buffers(one, change) if isinstance(one, Contract) else one
+        for one in kernels
     ]
     return list(copies.values()), made
 

@@ -52,7 +52,7 @@ class _Copy:
         return made
 
 
-def inside_pads(kernels: Sequence[Kernel]) -> list[Kernel]:
+def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Let products read copies of what they read, if a copy is made anyway."""
     uses = Uses(kernels)
     copies: dict[Root, _Copy] = {}

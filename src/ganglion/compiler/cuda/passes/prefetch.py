@@ -2,7 +2,7 @@
 
 Such kernels need nothing that training changes, so they run beside the step before
 theirs. So do copies of weights in another order: they are made where the weights are
-updated. What is handed over is kept twice, and the two change places after every step.
+updated. What is passed on is double-buffered: the two buffers swap after every step.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ganglion.compiler.cuda.epilogue import Root, is_copy, is_map
-from ganglion.compiler.cuda.passes.cse import renamed, rewritten
+from ganglion.compiler.cuda.passes.cse import map_buffers, rename_buffers
 from ganglion.compiler.cuda.passes.simplify import Uses
 from ganglion.compiler.cuda.text import BF16, computed, root
 from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row_major
@@ -20,7 +20,7 @@ NEXT = "next"  # kind of a buffer: the other one of the two
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Prefetch:
     """Kernels that may run a step ahead, and those that may not."""
 
     early: tuple[Kernel, ...]
@@ -33,18 +33,18 @@ class Ahead:
         return {one for one in found if one[0] == "arena"}
 
     @property
-    def handed(self) -> frozenset[str]:
+    def double_buffered(self) -> frozenset[str]:
         """The names of those that others read: they are kept twice."""
         read = {root(b) for one in self.late for b in one.reads()}
         return frozenset(name for _, name in self.made & read)
 
-    def early_for_next(self) -> list[Kernel]:
+    def for_next_step(self) -> list[Kernel]:
         """Return the early kernels with what they hand over in the other place."""
-        other = {("arena", name): (NEXT, name) for name in self.handed}
-        return [renamed(one, other) for one in self.early]
+        other = {("arena", name): (NEXT, name) for name in self.double_buffered}
+        return [rename_buffers(one, other) for one in self.early]
 
 
-def look_ahead(kernels: Sequence[Kernel], known: set[Root]) -> Ahead:
+def split_prefetch(kernels: Sequence[Kernel], known: set[Root]) -> Prefetch:
     """Tell kernels that may run a step ahead from the others.
 
     What is `known` was made before the first step.
@@ -55,13 +55,15 @@ def look_ahead(kernels: Sequence[Kernel], known: set[Root]) -> Ahead:
     first = _joined([one.in_order() for n, one in enumerate(pieces) if n in early])
     rest = _joined([one for n, one in enumerate(pieces) if n not in early])
     copies, names = _before(first, rest)
-    made = Ahead((*copies, *first), tuple(renamed(one, names) for one in rest))
-    return made if made.handed else Ahead((), tuple(kernels))
+    made = Prefetch(
+        (*copies, *first), tuple(rename_buffers(one, names) for one in rest)
+    )
+    return made if made.double_buffered else Prefetch((), tuple(kernels))
 
 
 def exact_between(
-    once: Sequence[Kernel], ahead: Ahead
-) -> tuple[Sequence[Kernel], Ahead]:
+    once: Sequence[Kernel], ahead: Prefetch
+) -> tuple[Sequence[Kernel], Prefetch]:
     """Keep float32 what early kernels make for each other.
 
     Before a first step, one may go on with what another has in registers, where later
@@ -77,10 +79,10 @@ def exact_between(
         return replace(buffer, dtype=exact) if root(buffer) in between else buffer
 
     first, early, late = (
-        tuple(rewritten(one, change) for one in kernels)
+        tuple(map_buffers(one, change) for one in kernels)
         for kernels in (once, ahead.early, ahead.late)
     )
-    return first, Ahead(early, late)
+    return first, Prefetch(early, late)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Piece:
     order: tuple[int, ...] = ()
 
     def in_order(self) -> Piece:
-        """Let a copy walk through what it reads, so that it can be a guest there."""
+        """Let a copy walk through what it reads, so that it can be fused there."""
         if isinstance(self.kernel, Loop) and is_copy(self.kernel):
             return Piece(self.number, *_along_source(self.kernel))
         return self

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 
 from ganglion.compiler.cuda import epilogue
-from ganglion.compiler.cuda.epilogue import Parted, Root, is_flat, is_map
-from ganglion.compiler.cuda.passes.cse import without_copies
+from ganglion.compiler.cuda.epilogue import Root, SplitContract, is_flat, is_map
+from ganglion.compiler.cuda.passes.cse import eliminate_common_subexpressions
 from ganglion.compiler.cuda.text import computed, root
 from ganglion.compiler.plan.kernels import (
     Axis,
@@ -36,7 +36,7 @@ EACH = 4096  # elements of a block of a map that adds up what it computes
 
 
 @dataclass(frozen=True)
-class Simplified:
+class StepKernels:
     """Kernels of every step, and those that run once, before the first."""
 
     once: tuple[Kernel, ...]
@@ -47,10 +47,10 @@ class Simplified:
         return {root(b) for one in self.once for b in one.writes()}
 
 
-def simplify(kernels: Sequence[Kernel]) -> Simplified:
+def simplify(kernels: Sequence[Kernel]) -> StepKernels:
     """Return equal kernels, fewer of them."""
     made = [one for one in kernels if not _is_empty(one)]
-    return _constant_first(without_copies(_whole_sums(made)))
+    return _constant_first(eliminate_common_subexpressions(_whole_sums(made)))
 
 
 def _is_empty(kernel: Kernel) -> bool:
@@ -232,13 +232,13 @@ def _adds_parts(kernel: Kernel, parts: int) -> bool:
     )
 
 
-def in_parts(
-    kernels: Sequence[Kernel], parts_for: Callable[[Contract], int]
+def split_long_contractions(
+    kernels: Sequence[Kernel], split_k_of: Callable[[Contract], int]
 ) -> list[Kernel]:
     """Cut long contractions into as many parts as keep a GPU busy, then add those."""
     made: list[Kernel] = []
     for kernel in kernels:
-        parts = parts_for(kernel) if isinstance(kernel, Contract) else 1
+        parts = split_k_of(kernel) if isinstance(kernel, Contract) else 1
         if parts == 1:
             made.append(kernel)
             continue
@@ -248,14 +248,16 @@ def in_parts(
         partial = Buffer(name, (parts, *target.shape), dtype, "arena")
         fields = {f.name: getattr(kernel, f.name) for f in dataclass_fields(kernel)}
         view = View(partial, kernel.out.strides, kernel.out.offset)
-        made.append(Parted(**(fields | {"out": view, "parts": parts})))
+        made.append(SplitContract(**(fields | {"out": view, "parts": parts})))
         load = Load(dtype, View(partial, (1, target.size)))
         shape = (target.size, parts)
         made.append(Loop("sum", shape, load, View(target, (1,)), 1, "sum"))
     return made
 
 
-def in_rows(sums: Sequence[Kernel], kernels: Sequence[Kernel]) -> list[Kernel]:
+def split_column_sums(
+    sums: Sequence[Kernel], kernels: Sequence[Kernel]
+) -> list[Kernel]:
     """Cut long sums by columns of what maps compute, so that those can take them.
 
     Each block of a map adds up its own rows; what the blocks have is added up after.
@@ -281,7 +283,7 @@ def _row_parts(kernel: Kernel, makers: dict[Root, Kernel]) -> int:
     """Return into how many parts of its rows a sum is cut."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
         return 1
-    long = math.prod(kernel.shape) >= epilogue.FEWEST_TALLIED
+    long = math.prod(kernel.shape) >= epilogue.FEWEST_SUMMED
     if not long or len(kernel.outer) != 1 or kernel.adds:
         return 1
     columns, rows = kernel.shape
@@ -323,7 +325,7 @@ def _cut_rows(kernel: Loop, parts: int) -> list[Loop]:
 # ---- what never changes ------------------------------------------------------------
 
 
-def _constant_first(kernels: list[Kernel]) -> Simplified:
+def _constant_first(kernels: list[Kernel]) -> StepKernels:
     uses = Uses(kernels)
     once: list[Kernel] = []
     every: list[Kernel] = []
@@ -337,7 +339,7 @@ def _constant_first(kernels: list[Kernel]) -> Simplified:
                 known |= {root(b) for b in kernel.writes()}
         else:
             every.append(kernel)
-    return Simplified(tuple(once), tuple(every))
+    return StepKernels(tuple(once), tuple(every))
 
 
 def _is_constant(kernel: Kernel, known: set[Root]) -> bool:

@@ -1,8 +1,4 @@
-"""Gradients of a convolution's weights in CUDA C, by patches of images."""
-
-from __future__ import annotations
-
-TAPS = """\
+#include "conv_patch.cuh"
 // The gradient of a convolution's weights: a warp holds 16 channels x 16 columns of all
 // places of the window that its block has, and runs through pixels. A patch of the
 // images serves all of these places, read shifted. Pixels are taken in strips of 8
@@ -233,4 +229,3 @@ DEVICE void contract_taps(int block, int blocks, const typename S::Left* left,
         store(split, 0, at, to, exists, value);
       }
 }
-"""

@@ -1,8 +1,4 @@
-"""Contractions on tensor cores in CUDA C: tiles, copies, multiplications."""
-
-from __future__ import annotations
-
-TENSOR = """\
+#include "contract.cuh"
 // On tensor cores: warps hold parts of a tile, and parts of the inner axis (WK of them,
 // added up in order at the end). Operands come by asynchronous copies, STAGES ahead.
 template <class S> struct Stage {
@@ -357,4 +353,3 @@ DEVICE void contract_on_tensor_cores(int block, int blocks,
     BARRIER;
   }
 }
-"""

@@ -1,11 +1,3 @@
-"""Contractions in CUDA C that need no tensor cores, and how all of them end.
-
-A plan's products differ in the struct `S` that these templates are given.
-"""
-
-from __future__ import annotations
-
-CONTRACTION = """\
 // ---- contractions ------------------------------------------------------------------
 
 // out[b, m, n] = sum of left[b, m, k] * right[b, k, n], tile by tile. `S` says the
@@ -136,4 +128,3 @@ DEVICE void contract_plainly(int block, int blocks, const T* left, const T* righ
     BARRIER;
   }
 }
-"""

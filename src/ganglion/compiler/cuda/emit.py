@@ -12,7 +12,11 @@ import numpy as np
 
 from ganglion.compiler.cuda.allocation import ALIGNMENT, place
 from ganglion.compiler.cuda.column_sums import emit_map_with_column_sums
-from ganglion.compiler.cuda.elementwise import emit_map
+from ganglion.compiler.cuda.elementwise import (
+    emit_map,
+    emit_transpose,
+    transposed_axes,
+)
 from ganglion.compiler.cuda.epilogue import FusedKernel, Root, is_producer
 from ganglion.compiler.cuda.function import Function, PartitionText, RowStaging
 from ganglion.compiler.cuda.gemm import emit_contract
@@ -46,8 +50,7 @@ from ganglion.compiler.cuda.row_fusion import (
     staged_rows,
     staged_whole,
 )
-from ganglion.compiler.cuda.scan import emit_adds, emit_scan
-from ganglion.compiler.cuda.scatter import emit_scatter
+from ganglion.compiler.cuda.scan_scatter import emit_adds, emit_scan, emit_scatter
 from ganglion.compiler.cuda.scheduler import schedule
 from ganglion.compiler.cuda.text import STEP, Emitted, root
 from ganglion.compiler.cuda.tiling import (
@@ -56,7 +59,6 @@ from ganglion.compiler.cuda.tiling import (
     LaunchContext,
     Product,
 )
-from ganglion.compiler.cuda.transpose import emit_turned, turned_axes
 from ganglion.compiler.cuda.wgrad_tiling import split_k_of
 from ganglion.compiler.plan.kernels import (
     Buffer,
@@ -382,8 +384,8 @@ def emit_fused(
             return emit_adds(kernel)
         if fused.column_sums:
             return emit_map_with_column_sums(fused)
-        if turned := turned_axes(fused):
-            return emit_turned(fused, turned)
+        if axes := transposed_axes(fused):
+            return emit_transpose(fused, axes)
         return emit_reduction(fused) if kernel.reduced else emit_map(fused)
     if isinstance(kernel, Scan):
         return emit_scan(kernel)

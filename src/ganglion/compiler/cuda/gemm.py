@@ -13,14 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from ganglion.compiler.cuda.column_sums import ColumnSum
-from ganglion.compiler.cuda.elementwise import emit_epilogues
-from ganglion.compiler.cuda.epilogue import (
-    FusedKernel,
-    Root,
-    joined,
-    lanes_allowed,
-    sizes,
-)
+from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, joined, sizes
 from ganglion.compiler.cuda.fprop_tiling import (
     ConvGeometry,
     FpropTiling,
@@ -41,7 +35,7 @@ from ganglion.compiler.cuda.text import (
     is_wide,
     number,
     root,
-    split_places,
+    split_index,
 )
 from ganglion.compiler.cuda.tiling import (
     PLAIN,
@@ -271,7 +265,7 @@ def _out_lanes(fused: FusedKernel, product: Product) -> int:
             most //= 2
     while most > 1 and product.kernel.out.offset % most:
         most //= 2
-    return lanes_allowed(fused, column.size, most)
+    return vector_width(fused, column.size, most)
 
 
 def _shape_struct(
@@ -335,7 +329,7 @@ def _shape_struct(
     kind = "unsigned" if body.index == "int" else "unsigned long long"
     for name, (axes, side) in functions.items():
         whole = joined(axes, side)
-        places = split_places("i", sizes(whole))
+        places = split_index("i", sizes(whole))
         at = affine(places, [getattr(one, side) for one in whole])
         lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
     lines += _ROW_OF_WINDOWS if "PATCHES" in more else _ROW_OF_TILES

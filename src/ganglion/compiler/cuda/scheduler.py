@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from ganglion.compiler.cuda.allocation import drop_unread_stores, stage_rows
-from ganglion.compiler.cuda.elementwise import SMALL
+from ganglion.compiler.cuda.elementwise import ONE_BLOCK_ELEMENTS
 from ganglion.compiler.cuda.epilogue import (
     MOST_STORED,
     FusedKernel,
@@ -33,7 +33,7 @@ def is_small(kernel: Kernel) -> bool:
     """Return whether one block is enough for a kernel."""
     if not isinstance(kernel, Loop) or kernel.adds:
         return False
-    return _places(kernel) <= SMALL
+    return _places(kernel) <= ONE_BLOCK_ELEMENTS
 
 
 def _places(kernel: Loop) -> int:
@@ -184,7 +184,7 @@ class Scheduler:
         last = max(map(self._launch_of, needs), default=-1)
         return (
             isinstance(kernel, Loop)
-            and not all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+            and not all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
             and last + 1 < len(self.launches)
         )
 

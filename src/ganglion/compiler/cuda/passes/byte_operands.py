@@ -56,7 +56,7 @@ def keep_bytes(kernels: Sequence[Kernel]) -> list[Kernel]:
         if isinstance(kernel, Loop) and root(kernel.target.buffer) in kept:
             _, source, scaled = made[root(kernel.target.buffer)]
             target = replace(kernel.target, buffer=scaled)
-            kernel = replace(kernel, expr=source, target=target)
+            kernel = replace(kernel, outputs=((source, target),))
         elif isinstance(kernel, Contract):
             kernel = map_buffers(kernel, change)
         result.append(kernel)
@@ -66,7 +66,9 @@ def keep_bytes(kernels: Sequence[Kernel]) -> list[Kernel]:
 def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
     """Return the bytes that a map scales, and what it stores if it leaves them so."""
     target = kernel.target
-    whole = is_map(kernel) and not kernel.more and is_flat(target, kernel.outer)
+    whole = (
+        is_map(kernel) and len(kernel.outputs) == 1 and is_flat(target, kernel.outer)
+    )
     if not whole or target.buffer.kind != "arena" or target.buffer.dtype != F32:
         return None
     expr, scale = kernel.expr, 1.0

@@ -53,11 +53,10 @@ def _without(kernels: Sequence[Kernel], gone: set[Place]) -> list[Kernel]:
         if not isinstance(kernel, Loop):
             made.append(kernel)
             continue
-        stored = kernel.stored
-        kept = [one for i, one in enumerate(stored) if (number, i) not in gone]
+        outputs = enumerate(kernel.outputs)
+        kept = tuple(one for i, one in outputs if (number, i) not in gone)
         if kept:
-            (expr, target), *more = kept
-            made.append(replace(kernel, expr=expr, target=target, more=tuple(more)))
+            made.append(replace(kernel, outputs=kept))
     return made
 
 
@@ -76,7 +75,7 @@ def _sign(
         if not is_map(kernel):
             return None
         assert isinstance(kernel, Loop)
-        expr, view = kernel.stored[which]
+        expr, view = kernel.outputs[which]
         words = [str(kernel.shape), str(view.strides), str(view.offset)]
         parts.append((*words, written(expr, same)))
     return (buffer.shape, buffer.dtype, tuple(parts))

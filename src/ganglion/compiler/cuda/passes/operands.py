@@ -85,7 +85,7 @@ def _halved(kernel: Kernel, found: set[Root]) -> Kernel:
 def _as_they_are(kernel: Kernel) -> Iterator[Root]:
     """Yield the memory that a kernel needs in its own type."""
     if isinstance(kernel, Loop):
-        exprs = [expr for expr, _ in kernel.stored]
+        exprs = kernel.exprs
         yield from (root(b) for one in walk(*exprs) for b in tables_of(one))
         # A largest element is found again by its value: it must not be rounded alone.
         for one in walk(*exprs):
@@ -142,4 +142,4 @@ def _with_copies(
 def _copy(weights: Buffer) -> Loop:
     made = Buffer(f"{weights.name} rounded", weights.shape, F32, "arena")
     load = Load(F32, View(weights, (1,)))
-    return Loop("pack", (weights.size,), load, View(made, (1,)))
+    return Loop.of("pack", (weights.size,), load, View(made, (1,)))

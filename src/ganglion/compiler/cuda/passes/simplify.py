@@ -91,7 +91,7 @@ def _joined(
     """Return the kernels with one sum over parts and what made them put together."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
         return None
-    for place, (expr, target) in enumerate(kernel.stored):
+    for place, (expr, target) in enumerate(kernel.outputs):
         source = _only_source(kernels, uses, number, expr, target, kernel)
         if source is None:
             continue
@@ -115,16 +115,13 @@ def _joined(
 
 def _readers(kernels: list[Kernel], uses: Uses, maker: Loop) -> list[int]:
     """Return who reads what a loop makes."""
-    found = {n for _, view in maker.stored for n in uses.readers[root(view.buffer)]}
+    found = {n for _, view in maker.outputs for n in uses.readers[root(view.buffer)]}
     return sorted(found)
 
 
 def _without(kernel: Loop, place: int) -> Loop | None:
-    kept = [one for n, one in enumerate(kernel.stored) if n != place]
-    if not kept:
-        return None
-    (expr, target), *more = kept
-    return replace(kernel, expr=expr, target=target, more=tuple(more))
+    kept = [one for n, one in enumerate(kernel.outputs) if n != place]
+    return replace(kernel, outputs=tuple(kept)) if kept else None
 
 
 def _only_source(
@@ -183,7 +180,7 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Kernel | None:
     """Join sums of sums: each of the first one's results is added up by a reader."""
     if maker.how != "sum" or not maker.outer:
         return None
-    if any(not is_flat(view, maker.outer) for _, view in maker.stored):
+    if any(not is_flat(view, maker.outer) for _, view in maker.outputs):
         return None
     if any(not _adds_parts(one, maker.outer[0]) for one in readers):
         return None
@@ -195,26 +192,23 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Kernel | None:
     targets: dict[Root, View] = {}
     for one in readers:
         assert isinstance(one, Loop)
-        for expr, target in one.stored:
+        for expr, target in one.outputs:
             assert isinstance(expr, Load)
             key = root(expr.view.buffer)
             if key in targets:
                 return None
             targets[key] = View(target.buffer, row_major(maker.outer[1:]))
-    if targets.keys() != {root(view.buffer) for _, view in maker.stored}:
+    if targets.keys() != {root(view.buffer) for _, view in maker.outputs}:
         return None
-    stored = [
+    outputs = tuple(
         (rewrite(expr, strides), targets[root(view.buffer)])
-        for expr, view in maker.stored
-    ]
-    (first, target), *more = stored
+        for expr, view in maker.outputs
+    )
     whole = replace(
         maker,
         shape=strides(maker.shape),
-        expr=first,
-        target=target,
+        outputs=outputs,
         reduced=maker.reduced + 1,
-        more=tuple(more),
     )
     return collapse(whole)
 
@@ -228,7 +222,7 @@ def _adds_parts(kernel: Kernel, parts: int) -> bool:
         and target.buffer.kind == "arena"
         and _parts_first(expr, kernel)
         and is_flat(target, kernel.outer)
-        for expr, target in kernel.stored
+        for expr, target in kernel.outputs
     )
 
 
@@ -251,7 +245,7 @@ def split_long_contractions(
         made.append(SplitContract(**(fields | {"out": view, "parts": parts})))
         load = Load(dtype, View(partial, (1, target.size)))
         shape = (target.size, parts)
-        made.append(Loop("sum", shape, load, View(target, (1,)), 1, "sum"))
+        made.append(Loop.of("sum", shape, load, View(target, (1,)), 1, "sum"))
     return made
 
 
@@ -289,11 +283,11 @@ def _row_parts(kernel: Kernel, makers: dict[Root, Kernel]) -> int:
     columns, rows = kernel.shape
     flat = [
         view.buffer
-        for view in (e.view for e, _ in kernel.stored if isinstance(e, Load))
+        for view in (e.view for e, _ in kernel.outputs if isinstance(e, Load))
         if (view.strides, view.offset) == ((1, columns), 0)
     ]
     maps = [one for one in flat if is_map(makers.get(root(one), kernel))]
-    if len(maps) != len(kernel.stored):
+    if len(maps) != len(kernel.outputs):
         return 1
     wanted = max(columns * rows // EACH, 1)
     return math.gcd(rows, 1 << (wanted - 1).bit_length())
@@ -309,17 +303,15 @@ def _cut_rows(kernel: Loop, parts: int) -> list[Loop]:
 
     made: list[Loop] = []
     lasts: list[tuple[Expr, View]] = []
-    for expr, target in kernel.stored:
+    for expr, target in kernel.outputs:
         name = f"{target.buffer.name} rows"
         dtype = computed(target.buffer.dtype)
         held = Buffer(name, (parts, columns), dtype, "arena")
         cut = rewrite(expr, strides)
         shape = (parts, columns, each)
-        made.append(Loop(kernel.name, shape, cut, View.whole(held), 1, "sum"))
+        made.append(Loop.of(kernel.name, shape, cut, View.whole(held), 1, "sum"))
         lasts.append((Load(held.dtype, View(held, (1, columns))), target))
-    (expr, target), *more = lasts
-    whole = (columns, parts)
-    return [*made, Loop(kernel.name, whole, expr, target, 1, "sum", more=tuple(more))]
+    return [*made, Loop(kernel.name, (columns, parts), tuple(lasts), 1, "sum")]
 
 
 # ---- what never changes ------------------------------------------------------------
@@ -357,7 +349,7 @@ def _filled(kernels: list[Kernel], uses: Uses, number: int) -> bool:
     """Return whether what others write over a fill is the same places at every step."""
     kernel = kernels[number]
     assert isinstance(kernel, Loop)
-    if kernel.more or not isinstance(kernel.expr, Literal):
+    if len(kernel.outputs) > 1 or not isinstance(kernel.expr, Literal):
         return False
     what = root(kernel.target.buffer)
     first, *others = uses.writers[what]

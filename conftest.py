@@ -90,8 +90,8 @@ def pytest_collection_modifyitems(
 ) -> None:
     """Leave out some cases of tests that have many alike, unless all are asked for.
 
-    `@pytest.mark.sampled(3)` runs a third of a test's cases, by the hash of their names:
-    the same ones in every run and on every worker.
+    `@pytest.mark.sampled(3)` runs a third of a test's cases, by the hashes of their
+    names: the same ones in every run and on every worker.
     """
     if config.getoption("--all"):
         return

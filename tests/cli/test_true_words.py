@@ -15,7 +15,7 @@ from folders import ROOT
 import ganglion
 from ganglion import config
 from ganglion.cli.app import app
-from ganglion.race import facts, machine
+from ganglion.race import machine
 from ganglion.race.engines import engine
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,7 +66,7 @@ def test_another_package_named_ganglion_is_not_taken_for_ours(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert machine.version("ganglion") == config.VERSION
-    assert facts.versions([])["ganglion"] == config.VERSION
+    assert machine.versions([])["ganglion"] == config.VERSION
 
 
 def test_a_checkout_says_what_ganglion_needs(monkeypatch):
@@ -78,7 +78,7 @@ def test_a_checkout_says_what_ganglion_needs(monkeypatch):
         return requires(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", of_others)
-    assert facts.install_size(engine("ganglion")) > 50e6  # NumPy and LLVM alone
+    assert machine.install_size(engine("ganglion")) > 50e6  # NumPy and LLVM alone
 
 
 def test_the_readme_gives_the_size_installed_beside_the_download():
@@ -171,12 +171,12 @@ def test_every_link_of_the_pages_leads_somewhere():
 
 
 def _row(title):
-    """Return the cell of a row of the README's table of what is supported."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Return the cell of a row of the guide's table of what is supported."""
+    text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     return re.search(rf"^\| {title} \| (.*) \|$", text, re.M)[1]
 
 
-def test_what_the_readme_calls_supported_is():
+def test_what_the_guide_calls_supported_is():
     optimizers = _row("optimizers").split(";")[0].split(", ")
     assert len(optimizers) > 10
     for name in optimizers:

@@ -17,8 +17,7 @@ from ganglion.layers.arguments import (
     weight,
 )
 from ganglion.layers.base import InputSpec
-from ganglion.lookup import passed
-from ganglion.serialization import export
+from ganglion.serialization import export, passed
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D",

@@ -15,7 +15,6 @@ import numpy as np
 from ganglion import initializers, ops
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.lookup import passed, with_defaults
 from ganglion.losses.base import (
     broadcasts_to,
     divide_no_nan,
@@ -29,7 +28,9 @@ from ganglion.serialization import (
     deserialize_keras_object,
     export,
     look_up,
+    passed,
     serialize_keras_object,
+    with_defaults,
 )
 from ganglion.variables import Variable, current_scope, snake_case, unique_name
 

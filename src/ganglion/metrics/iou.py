@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.lookup import passed
 from ganglion.losses.base import to_array
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
+from ganglion.serialization import passed
 from ganglion.variables import read
 
 __all__ = [

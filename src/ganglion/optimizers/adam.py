@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ganglion import keras2, ops
-from ganglion.lookup import passed
 from ganglion.optimizers.arguments import (
     Common,
     Shared,
@@ -15,7 +14,7 @@ from ganglion.optimizers.arguments import (
     small,
 )
 from ganglion.optimizers.base import Optimizer, cast_to, with_common
-from ganglion.serialization import export
+from ganglion.serialization import export, passed
 from ganglion.variables import Variable
 
 _RATE = keras2.Changed(0.001, keras2=0.002)

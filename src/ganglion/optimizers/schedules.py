@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.lookup import Configured, with_defaults
 from ganglion.serialization import (
+    Configured,
     deserialize_keras_object,
     export,
     serialize_keras_object,
+    with_defaults,
 )
 
 _exported = export("keras.optimizers.schedules")

@@ -219,10 +219,12 @@ def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(driver):
         return driver.of("upload").count(x.nbytes)
 
     assert copied(epochs=3) == 1
-    bound = [list(made._places) for _, made in model._runner._steps.values()]
+    bound = [list(made._places) for _, made in model._step_cache._steps.values()]
     x[1234, 567] = 1.0
     assert copied() == 1
-    assert [list(made._places) for _, made in model._runner._steps.values()] == bound
+    assert [
+        list(made._places) for _, made in model._step_cache._steps.values()
+    ] == bound
     change = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: x.__setitem__((5, 6), epoch + 2.0)
     )

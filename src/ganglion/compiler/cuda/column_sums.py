@@ -21,7 +21,7 @@ from ganglion.compiler.cuda.elementwise import (
 )
 from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
 from ganglion.compiler.cuda.expressions import Places, evaluate
-from ganglion.compiler.cuda.passes.cse import written
+from ganglion.compiler.cuda.passes.rewrite import expression_key
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -187,7 +187,9 @@ def _spread_of(exprs: list[Expr]) -> Expr | None:
     if not isinstance(square, Apply) or square.op != "multiply":
         return None
     source = _narrow(wide)
-    if source is None or any(written(one) != written(wide) for one in square.args):
+    if source is None or any(
+        expression_key(one) != expression_key(wide) for one in square.args
+    ):
         return None
     return source
 

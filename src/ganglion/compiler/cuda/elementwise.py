@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ganglion.compiler.cuda.epilogue import FusedKernel, Root, Stored, lanes_allowed
 from ganglion.compiler.cuda.expressions import Places, evaluate
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -18,12 +19,10 @@ from ganglion.compiler.cuda.text import (
 )
 from ganglion.compiler.plan.kernels import Expr, Load, Loop, Shape, View, walk
 
-SMALL = 2048  # places that one block runs through as fast as many would
-FILL = 132 * THREADS  # threads that keep a large GPU busy
 MOST_BLOCKS = 65_535  # beyond, blocks take several turns
 
 
-def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
+def emit_map(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
     """Return a loop without reduction, and its epilogues, as text.
 
     With `rows`, a block has so many of its rows.
@@ -34,13 +33,15 @@ def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
     body = Body(is_wide(fused.buffers(), total), row_wise=rows > 0)
     shape = kernel.shape or (1,)
     each = math.prod(shape[1:])
-    width = _width(fused, kernel, total)
+    width = _width(fused, kernel, total, spec)
     if rows:
         shape, total, width = (rows, *shape[1:]), rows * each, 1
     count = total // width
     groups = (*shape[:-1], shape[-1] // width)
     head = f"{body.index} i = ({body.index})block * THREADS + THREAD"
-    if THREADS < count <= SMALL:  # one block may have to take several turns
+    if (
+        THREADS < count <= TUNING.one_block_elements
+    ):  # one block may have to take several turns
         body.lines.append("#pragma unroll 4")
     loop = f"for ({head}; i < {count}; i += blocks * THREADS)"
     if count <= THREADS:  # one turn of the first block, so no loop
@@ -58,12 +59,12 @@ def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
     return body.emitted(min(-(-count // THREADS), MOST_BLOCKS))
 
 
-def _width(fused: FusedKernel, kernel: Loop, total: int) -> int:
+def _width(fused: FusedKernel, kernel: Loop, total: int, spec: GpuSpec) -> int:
     """Return how many neighbours a thread computes: more where there is much to do."""
     if not kernel.shape:
         return 1
     most = most_lanes(kernel)
-    while most > 1 and total // most < FILL:
+    while most > 1 and total // most < spec.processors * THREADS:
         most //= 2
     return lanes_allowed(fused, kernel.shape[-1], most)
 

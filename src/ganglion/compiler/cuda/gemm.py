@@ -13,6 +13,18 @@ from functools import lru_cache
 import numpy as np
 
 from ganglion.compiler.cuda.column_sums import ColumnSum
+from ganglion.compiler.cuda.conv_tiling import (
+    ConvGeometry,
+    FpropTiling,
+    WgradTiling,
+    choose_fprop_tiling,
+    choose_wgrad_tiling,
+    conv_fprop_of,
+    conv_wgrad_of,
+    fprop_blocks,
+    fprop_bytes,
+    wgrad_bytes,
+)
 from ganglion.compiler.cuda.elementwise import emit_epilogues
 from ganglion.compiler.cuda.epilogue import (
     FusedKernel,
@@ -21,15 +33,8 @@ from ganglion.compiler.cuda.epilogue import (
     lanes_allowed,
     sizes,
 )
-from ganglion.compiler.cuda.fprop_tiling import (
-    ConvGeometry,
-    FpropTiling,
-    choose_fprop_tiling,
-    conv_fprop_of,
-    fprop_blocks,
-    fprop_bytes,
-)
-from ganglion.compiler.cuda.passes.byte_operands import Scaled
+from ganglion.compiler.cuda.passes.operands import Scaled
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     SHAPE,
     THREADS,
@@ -46,8 +51,6 @@ from ganglion.compiler.cuda.text import (
 from ganglion.compiler.cuda.tiling import (
     PLAIN,
     PLAIN_STEP,
-    PROCESSORS,
-    READS_AGAIN,
     LaunchContext,
     Product,
     Tile,
@@ -57,28 +60,20 @@ from ganglion.compiler.cuda.tiling import (
     on_tensor_cores,
     plain_splits,
     shared_bytes,
-    side_by_side,
-)
-from ganglion.compiler.cuda.wgrad_tiling import (
-    WgradTiling,
-    choose_wgrad_tiling,
-    conv_wgrad_of,
-    wgrad_bytes,
 )
 from ganglion.compiler.plan.kernels import Axis, Contract, View
 
 
-def emit_contract(
-    fused: FusedKernel, precision: str, room: int, context: LaunchContext
-) -> Emitted:
-    """Return a contraction, and its epilogues, as text; `room` is its shared memory."""
+def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
+    """Return a contraction, and its epilogues, as text."""
     kernel = fused.kernel
     assert isinstance(kernel, Contract)
-    shape = _Shape(fused, Product(kernel), precision == "bf16")
-    if not on_tensor_cores(kernel, precision):
+    shape = _Shape(fused, Product(kernel), context.spec)
+    if not on_tensor_cores(kernel, context.spec.products):
         return _emit_plainly(shape)
-    context = replace(context, early=root(kernel.right.buffer) in fused.ready)
-    cut = _cut_for(kernel, shape.bf16, room, context, bool(fused.column_sums))
+    ready = root(kernel.right.buffer) in fused.ready
+    context = replace(context, weights_ready=ready)
+    cut = _cut_for(kernel, context, bool(fused.column_sums))
     if isinstance(cut, FpropTiling):
         return _emit_windows(shape, cut, context)
     if isinstance(cut, WgradTiling):
@@ -88,21 +83,21 @@ def emit_contract(
 
 @lru_cache(maxsize=64)
 def _cut_for(
-    kernel: Contract, bf16: bool, room: int, context: LaunchContext, with_sums: bool
+    kernel: Contract, context: LaunchContext, with_sums: bool
 ) -> Tiling | FpropTiling | WgradTiling:
     """Return the cheapest way to cut a product; a program has most of them twice."""
-    product = Product(kernel)
+    product, spec, room = Product(kernel), context.spec, context.room
     # Where sums are taken along, blocks take several turns anyway.
     cut, cost = choose_tiling(
-        product, bf16, room, context.most if not with_sums else 1 << 30
+        product, spec, room, context.most_blocks if not with_sums else 1 << 30
     )
-    if window := conv_fprop_of(product, bf16):
-        patch = choose_fprop_tiling(product, window, bf16, room, context, cost)
+    if window := conv_fprop_of(product, spec.bf16):
+        patch = choose_fprop_tiling(product, window, context, cost)
         if patch is not None:
             return patch
-    taps = conv_wgrad_of(product, bf16)
+    taps = conv_wgrad_of(product, spec.bf16)
     if taps is not None and not with_sums:
-        found = choose_wgrad_tiling(product, taps, bf16, room, product.parts)
+        found = choose_wgrad_tiling(product, taps, spec, room, product.parts)
         if found is not None and found[1] < cost:
             return found[0]
     return cut
@@ -111,8 +106,9 @@ def _cut_for(
 class _Shape:
     """A product on its way to text: what its struct says, and its body."""
 
-    def __init__(self, fused: FusedKernel, product: Product, bf16: bool) -> None:
-        self.fused, self.product, self.bf16 = fused, product, bf16
+    def __init__(self, fused: FusedKernel, product: Product, spec: GpuSpec) -> None:
+        self.fused, self.product, self.spec = fused, product, spec
+        self.bf16 = spec.bf16
         self.body = Body(is_wide(fused.buffers(), product.m * product.n))
         self.lanes = _out_lanes(fused, product)
         # Operands that can be fetched before the launch before has come to its end.
@@ -149,7 +145,7 @@ class _Shape:
 def _emit_plainly(shape: _Shape) -> Emitted:
     """Return a product in plain arithmetic as text."""
     product, itemsize = shape.product, shape.product.kernel.out.buffer.dtype.itemsize
-    splits = product.parts if product.parts > 1 else plain_splits(product)
+    splits = product.parts if product.parts > 1 else plain_splits(product, shape.spec)
     cut = Tiling(PLAIN, splits, 1)
     shape.bf16 = False
     shape.emitted("contract_plainly", cut, PLAIN_STEP)
@@ -162,7 +158,7 @@ def _emit_tiles(shape: _Shape, cut: Tiling, context: LaunchContext) -> Emitted:
     step = cut.tile.step(shape.bf16)
     shape.emitted("contract_on_tensor_cores", cut, step)
     shared = shared_bytes(shape.product, cut.tile, cut.stages, shape.bf16)
-    return _weighed(shape, cut, step, shared, context.most)
+    return _weighed(shape, cut, step, shared, context.most_blocks)
 
 
 def _weighed(shape: _Shape, cut: Tiling, step: int, shared: int, most: int) -> Emitted:
@@ -171,7 +167,8 @@ def _weighed(shape: _Shape, cut: Tiling, step: int, shared: int, most: int) -> E
     blocks = product.tiles(tile) * cut.splits
     if shape.column_sums and cut.splits == 1:  # a block adds up what it has only once
         across = -(-product.n // tile.columns)
-        slots = min(PROCESSORS * side_by_side(shared), most)
+        spec = shape.spec
+        slots = min(spec.processors * spec.resident_blocks(shared), most)
         blocks = min(blocks, max(slots // across, 1) * across)
     made = shape.finish(tile, cut.splits, blocks, shared)
     steps = math.ceil(math.ceil(product.k / step) / cut.splits)
@@ -203,7 +200,7 @@ def _emit_taps(shape: _Shape, cut: WgradTiling) -> Emitted:
     """Return the gradient of a convolution's weights by patches as text."""
     product, taps = shape.product, conv_wgrad_of(shape.product, shape.bf16)
     assert taps is not None
-    window = taps.window
+    window = taps.conv
     product.rows = list(product.kernel.rows)  # tap by tap, as they lie in memory
     shape.lanes = min(shape.lanes, 2 if shape.bf16 else 4)
     tile = Tile(
@@ -222,7 +219,7 @@ def _emit_taps(shape: _Shape, cut: WgradTiling) -> Emitted:
     blocks = cut.results(product, window) * cut.parts
     made = shape.body.emitted(blocks, wgrad_bytes(product, window, cut, shape.bf16))
     points = window.images * window.y * window.x / cut.parts
-    size = cut.tap_rows * window.window[1] * tile.rows * tile.columns
+    size = cut.tap_rows * window.filter_size[1] * tile.rows * tile.columns
     return replace(made, work=points * size / 500)
 
 
@@ -235,8 +232,8 @@ def _window_numbers(
         "Y": window.y,
         "ACROSS_X": window.x,
         "CHANNELS": window.channels,
-        "KY": window.window[0],
-        "KX": window.window[1],
+        "KY": window.filter_size[0],
+        "KX": window.filter_size[1],
         "TILE_IMAGES": cut.tile_images,
         "TILE_Y": cut.tile_y,
         "TILES_Y": cut.tiles_y(window),
@@ -319,7 +316,7 @@ def _shape_struct(
         lines.append(f"  static constexpr float LEFT_SCALE = {scale};")
     flags = {
         "LEFT_ROWS": product.along_rows,
-        "LEFT_AGAIN": product.again > READS_AGAIN,
+        "LEFT_AGAIN": product.again > TUNING.window_reuse,
         "EARLY_LEFT": root(product.kernel.left.buffer) in shape.early,
         "EARLY_RIGHT": root(product.kernel.right.buffer) in shape.early,
         "LEFT_SAME": _rows_alike(product, tile, step),

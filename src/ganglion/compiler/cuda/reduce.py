@@ -22,6 +22,7 @@ from ganglion.compiler.cuda.elementwise import (
 )
 from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
 from ganglion.compiler.cuda.expressions import Places, evaluate
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -33,15 +34,10 @@ from ganglion.compiler.cuda.text import (
     power_of_two,
     root,
 )
-from ganglion.compiler.cuda.tiling import PROCESSORS
 from ganglion.compiler.plan.kernels import Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
 WARP = 32  # threads that see each other's registers
-BLOCKS = 528  # as many as a large GPU runs at once
-ALL = 132 * 1024  # threads that run at once
-MUCH = 1 << 18  # elements from which a thread has several results
-FEWEST, ENOUGH = 8, 8  # elements that are worth another thread, and another block
 
 
 @dataclass(frozen=True)
@@ -55,21 +51,25 @@ class Tiling:
     lanes: int = 1  # results of one thread
 
 
-def choose_tiling(kernel: Loop, fused: FusedKernel) -> Tiling:
+def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
     """Return how to share a reduction, by where its elements lie."""
     results = math.prod(kernel.outer)
     length = math.prod(kernel.shape[len(kernel.outer) :])
     lanes_across = bool(kernel.outer) and _beside(kernel)
-    lanes = _lanes(kernel, fused, length) if lanes_across else 1
+    lanes = _lanes(kernel, fused, length, spec) if lanes_across else 1
     results //= lanes
     along = 1
     most = THREADS
     if lanes_across:  # a line of memory at a time, or a part of it
         across = min(power_of_two(results), 32 // lanes)
-        while across > 8 and results < across * PROCESSORS:
+        while across > 8 and results < across * spec.processors:
             across //= 2
         most = THREADS // across
-    while along < most and along * FEWEST < length and results * along < ALL:
+    while (
+        along < most
+        and along * TUNING.reduced_per_thread < length
+        and results * along < spec.threads
+    ):
         along *= 2
     while along < most and results * along < THREADS and along < length:
         along *= 2
@@ -77,15 +77,22 @@ def choose_tiling(kernel: Loop, fused: FusedKernel) -> Tiling:
     tiles = -(-results // across)
     splits = 1
     if kernel.how != "argmax":
-        while tiles * splits * 2 <= BLOCKS and along * splits * 2 * ENOUGH <= length:
+        while (
+            tiles * splits * 2 <= 4 * spec.processors
+            and along * splits * 2 * TUNING.reduced_per_split <= length
+        ):
             splits *= 2
     return Tiling(across, along, splits, lanes_across, lanes)
 
 
-def _lanes(kernel: Loop, fused: FusedKernel, length: int) -> int:
+def _lanes(kernel: Loop, fused: FusedKernel, length: int, spec: GpuSpec) -> int:
     """Return how many neighbouring results a thread has, where there is much to add."""
-    much = length >= 64 or math.prod(kernel.outer) >= ALL
-    if kernel.how == "argmax" or math.prod(kernel.shape) < MUCH or not much:
+    much = length >= 64 or math.prod(kernel.outer) >= spec.threads
+    if (
+        kernel.how == "argmax"
+        or math.prod(kernel.shape) < TUNING.several_results_elements
+        or not much
+    ):
         return 1
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
     most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
@@ -112,20 +119,22 @@ def _beside(kernel: Loop) -> bool:
     return votes > 0 and kernel.shape[outer] > 1
 
 
-def emit_reduction(fused: FusedKernel, rows: int = 0) -> Emitted:
+def emit_reduction(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
     """Return a reduction and its epilogues as text, of some rows where it says so."""
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
-    return _Reduction(fused, kernel, rows).emitted()
+    return _Reduction(fused, kernel, spec, rows).emitted()
 
 
 class _Reduction:
-    def __init__(self, fused: FusedKernel, kernel: Loop, rows: int) -> None:
+    def __init__(
+        self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: int
+    ) -> None:
         self.each = math.prod(kernel.outer[1:])
         if rows:
             kernel = replace(kernel, shape=(rows, *kernel.shape[1:]))
         self.fused, self.kernel = fused, kernel
-        self.cut = choose_tiling(kernel, fused)
+        self.cut = choose_tiling(kernel, fused, spec)
         if rows:  # one block does it all: in one turn, if it can
             most = max(THREADS // power_of_two(math.prod(kernel.outer)), 1)
             along = min(self.cut.along, most)

@@ -9,13 +9,13 @@ import pytest
 
 from ganglion import config as choices
 from ganglion import keras2, utils, variables
-from ganglion.compiler.cpu import cores
+from ganglion.compiler.cpu import threads
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
 collect_ignore_glob = ["tests/compat/scripts/*"]
 
 # Tests that run at the same time are no processes that have to share the machine.
-cores.NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
+threads.CORE_NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -23,7 +23,7 @@ RUNS_NOTHING = "nothing in a file is ever executed"
 
 # By the file and the function: the arguments that do nothing, and why.
 UNREAD = {
-    "augmenting/functions.py apply_channel_shift": {
+    "compat/image_generator/functions.py apply_channel_shift": {
         "channel_axis": "the limits are those of the whole image, whatever the axis"
     },
     "backend/__init__.py identity": {"name": "names of ops are no part of a graph"},
@@ -47,7 +47,7 @@ UNREAD = {
     "ops/indexing.py segment_sum": {"sorted": HINT},
     "ops/indexing.py segment_max": {"sorted": HINT},
     "ops/indexing.py top_k": {"sorted": "sorted results are right in both cases"},
-    "optimizers/state.py State.add_variable": {"aggregation": ONE_DEVICE},
+    "optimizers/base.py Optimizer.add_variable": {"aggregation": ONE_DEVICE},
     "saving/__init__.py load_model": {"safe_mode": RUNS_NOTHING},
     "serialization.py deserialize_keras_object": {"safe_mode": RUNS_NOTHING},
     "symbolic.py KerasTensor.__init__": {

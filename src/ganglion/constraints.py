@@ -36,7 +36,6 @@ class MaxNorm(Constraint):
         self.max_value, self.axis = max_value, axis
 
     def __call__(self, w: Any) -> Any:
-        """Return the weight, shortened where it is too long."""
         length = _length(w, self.axis)
         allowed = ops.clip(length, 0.0, float(self.max_value))
         return w * (allowed / (config.epsilon() + length))
@@ -50,7 +49,6 @@ class NonNeg(Constraint):
         pass
 
     def __call__(self, w: Any) -> Any:
-        """Return the weight with zeros in place of negative elements."""
         return ops.maximum(w, 0.0)
 
 
@@ -62,7 +60,6 @@ class UnitNorm(Constraint):
         self.axis = axis
 
     def __call__(self, w: Any) -> Any:
-        """Return the weight scaled to length one."""
         return w / (config.epsilon() + _length(w, self.axis))
 
 
@@ -81,7 +78,6 @@ class MinMaxNorm(Constraint):
         self.rate, self.axis = rate, axis
 
     def __call__(self, w: Any) -> Any:
-        """Return the weight, moved towards the allowed lengths."""
         length = _length(w, self.axis)
         allowed = ops.clip(length, float(self.min_value), float(self.max_value))
         wanted = self.rate * allowed + (1.0 - self.rate) * length

@@ -58,7 +58,6 @@ class Zeros(Initializer):
         pass
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return zeros."""
         return np.zeros(shape, _kind(dtype))
 
 
@@ -70,7 +69,6 @@ class Ones(Initializer):
         pass
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return ones."""
         return np.ones(shape, _kind(dtype))
 
 
@@ -82,7 +80,6 @@ class Constant(Initializer):
         self.value = value
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return the constant, stretched to the shape."""
         return np.broadcast_to(np.asarray(self.value), shape).astype(_kind(dtype))
 
 
@@ -94,7 +91,6 @@ class Identity(Initializer):
         self.gain = gain
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return a matrix with `gain` on its diagonal."""
         if len(shape) != 2:
             raise ValueError(f"Identity makes matrices, not arrays of shape {shape}.")
         return (self.gain * np.eye(*shape)).astype(_kind(dtype))
@@ -153,7 +149,6 @@ class RandomUniform(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return uniform numbers."""
         return self._uniform(shape, self.minval, self.maxval, dtype)
 
 
@@ -168,7 +163,6 @@ class RandomNormal(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return normal numbers."""
         drawn = self._generator().normal(self.mean, self.stddev, shape)
         return drawn.astype(_float_kind(dtype))
 
@@ -184,7 +178,6 @@ class TruncatedNormal(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return truncated normal numbers."""
         return self._truncated(shape, self.mean, self.stddev, dtype)
 
 
@@ -247,7 +240,6 @@ class VarianceScaling(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return numbers of the right variance for the shape."""
         fan_in, fan_out = compute_fans(shape, self.input_axes, self.output_axes)
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         variance = self.scale / max(1.0, fans[self.mode])
@@ -301,7 +293,6 @@ class Orthogonal(_Random):
         self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
-        """Return an orthogonal matrix, reshaped."""
         if len(shape) < 2:
             raise ValueError(f"Orthogonal needs at least two axes, got {shape}.")
         rows, columns = math.prod(shape[:-1]), shape[-1]

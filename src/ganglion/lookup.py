@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 from typing import Any
 
 import numpy as np
@@ -72,3 +74,28 @@ def _key(value: Any) -> Any:
     except TypeError:
         return type(value), id(value)
     return value
+
+
+def with_defaults(function: Any, qualname: str, **defaults: Any) -> Any:
+    """Return a copy of a function under another name, with some other defaults.
+
+    >>> def scale(x, factor=2):
+    ...     return x * factor
+    >>> with_defaults(scale, "triple", factor=3)(5)
+    15
+    """
+    copy = types.FunctionType(
+        function.__code__, function.__globals__, closure=function.__closure__
+    )
+    functools.update_wrapper(copy, function)
+    del copy.__wrapped__  # type: ignore[attr-defined]
+    copy.__qualname__ = qualname
+    parameters = inspect.signature(function).parameters.values()
+    copy.__defaults__ = tuple(
+        defaults.get(parameter.name, parameter.default)
+        for parameter in parameters
+        if parameter.default is not parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy

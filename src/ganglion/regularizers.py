@@ -37,7 +37,6 @@ class L1L2(Regularizer):
         self.l2 = _strength("l2", 0.0 if l2 is None else l2)
 
     def __call__(self, x: Any) -> Any:
-        """Return the loss of a weight."""
         total = 0.0
         if self.l1:
             total = total + self.l1 * ops.sum(ops.absolute(x))
@@ -54,7 +53,6 @@ class L1(Regularizer):
         self.l1 = _strength("l1", 0.01 if l1 is None else l1)
 
     def __call__(self, x: Any) -> Any:
-        """Return the loss of a weight."""
         return self.l1 * ops.sum(ops.absolute(x))
 
 
@@ -66,7 +64,6 @@ class L2(Regularizer):
         self.l2 = _strength("l2", 0.01 if l2 is None else l2)
 
     def __call__(self, x: Any) -> Any:
-        """Return the loss of a weight."""
         return self.l2 * ops.sum(ops.square(x))
 
 
@@ -80,7 +77,6 @@ class OrthogonalRegularizer(Regularizer):
         self.factor, self.mode = _strength("factor", factor), mode
 
     def __call__(self, inputs: Any) -> Any:
-        """Return the mean of |cosine| over pairs of rows, times the factor."""
         if len(inputs.shape) != 2:
             raise ValueError(
                 f"OrthogonalRegularizer needs a matrix, not {tuple(inputs.shape)}."

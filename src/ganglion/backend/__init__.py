@@ -49,6 +49,8 @@ from ganglion.config import (
 from ganglion.layers import Dot
 from ganglion.ops import (
     abs,  # noqa: A004 (Keras' name)
+    all,  # noqa: A004
+    any,  # noqa: A004
     arange,
     binary_crossentropy,
     cast,
@@ -66,23 +68,30 @@ from ganglion.ops import (
     log,
     logsumexp,
     maximum,
+    mean,
     minimum,
+    ndim,
     not_equal,
     one_hot,
     ones_like,
     reshape,
     round,  # noqa: A004
+    shape,
     sign,
     sin,
     sparse_categorical_crossentropy,
     square,
     squeeze,
     stack,
+    std,
     stop_gradient,
+    sum,  # noqa: A004
     tile,
     transpose,
+    var,
     zeros_like,
 )
+from ganglion.random import truncated_normal
 from ganglion.symbolic import is_symbolic as is_keras_tensor
 from ganglion.variables import Variable
 
@@ -98,16 +107,6 @@ def clear_session(free_memory: bool = True) -> None:
     utils.clear_session(free_memory)
 
 
-def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Add up over axes."""
-    return ops.sum(x, axis=axis, keepdims=keepdims)
-
-
-def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Average over axes."""
-    return ops.mean(x, axis=axis, keepdims=keepdims)
-
-
 def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
     """Find the largest element over axes."""
     return ops.max(x, axis=axis, keepdims=keepdims)
@@ -116,26 +115,6 @@ def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
 def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
     """Find the smallest element over axes."""
     return ops.min(x, axis=axis, keepdims=keepdims)
-
-
-def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the standard deviation over axes."""
-    return ops.std(x, axis=axis, keepdims=keepdims)
-
-
-def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the variance over axes."""
-    return ops.var(x, axis=axis, keepdims=keepdims)
-
-
-def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Return whether any element over axes is true."""
-    return ops.any(x, axis=axis, keepdims=keepdims)
-
-
-def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
-    """Return whether all elements over axes are true."""
-    return ops.all(x, axis=axis, keepdims=keepdims)
 
 
 def argmax(x: Any, axis: int = -1) -> Any:
@@ -236,19 +215,9 @@ def l2_normalize(x: Any, axis: int | None = None) -> Any:
     return x * ops.rsqrt(ops.maximum(squares, 1e-12))
 
 
-def shape(x: Any) -> Any:
-    """Return the shape."""
-    return ops.shape(x)
-
-
 def int_shape(x: Any) -> Any:
     """Return the shape, None where unknown."""
-    return ops.shape(x)
-
-
-def ndim(x: Any) -> int:
-    """Return the number of axes."""
-    return len(ops.shape(x))
+    return shape(x)
 
 
 def dtype(x: Any) -> str:
@@ -297,17 +266,6 @@ def random_uniform(
 ) -> Any:
     """Draw evenly from a range."""
     return random.uniform(shape, minval, maxval, dtype, seed)
-
-
-def truncated_normal(
-    shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    dtype: Any = None,
-    seed: Any = None,
-) -> Any:
-    """Draw from a normal distribution without its tails."""
-    return random.truncated_normal(shape, mean, stddev, dtype, seed)
 
 
 def random_binomial(

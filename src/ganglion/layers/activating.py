@@ -6,8 +6,11 @@ from typing import Any
 
 from ganglion import activations, keras2, ops
 from ganglion.layers.arguments import keep, known_size, weight
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
+
+__all__ = [
+    "ELU", "LeakyReLU", "PReLU", "ReLU", "Softmax", "ThresholdedReLU",
+]  # fmt: skip
 from ganglion.serialization import export
 
 
@@ -39,7 +42,6 @@ class ReLU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.relu(
             inputs, self.negative_slope, self.max_value, self.threshold
         )
@@ -71,7 +73,6 @@ class LeakyReLU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.leaky_relu(inputs, float(self.negative_slope))
 
 
@@ -88,18 +89,12 @@ class PReLU(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        keep(
-            self,
-            alpha_initializer=alpha_initializer,
-            alpha_regularizer=alpha_regularizer,
-            alpha_constraint=alpha_constraint,
-        )
-        is_one = isinstance(shared_axes, int)
-        self.shared_axes = [shared_axes] if is_one else shared_axes
+        keep(self, locals())
+        is_number = isinstance(shared_axes, int)
+        self.shared_axes = [shared_axes] if is_number else shared_axes
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        """Make alpha: a number per element, or one for all along the shared axes."""
         ndim = len(input_shape)
         for axis in self.shared_axes or ():
             if not -ndim < axis < ndim or axis == 0:
@@ -114,7 +109,6 @@ class PReLU(Layer):
         self.input_spec = InputSpec(ndim=ndim, axes=sizes)
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return ops.relu(inputs) - self.alpha * ops.relu(-inputs)
 
 
@@ -130,7 +124,6 @@ class ELU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.elu(inputs, alpha=self.alpha)
 
 
@@ -180,5 +173,4 @@ class ThresholdedReLU(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activations.relu(inputs, threshold=float(self.theta))

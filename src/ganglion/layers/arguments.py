@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ganglion import activations, config, constraints, initializers, regularizers
-from ganglion.layers.base import Layer
+from ganglion.layers.base import InputSpec, Layer
+from ganglion.lookup import with_defaults
 from ganglion.ops.windows import spread
 from ganglion.variables import Variable
 
-_GETTERS: dict[str, Callable[[Any], Any]] = {
+# How an argument is checked or resolved, by its name or the last word of it.
+_RESOLVE: dict[str, Callable[[Any], Any]] = {
     "activation": activations.get,
     "initializer": initializers.get,
     "regularizer": regularizers.get,
     "constraint": constraints.get,
+    "data_format": lambda value: channels_last(value),
 }
+_POSITIVE = (
+    "units", "filters", "depth_multiplier", "input_dim", "output_dim", "height", "width"
+)  # fmt: skip
+_PER_AXIS = ("kernel_size", "strides", "dilation_rate", "pool_size")
+_NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
+_NO_MASKS = "masks are not supported yet; leave it out."
+_UNSUPPORTED = {  # and what to do instead
+    "lora_rank": _NO_LORA,
+    "lora_alpha": _NO_LORA,
+    "quantization_config": _NO_LORA,
+    "mask_zero": _NO_MASKS,
+    "mask": _NO_MASKS,
+    "renorm": "use plain batch statistics.",
+    "synchronized": "use plain batch statistics.",
+    "renorm_clipping": "it belongs to `renorm`.",
+    "rms_scaling": "use RMSNormalization.",
+    "sparse": "arrays are dense.",
+    "ragged": "arrays are dense.",
+    "input_tensor": "give a `shape`.",
+    "optional": "every input of a model is needed.",
+}
+_BASE_ARGUMENTS = (
+    "self", "__class__", "kwargs", "activity_regularizer", "name", "weights"
+)  # fmt: skip
 
 
 def passed(scope: dict[str, Any]) -> dict[str, Any]:
@@ -25,15 +53,53 @@ def passed(scope: dict[str, Any]) -> dict[str, Any]:
 
     Every class spells out Keras' full signature; this saves spelling it out twice.
     """
-    given = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
-    return given | scope.get("kwargs", {})
+    own = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
+    return own | scope.get("kwargs", {})
 
 
-def keep(layer: Layer, **arguments: Any) -> None:
-    """Store arguments as attributes; names of activations and the like are resolved."""
-    for name, value in arguments.items():
-        getter = _GETTERS.get(name.rpartition("_")[2])
-        setattr(layer, name, getter(value) if getter else value)
+def keep(layer: Any, scope: dict[str, Any]) -> None:
+    """Store the arguments of an `__init__`, its ``locals()``, as attributes.
+
+    Names of activations and the like are resolved, sizes are checked, and what is not
+    supported is refused and not stored.
+    """
+    for name, value in scope.items():
+        if name in _UNSUPPORTED:
+            refuse(layer, name, value)
+        if name in _BASE_ARGUMENTS or name in _UNSUPPORTED:
+            continue
+        if name in _POSITIVE:
+            value = positive(value, name)
+        elif name in _PER_AXIS:
+            value = sizes(value, layer.rank, name)
+        elif resolve := _RESOLVE.get(name) or _RESOLVE.get(name.rpartition("_")[2]):
+            value = resolve(value)
+        setattr(layer, name, value)
+
+
+class SpatialLayer(Layer):
+    """A layer over `rank` axes between batch and channels: steps, images or volumes.
+
+    A family writes its `__init__` once; the class of a rank names the defaults that
+    differ: ``class Conv2D(_Conv, rank=2, strides=(1, 1))``.
+    """
+
+    rank = 0
+    data_format: str
+
+    def __init_subclass__(cls, rank: int = 0, **defaults: Any) -> None:
+        if rank:
+            cls.rank = rank
+            if "__init__" not in vars(cls):
+                init = inspect.unwrap(cls.__init__)
+                cls.__init__ = with_defaults(  # type: ignore[method-assign]
+                    init, f"{cls.__qualname__}.__init__", **defaults
+                )
+        super().__init_subclass__()
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
 
 
 def activated(layer: Any, outputs: Any) -> Any:
@@ -58,13 +124,13 @@ def weight(
     )
 
 
-def refuse(layer: Layer, instead: str, **arguments: Any) -> None:
-    """Refuse arguments that are set although Ganglion does not support them."""
-    for name, value in arguments.items():
-        if value is not None and value is not False:
-            raise ValueError(
-                f"{type(layer).__name__} does not support `{name}={value!r}`: {instead}"
-            )
+def refuse(layer: Layer, name: str, value: Any) -> None:
+    """Refuse an argument that is set although Ganglion does not support it."""
+    if value is not None and value is not False:
+        raise ValueError(
+            f"{type(layer).__name__} does not support `{name}={value!r}`: "
+            f"{_UNSUPPORTED[name]}"
+        )
 
 
 def positive(value: Any, name: str) -> int:

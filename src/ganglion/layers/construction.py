@@ -1,17 +1,23 @@
-"""What the arguments of a layer's `__init__` mean, whatever the layer."""
+"""What surrounds a layer's `__init__` and `build`: arguments, old names, shapes."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ganglion import config, keras2
+from ganglion.compiler.ir import origin
+from ganglion.compiler.ir.graph import Value
 from ganglion.serialization import (
     deserialize_keras_object,
     serialize_keras_object,
 )
+from ganglion.symbolic import KerasTensor
+from ganglion.variables import suspended
 
 # Arguments that Keras 2 accepted on every layer, to say the shape of the input.
 _INPUT_HINTS = ("input_shape", "batch_input_shape", "input_dim", "batch_size")
@@ -138,3 +144,224 @@ def refuse_unknown(cls: type, given: dict[str, Any]) -> None:
         f"{cls.__name__} does not know the argument(s) {', '.join(unknown)}. "
         f"{config.closest(first, names)}"
     )
+
+
+# ---- Keras 1's names of arguments, which Keras 2 took with a warning -----------------
+
+# Old name: the new one, the first that the layer has.
+RENAMED = {
+    "output_dim": ("units",),
+    "init": ("kernel_initializer", "embeddings_initializer"),
+    "W_regularizer": ("kernel_regularizer", "embeddings_regularizer"),
+    "W_constraint": ("kernel_constraint", "embeddings_constraint"),
+    "b_regularizer": ("bias_regularizer",),
+    "b_constraint": ("bias_constraint",),
+    "bias": ("use_bias",),
+    "p": ("rate",),
+    "sigma": ("stddev",),
+    "nb_filter": ("filters",),
+    "filter_length": ("kernel_size",),
+    "subsample": ("strides",),
+    "subsample_length": ("strides",),
+    "border_mode": ("padding",),
+    "atrous_rate": ("dilation_rate",),
+    "dim_ordering": ("data_format",),
+    "pool_length": ("pool_size",),
+    "gamma_init": ("gamma_initializer",),
+    "beta_init": ("beta_initializer",),
+}
+_LAYOUTS = {"tf": "channels_last", "th": "channels_first", "default": None}
+_IMAGE_LAYERS = ("Conv2D", "Conv2DTranspose", "SeparableConv2D")
+
+
+def translated(
+    cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a layer of ours under today's names."""
+    two_sizes = _has_two_sizes(cls, args)
+    old_ones = kwargs.keys() & {*RENAMED, "nb_row"}
+    if not is_ours(cls) or not (old_ones or two_sizes):
+        return args, kwargs
+    known = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+    made: dict[str, Any] = {}
+    for old, value in kwargs.items():
+        new = next((one for one in RENAMED.get(old, ()) if one in known), None)
+        if new is None or old in known:
+            made[old] = value
+            continue
+        keras2.note(f"`{old}=`", f"`{new}=`")
+        made[new] = _LAYOUTS.get(value, value) if old == "dim_ordering" else value
+    if two_sizes and (old_ones or "strides" in made or _means_sizes(args)):
+        keras2.note("`Conv2D(filters, rows, columns)`", "`Conv2D(filters, (r, c))`")
+        args = (args[0], (args[1], args[2]), *args[3:])
+    elif "nb_row" in made and "nb_col" in made:
+        keras2.note("`nb_row=, nb_col=`", "`kernel_size=`")
+        made["kernel_size"] = (made.pop("nb_row"), made.pop("nb_col"))
+    return args, made
+
+
+def _has_two_sizes(cls: type, args: tuple[Any, ...]) -> bool:
+    """Return whether this may be `Conv2D(32, 3, 3)`: rows and columns, or a stride."""
+    sizes = args[1:3] if cls.__name__ in _IMAGE_LAYERS else ()
+    return len(sizes) == 2 and all(isinstance(one, int) for one in sizes)
+
+
+def _means_sizes(args: tuple[Any, ...]) -> bool:
+    """Guess what `Conv2D(32, 3, 3)` means where nothing else in the call tells.
+
+    Kernels are mostly square, and strides mostly smaller than the kernel.
+    """
+    return keras2.active() and bool(args[1] == args[2])
+
+
+def is_ours(cls: type) -> bool:
+    """Return whether a layer is one of Ganglion's own."""
+    return cls.__module__.startswith("ganglion.layers")
+
+
+def translating(init: Callable[..., None]) -> Callable[..., None]:
+    """Let the `__init__` of a layer take the old names, too."""
+
+    @functools.wraps(init)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        if type(self).__init__ is made:  # not from the `__init__` of a subclass
+            args, kwargs = translated(type(self), args, kwargs)
+        init(self, *args, **kwargs)
+
+    return made
+
+
+_OLD_ORDER = ("name", "shape", "dtype", "initializer", "regularizer", "trainable")
+
+
+def name_first(add_weight: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `add_weight` take Keras 2's order of arguments, too: the name comes first."""
+
+    @functools.wraps(add_weight)
+    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str):
+            keras2.note(
+                '`add_weight("name", shape)`',
+                '`add_weight(shape, name="name")`',
+                changes_defaults=False,
+            )
+            kwargs.update(zip(_OLD_ORDER, args, strict=False))
+            args = ()
+        return add_weight(self, *args, **kwargs)
+
+    return made
+
+
+class OldShape:
+    """Keras 2's `layer.output_shape`; a layer may keep an attribute of that name."""
+
+    def __init__(self, end: str) -> None:
+        self.end = end
+
+    def __get__(self, layer: Any, kind: type | None = None) -> Any:
+        """Return the shape of what the layer was first called on, or returned."""
+        if layer is None:
+            return self
+        tensors = getattr(layer, self.end)
+        keras2.note(
+            f"`layer.{self.end}_shape`",
+            f"`layer.{self.end}.shape`",
+            changes_defaults=False,
+        )
+        return shapes_of(tensors)
+
+
+def kept_value(layer: Any, name: str, value: Any) -> Any:
+    """Return what a layer keeps of an argument: its attribute, else the argument."""
+    if isinstance(getattr(type(layer), name, None), OldShape):
+        return vars(layer).get(name, value)
+    return getattr(layer, name, value)
+
+
+# ---- building: the shapes `build` gets, and when a layer counts as built ------------
+
+
+def by_calling(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a `build` that calls the layers below: it says itself when it is done."""
+    build.by_calling = True  # type: ignore[attr-defined]
+    return build
+
+
+def builds_by_calling(build: Callable[..., Any]) -> bool:
+    """Return whether a `build` is marked so."""
+    return getattr(build, "by_calling", False)
+
+
+def counting(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a `build` that a script calls by hand count as building the layer."""
+
+    @functools.wraps(build)
+    def counted(self: Any, *args: Any, **kwargs: Any) -> None:
+        if self._building:  # by `_build_once`, or this is `super().build(...)`
+            build(self, *args, **kwargs)
+            return
+        self._building = True
+        try:
+            with suspended(), origin.inside(self.name, self.created):
+                build(self, *args, **kwargs)
+        finally:
+            self._building = False
+        self.built = True
+        if len(args) == 1:
+            self._build_shape = unwrapped(args[0])
+
+    return counted
+
+
+class ShapeLeaf(tuple):
+    """A shape as a leaf, so that a list of inputs becomes a list of shapes."""
+
+
+def shape_of(leaf: Any) -> Any:
+    """Return the shape of an input; the batch of a traced one may be any."""
+    shape = getattr(leaf, "shape", None)
+    if shape is None:
+        return leaf
+    unknown_batch = isinstance(leaf, Value) and len(shape) > 0
+    return ShapeLeaf((None, *shape[1:]) if unknown_batch else shape)
+
+
+def unwrapped(shapes: Any) -> Any:
+    """Return shapes as plain tuples, as `build` takes them."""
+    if isinstance(shapes, ShapeLeaf):
+        return tuple(shapes)
+    if isinstance(shapes, dict):
+        return {key: unwrapped(one) for key, one in shapes.items()}
+    if isinstance(shapes, (list, tuple)) and any(
+        isinstance(one, (list, tuple, dict)) for one in shapes
+    ):
+        return [unwrapped(one) for one in shapes]
+    return tuple(shapes) if isinstance(shapes, list) else shapes
+
+
+def as_shapes(shape: Any) -> Any:
+    """Turn the nested lists of a JSON file back into shapes."""
+    if isinstance(shape, dict):
+        return {key: as_shapes(one) for key, one in shape.items()}
+    if isinstance(shape, (list, tuple)) and any(
+        isinstance(one, (list, tuple)) for one in shape
+    ):
+        return [as_shapes(one) for one in shape]
+    return ShapeLeaf(shape)
+
+
+def tensors_of(shapes: Any) -> Any:
+    """Return Keras tensors of these shapes."""
+    nested = isinstance(shapes, list) and isinstance(shapes[0], (list, tuple))
+    if nested:
+        return [KerasTensor(one) for one in shapes]
+    return KerasTensor(shapes)
+
+
+def shapes_of(structure: Any) -> Any:
+    """Return the shape(s) of Keras tensors, nested as they are."""
+    if isinstance(structure, KerasTensor):
+        return structure.shape
+    if isinstance(structure, dict):
+        return {key: shapes_of(one) for key, one in structure.items()}
+    return [shapes_of(one) for one in structure]

@@ -1,59 +1,52 @@
-"""Convolution over steps, images and volumes."""
+"""Convolutions over steps, images and volumes: plain, depthwise, transposed."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ganglion import ops
 from ganglion.layers.arguments import (
+    SpatialLayer,
     activated,
-    channels_last,
     keep,
     known_size,
     padding_of,
     passed,
     positive,
-    sizes,
     weight,
 )
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec
 from ganglion.serialization import export
 
+__all__ = [
+    "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D",
+    "Conv3DTranspose", "Convolution1D", "Convolution1DTranspose", "Convolution2D",
+    "Convolution2DTranspose", "Convolution3D", "Convolution3DTranspose",
+    "Deconvolution2D", "Deconvolution3D", "DepthwiseConv1D", "DepthwiseConv2D",
+    "SeparableConv1D", "SeparableConv2D", "SeparableConvolution1D",
+    "SeparableConvolution2D",
+]  # fmt: skip
 
-class WindowLayer(Layer):
+
+class _Window(SpatialLayer):
     """What all convolutions share: a window with strides, padding and dilation."""
 
-    rank = 0
     activation: Any
     bias: Any
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation_rate: tuple[int, ...]
+    padding: str
+    filters: int
+    depth_multiplier: int
+    use_bias: bool
+    _more_padding: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        *,
-        kernel_size: Any,
-        strides: Any,
-        padding: str,
-        data_format: str | None,
-        dilation_rate: Any,
-        activation: Any,
-        use_bias: bool,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
-        self.strides = sizes(strides, self.rank, "strides")
-        self.dilation_rate = sizes(dilation_rate, self.rank, "dilation_rate")
-        self.padding = padding_of(
-            padding, *(["causal"] if self._may_be_causal() else [])
-        )
-        self.data_format = channels_last(data_format)
-        self.use_bias = use_bias
-        keep(self, activation=activation)
-        self.input_spec = InputSpec(ndim=self.rank + 2)
-
-    def _may_be_causal(self) -> bool:
-        return False
+    def _keep(self, scope: dict[str, Any]) -> None:
+        keep(self, scope)
+        self.padding = padding_of(self.padding, *self._more_padding)
 
     def _refuse_stride_with_dilation(self) -> None:
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
@@ -68,6 +61,9 @@ class WindowLayer(Layer):
         self.input_spec = InputSpec(ndim=self.rank + 2, axes={-1: channels})
         return channels
 
+    def _add_bias(self, size: int) -> None:
+        self.bias = weight(self, "bias", (size,)) if self.use_bias else None
+
     def _window(self) -> dict[str, Any]:
         return {
             "strides": self.strides,
@@ -81,63 +77,8 @@ class WindowLayer(Layer):
         return activated(self, outputs)
 
 
-class _Conv(WindowLayer):
-    def __init__(
-        self,
-        *,
-        filters: int,
-        groups: int,
-        kernel_initializer: Any,
-        bias_initializer: Any,
-        kernel_regularizer: Any,
-        bias_regularizer: Any,
-        kernel_constraint: Any,
-        bias_constraint: Any,
-        **window: Any,
-    ) -> None:
-        super().__init__(**window)
-        self.filters = positive(filters, "filters")
-        self.groups = positive(groups, "groups")
-        keep(
-            self,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint,
-        )
-        self._refuse_stride_with_dilation()
-        if self.filters % self.groups:
-            raise ValueError(
-                f"{self.filters} filters cannot be divided into {self.groups} groups."
-            )
-
-    def _may_be_causal(self) -> bool:
-        return self.rank == 1
-
-    def build(self, input_shape: Any) -> None:
-        """Make the kernel (*sizes, channels / groups, filters) and the bias."""
-        channels = self._channels(input_shape)
-        if channels % self.groups:
-            raise ValueError(
-                f'Layer "{self.name}": {channels} input channels cannot be divided '
-                f"into {self.groups} groups."
-            )
-        shape = (*self.kernel_size, channels // self.groups, self.filters)
-        self.kernel = weight(self, "kernel", shape)
-        self.bias = weight(self, "bias", (self.filters,)) if self.use_bias else None
-
-    def call(self, inputs: Any) -> Any:
-        """Slide the kernel over the inputs, add, activate."""
-        return self._finish(ops.conv(inputs, self.kernel, **self._window()))
-
-
-@export("keras.layers", "Convolution1D")
-class Conv1D(_Conv):
-    """Convolution over steps (batch, steps, channels)."""
-
-    rank = 1
+class _Conv(_Window):
+    groups: int
 
     def __init__(
         self,
@@ -159,11 +100,40 @@ class Conv1D(_Conv):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**passed(locals()))
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self._keep(locals())
+        self.groups = positive(groups, "groups")
+        self._refuse_stride_with_dilation()
+        if self.filters % self.groups:
+            raise ValueError(
+                f"{self.filters} filters cannot be divided into {self.groups} groups."
+            )
+
+    def build(self, input_shape: Any) -> None:
+        """Make the kernel (*sizes, channels / groups, filters) and the bias."""
+        channels = self._channels(input_shape)
+        if channels % self.groups:
+            raise ValueError(
+                f'Layer "{self.name}": {channels} input channels cannot be divided '
+                f"into {self.groups} groups."
+            )
+        shape = (*self.kernel_size, channels // self.groups, self.filters)
+        self.kernel = weight(self, "kernel", shape)
+        self._add_bias(self.filters)
+
+    def call(self, inputs: Any) -> Any:
+        return self._finish(ops.conv(inputs, self.kernel, **self._window()))
+
+
+@export("keras.layers", "Convolution1D")
+class Conv1D(_Conv, rank=1):
+    """Convolution over steps (batch, steps, channels)."""
+
+    _more_padding = ("causal",)
 
 
 @export("keras.layers", "Convolution2D")
-class Conv2D(_Conv):
+class Conv2D(_Conv, rank=2, strides=(1, 1), dilation_rate=(1, 1)):
     """Convolution over images (batch, rows, columns, channels).
 
     >>> import numpy as np
@@ -171,17 +141,127 @@ class Conv2D(_Conv):
     (1, 5, 5, 8)
     """
 
-    rank = 2
+
+@export("keras.layers", "Convolution3D")
+class Conv3D(_Conv, rank=3, strides=(1, 1, 1), dilation_rate=(1, 1, 1)):
+    """Convolution over volumes (batch, depth, rows, columns, channels)."""
+
+
+class _DepthwiseConv(_Window):
+    def __init__(
+        self,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        depth_multiplier: int = 1,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self._keep(locals())
+
+    def build(self, input_shape: Any) -> None:
+        """Make the kernel (*sizes, channels, multiplier) and the bias."""
+        channels = self._channels(input_shape)
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        self.kernel = weight(self, "kernel", shape, settings="depthwise")
+        self._add_bias(channels * self.depth_multiplier)
+
+    def call(self, inputs: Any) -> Any:
+        return self._finish(ops.depthwise_conv(inputs, self.kernel, **self._window()))
+
+
+@export("keras.layers")
+class DepthwiseConv1D(_DepthwiseConv, rank=1):
+    """Convolution of each channel alone, over steps."""
+
+
+@export("keras.layers")
+class DepthwiseConv2D(_DepthwiseConv, rank=2, strides=(1, 1), dilation_rate=(1, 1)):
+    """Convolution of each channel alone, over images.
+
+    >>> import numpy as np
+    >>> DepthwiseConv2D(3, depth_multiplier=2)(np.ones((1, 5, 5, 3), "float32")).shape
+    (1, 3, 3, 6)
+    """
+
+
+class _SeparableConv(_Window):
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        depth_multiplier: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        pointwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None,
+        pointwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        pointwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self._keep(locals())
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._channels(input_shape)
+        deep = (*self.kernel_size, channels, self.depth_multiplier)
+        point = (*[1] * self.rank, channels * self.depth_multiplier, self.filters)
+        self.depthwise_kernel = weight(self, "depthwise_kernel", deep, "depthwise")
+        self.pointwise_kernel = weight(self, "pointwise_kernel", point, "pointwise")
+        self._add_bias(self.filters)
+
+    def call(self, inputs: Any) -> Any:
+        outputs = ops.separable_conv(
+            inputs, self.depthwise_kernel, self.pointwise_kernel, **self._window()
+        )
+        return self._finish(outputs)
+
+
+@export("keras.layers", "SeparableConvolution1D")
+class SeparableConv1D(_SeparableConv, rank=1):
+    """Depthwise convolution over steps, then a product that mixes the channels."""
+
+
+@export("keras.layers", "SeparableConvolution2D")
+class SeparableConv2D(_SeparableConv, rank=2, strides=(1, 1), dilation_rate=(1, 1)):
+    """Depthwise convolution over images, then a product that mixes the channels."""
+
+
+class _ConvTranspose(_Window):
+    """Convolution run backwards: every input element spreads over a window."""
+
+    output_padding: tuple[int, ...] | None
 
     def __init__(
         self,
         filters: int,
         kernel_size: Any,
-        strides: Any = (1, 1),
+        strides: Any = 1,
         padding: str = "valid",
+        output_padding: Any = None,
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1),
-        groups: int = 1,
+        dilation_rate: Any = 1,
         activation: Any = None,
         use_bias: bool = True,
         kernel_initializer: Any = "glorot_uniform",
@@ -193,24 +273,67 @@ class Conv2D(_Conv):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**passed(locals()))
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self._keep(locals())
+        self.output_padding = self._checked_output_padding(output_padding)
+        self._refuse_stride_with_dilation()
+
+    def _checked_output_padding(self, value: Any) -> tuple[int, ...] | None:
+        if value is None:
+            return None
+        is_number = isinstance(value, (int, np.integer))
+        extra = (value,) * self.rank if is_number else tuple(value)
+        fits = len(extra) == self.rank and all(
+            0 <= n < stride for n, stride in zip(extra, self.strides, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"`output_padding` must be {self.rank} numbers from 0 up to, not "
+                f"including, the strides {self.strides}, got {value!r}."
+            )
+        return tuple(int(n) for n in extra)
+
+    def build(self, input_shape: Any) -> None:
+        """Make the kernel (*sizes, filters, channels) and the bias."""
+        shape = (*self.kernel_size, self.filters, self._channels(input_shape))
+        self.kernel = weight(self, "kernel", shape)
+        self._add_bias(self.filters)
+
+    def call(self, inputs: Any) -> Any:
+        outputs = ops.conv_transpose(
+            inputs, self.kernel, output_padding=self.output_padding, **self._window()
+        )
+        return self._finish(outputs)
 
 
-@export("keras.layers", "Convolution3D")
-class Conv3D(_Conv):
-    """Convolution over volumes (batch, depth, rows, columns, channels)."""
+@export("keras.layers", "Convolution1DTranspose")
+class Conv1DTranspose(_ConvTranspose, rank=1):
+    """Transposed convolution over steps."""
 
-    rank = 3
 
-    def __init__(
+@export("keras.layers", "Convolution2DTranspose", "Deconvolution2D")
+class Conv2DTranspose(_ConvTranspose, rank=2, strides=(1, 1), dilation_rate=(1, 1)):
+    """Transposed convolution over images, which makes them larger.
+
+    >>> import numpy as np
+    >>> Conv2DTranspose(8, 3, 2, "same")(np.ones((1, 5, 5, 3), "float32")).shape
+    (1, 10, 10, 8)
+    """
+
+
+@export("keras.layers", "Convolution3DTranspose", "Deconvolution3D")
+class Conv3DTranspose(_ConvTranspose, rank=3):
+    """Transposed convolution over volumes."""
+
+    def __init__(  # in Keras, `data_format` comes before `output_padding` here only
         self,
         filters: int,
         kernel_size: Any,
         strides: Any = (1, 1, 1),
         padding: str = "valid",
         data_format: str | None = None,
+        output_padding: Any = None,
         dilation_rate: Any = (1, 1, 1),
-        groups: int = 1,
         activation: Any = None,
         use_bias: bool = True,
         kernel_initializer: Any = "glorot_uniform",
@@ -223,3 +346,10 @@ class Conv3D(_Conv):
         **kwargs: Any,
     ) -> None:
         super().__init__(**passed(locals()))
+
+
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+Convolution1DTranspose = Conv1DTranspose
+Convolution2DTranspose = Deconvolution2D = Conv2DTranspose
+Convolution3DTranspose = Deconvolution3D = Conv3DTranspose
+SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import keras2, ops
+from ganglion import activations, keras2, ops
 from ganglion.layers.arguments import (
     activated,
     keep,
     known_size,
-    positive,
     refuse,
     weight,
 )
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.serialization import export, serialize_keras_object
 
-_NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
+__all__ = [
+    "Activation", "Dense", "Embedding", "Identity", "Lambda",
+]  # fmt: skip
 
 
 @export("keras.layers")
@@ -31,6 +31,10 @@ class Dense(Layer):
     >>> Dense(2, kernel_initializer="ones")(np.ones((1, 3), "float32"))
     array([[3., 3.]], dtype=float32)
     """
+
+    units: int
+    activation: Any
+    use_bias: bool
 
     def __init__(
         self,
@@ -50,26 +54,7 @@ class Dense(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
-        self.units = positive(units, "units")
-        self.activation: Any
-        self.use_bias = use_bias
-        keep(
-            self,
-            activation=activation,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint,
-        )
-        refuse(
-            self,
-            _NO_LORA,
-            lora_rank=lora_rank,
-            lora_alpha=lora_alpha,
-            quantization_config=quantization_config,
-        )
+        keep(self, locals())
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
 
@@ -81,7 +66,6 @@ class Dense(Layer):
         self.input_spec = InputSpec(min_ndim=2, axes={-1: inputs})
 
     def call(self, inputs: Any) -> Any:
-        """Multiply, add, activate."""
         outputs = ops.matmul(inputs, self.kernel)
         if self.bias is not None:
             outputs = outputs + self.bias
@@ -96,6 +80,9 @@ class Embedding(Layer):
     >>> Embedding(10, 4)(np.array([[1, 2, 3]])).shape
     (1, 3, 4)
     """
+
+    input_dim: int
+    output_dim: int
 
     def __init__(
         self,
@@ -119,35 +106,18 @@ class Embedding(Layer):
             )
         self._init_values.pop("input_length", None)
         super().__init__(**kwargs)
-        self.input_dim = positive(input_dim, "input_dim")
-        self.output_dim = positive(output_dim, "output_dim")
+        keep(self, locals())
         self.mask_zero = mask_zero
-        keep(
-            self,
-            embeddings_initializer=embeddings_initializer,
-            embeddings_regularizer=embeddings_regularizer,
-            embeddings_constraint=embeddings_constraint,
-        )
-        refuse(self, "masks are not supported yet; leave it out.", mask_zero=mask_zero)
-        refuse(
-            self,
-            _NO_LORA,
-            lora_rank=lora_rank,
-            lora_alpha=lora_alpha,
-            quantization_config=quantization_config,
-        )
         if weights is not None:
             is_list = isinstance(weights, (list, tuple)) and len(weights) == 1
             self._initial_weights = list(weights) if is_list else [np.asarray(weights)]
             self.build_from_config({"input_shape": (None,)})
 
     def build(self, input_shape: Any = None) -> None:
-        """Make the table of rows."""
         shape = (self.input_dim, self.output_dim)
         self.embeddings = weight(self, "embeddings", shape)
 
     def call(self, inputs: Any) -> Any:
-        """Look the rows up."""
         return ops.take(self.embeddings, ops.cast(inputs, "int32"), axis=0)
 
 
@@ -164,12 +134,10 @@ class Activation(Layer):
 
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.activation: Any
-        keep(self, activation=activation)
+        self.activation: Any = activations.get(activation)
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Activate."""
         return activated(self, inputs)
 
 
@@ -184,7 +152,6 @@ class Identity(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Return the inputs."""
         return inputs
 
 
@@ -208,22 +175,19 @@ class Lambda(Layer):
         super().__init__(**kwargs)
         if not callable(function):
             raise ValueError(f"Lambda needs a function, got {function!r}.")
-        refuse(self, "masks are not supported yet; leave it out.", mask=mask)
         self.function = function
         self._promised_shape = output_shape
-        refuse(self, "masks are not supported yet; leave it out.", mask=mask)
+        refuse(self, "mask", mask)
         self.mask = None
         self.arguments = dict(arguments or {})
 
     def call(self, inputs: Any, training: Any = None) -> Any:
-        """Call the function."""
         given = dict(self.arguments)
         if "training" in _parameters(self.function):
             given["training"] = training
         return self.function(inputs, **given)
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the shape that was promised, else find it by tracing."""
         given = args[0] if args else next(iter(kwargs.values()))
         if callable(self._promised_shape):
             return self._promised_shape(given)

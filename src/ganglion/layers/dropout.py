@@ -7,8 +7,12 @@ from typing import Any
 
 from ganglion import ops, random, regularizers
 from ganglion.layers.arguments import channels_last, share
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.base import InputSpec, Layer
+
+__all__ = [
+    "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout",
+    "GaussianNoise", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D",
+]  # fmt: skip
 from ganglion.serialization import export
 
 
@@ -27,7 +31,6 @@ class _Noise(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """Disturb the inputs in training, return them otherwise."""
         return self._disturb(inputs) if training and self._is_noisy else inputs
 
     def _disturb(self, inputs: Any) -> Any:
@@ -222,5 +225,4 @@ class ActivityRegularization(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Return the inputs."""
         return inputs

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops, random
-from ganglion.layers.arguments import choice, positive
+from ganglion.layers.arguments import choice, keep
 from ganglion.layers.augment import ImageLayer, RandomImageLayer
 from ganglion.serialization import export
 from ganglion.system import budget
 from ganglion.variables import draw_seed
+
+__all__ = [
+    "CenterCrop", "RandomCrop", "Resizing",
+]  # fmt: skip
 
 Kernel = tuple[float, Callable[[np.ndarray], np.ndarray]]
 
@@ -110,6 +114,9 @@ class Resizing(ImageLayer):
     array([1, 5], dtype=uint8)
     """
 
+    crop_to_aspect_ratio: bool
+    pad_to_aspect_ratio: bool
+
     def __init__(
         self,
         height: int,
@@ -124,14 +131,11 @@ class Resizing(ImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.height, self.width = positive(height, "height"), positive(width, "width")
+        keep(self, locals())
         self.interpolation = choice(interpolation, "interpolation", INTERPOLATIONS)
         if crop_to_aspect_ratio and pad_to_aspect_ratio:
             raise ValueError("Resizing can crop to the aspect ratio or pad, not both.")
-        self.crop_to_aspect_ratio = crop_to_aspect_ratio
-        self.pad_to_aspect_ratio = pad_to_aspect_ratio
         self.fill_mode = choice(fill_mode, "fill_mode", ("constant",))
-        self.fill_value = fill_value
         self.antialias = bool(antialias)
 
     def transform_images(
@@ -143,7 +147,6 @@ class Resizing(ImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: Any = True
     ) -> Any:
-        """Resize the masks, each place from one pixel."""
         return self._resized(segmentation_masks, "nearest")
 
     def _resized(self, images: Any, interpolation: str) -> Any:
@@ -169,12 +172,11 @@ class CenterCrop(ImageLayer):
         self, height: int, width: int, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.height, self.width = positive(height, "height"), positive(width, "width")
+        keep(self, locals())
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: Any = True
     ) -> Any:
-        """Cut out the middle."""
         x = ops.cast(images, self.dtype)
         down, across = x.shape[1] - self.height, x.shape[2] - self.width
         if down >= 0 and across >= 0:
@@ -186,7 +188,6 @@ class CenterCrop(ImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: Any = True
     ) -> Any:
-        """Cut out the same of the masks."""
         return self.transform_images(segmentation_masks)
 
 
@@ -208,13 +209,12 @@ class RandomCrop(RandomImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, name=name, **kwargs)
-        self.height, self.width = positive(height, "height"), positive(width, "width")
-        self._set_seed(draw_seed() if seed is None else seed)
+        seed = draw_seed() if seed is None else seed
+        self._keep(locals())
 
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw the row and the column where the window begins."""
         *_, rows, columns, _ = data.shape
         if not training or rows <= self.height or columns <= self.width:
             top, left, *_ = window(rows, columns, self.height, self.width)
@@ -227,7 +227,6 @@ class RandomCrop(RandomImageLayer):
     def transform_images(
         self, images: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Cut out the window."""
         x = ops.cast(images, self.dtype)
         rows, columns = x.shape[1:3]
         if not training:
@@ -245,7 +244,6 @@ class RandomCrop(RandomImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Cut the same window out of the masks."""
         return self.transform_images(segmentation_masks, transformation)
 
 

@@ -12,6 +12,10 @@ from ganglion.layers.base import Layer
 from ganglion.serialization import export
 from ganglion.symbolic import Call, KerasTensor
 
+__all__ = [
+    "Input", "InputLayer",
+]  # fmt: skip
+
 Shape = tuple[int | None, ...]
 
 
@@ -41,9 +45,10 @@ class InputLayer(Layer):
         shape = kwargs.pop("input_shape", shape)
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
         super().__init__(name=name, dtype=_kind(dtype), **kwargs)
-        refuse(self, "arrays are dense.", sparse=sparse, ragged=ragged)
-        refuse(self, "give a `shape`.", input_tensor=input_tensor)
-        refuse(self, "every input of a model is needed.", optional=optional)
+        refuse(self, "sparse", sparse)
+        refuse(self, "ragged", ragged)
+        refuse(self, "input_tensor", input_tensor)
+        refuse(self, "optional", optional)
         self.batch_shape = _whole_shape(shape, batch_size, batch_shape)
         self.sparse = self.ragged = self.optional = False
         self.built = True
@@ -52,16 +57,13 @@ class InputLayer(Layer):
         self._calls.append(call)
 
     def call(self) -> Any:
-        """Refuse to be called: a model puts its data in place of this layer."""
         raise RuntimeError("An InputLayer is not called; call the model.")
 
     @property
     def input(self) -> Any:
-        """The Keras tensor that stands for the data."""
         return self.output
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal layer."""
         return {
             "batch_shape": self.batch_shape,
             "dtype": self.dtype,

@@ -12,6 +12,12 @@ from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.base import Layer
 from ganglion.layers.norm import unit_length
+
+__all__ = [
+    "Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply",
+    "Subtract", "add", "average", "concatenate", "dot", "maximum", "minimum",
+    "multiply", "subtract",
+]  # fmt: skip
 from ganglion.serialization import export
 
 
@@ -23,7 +29,6 @@ class _Merge(Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        """Check that the inputs can be merged."""
         is_list = isinstance(input_shape, (list, tuple)) and all(
             isinstance(one, (list, tuple)) for one in input_shape
         )
@@ -48,7 +53,6 @@ class _Merge(Layer):
             )
 
     def call(self, inputs: Any) -> Any:
-        """Bring the inputs to the same number of axes and merge them."""
         most = max(one.ndim for one in inputs)
         return self._merge([_with_axes(one, most) for one in inputs])
 
@@ -156,7 +160,6 @@ class Concatenate(_Merge):
             )
 
     def call(self, inputs: Any) -> Any:
-        """Join the inputs."""
         return ops.concatenate(list(inputs), axis=self.axis)
 
 
@@ -197,7 +200,6 @@ class Dot(_Merge):
             )
 
     def call(self, inputs: Any) -> Any:
-        """Multiply as matrices, sample by sample."""
         x, y = inputs
         a, b = self._pair([x.shape, y.shape])
         if self.normalize:

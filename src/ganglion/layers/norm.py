@@ -1,14 +1,19 @@
-"""Normalisation of each sample by itself: layer, group, unit and RMS."""
+"""Normalisation: over the batch, or of each sample by itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ganglion import ops
-from ganglion.layers.arguments import keep, known_size, positive, refuse, weight
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion import config, ops
+from ganglion.layers.arguments import keep, known_size, positive, weight
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.serialization import export
+from ganglion.variables import current_scope
+
+__all__ = [
+    "BatchNormalization", "GroupNormalization", "LayerNormalization",
+    "RMSNormalization", "UnitNormalization",
+]  # fmt: skip
 
 
 def unit_length(x: Any, axis: Any, epsilon: float) -> Any:
@@ -58,10 +63,12 @@ class _Scaled(Layer):
 
     gamma: Any
     beta: Any
+    center: bool
+    scale: bool
+    epsilon: float
 
-    def _keep(self, center: bool, scale: bool, epsilon: float, **settings: Any) -> None:
-        self.center, self.scale, self.epsilon = center, scale, epsilon
-        keep(self, **settings)
+    def _keep(self, scope: dict[str, Any]) -> None:
+        keep(self, scope)
         self.supports_masking = True
 
     def _make_weights(self, shape: tuple[int, ...]) -> None:
@@ -70,6 +77,9 @@ class _Scaled(Layer):
 
     def _normalise(self, x: Any, over: list[int], along: list[int]) -> Any:
         mean, variance = ops.moments(x, over, keepdims=True)
+        return self._scaled(x, mean, variance, along)
+
+    def _scaled(self, x: Any, mean: Any, variance: Any, along: list[int]) -> Any:
         gamma = 1.0 if self.gamma is None else ops.reshape(self.gamma, along)
         outputs = (x - mean) * (gamma / ops.sqrt(variance + self.epsilon))
         if self.beta is not None:
@@ -103,28 +113,15 @@ class LayerNormalization(_Scaled):
         self._init_values.pop("rms_scaling", None)
         rms_scaling = kwargs.pop("rms_scaling", False)
         super().__init__(**kwargs)
-        refuse(self, "use RMSNormalization.", rms_scaling=rms_scaling)
+        self._keep(locals())
         self.axis = _axis_of(axis)
-        self._keep(
-            center,
-            scale,
-            epsilon,
-            beta_initializer=beta_initializer,
-            gamma_initializer=gamma_initializer,
-            beta_regularizer=beta_regularizer,
-            gamma_regularizer=gamma_regularizer,
-            beta_constraint=beta_constraint,
-            gamma_constraint=gamma_constraint,
-        )
 
     def build(self, input_shape: Any) -> None:
-        """Make gamma and beta, one for each element normalised over."""
         sizes = _sizes(self, self.axis, input_shape)
         self._make_weights(tuple(sizes.values()))
         self.input_spec = _spec(self.axis, input_shape)
 
     def call(self, inputs: Any) -> Any:
-        """Normalise."""
         x = ops.cast(inputs, self.dtype)
         axes = _axes(self.axis, x.ndim)
         along = _along([x.shape[one] for one in axes], axes, x.ndim)
@@ -151,19 +148,9 @@ class GroupNormalization(_Scaled):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self._keep(locals())
         self.groups = -1 if groups == -1 else positive(groups, "groups")
         self.axis = int(axis)
-        self._keep(
-            center,
-            scale,
-            epsilon,
-            beta_initializer=beta_initializer,
-            gamma_initializer=gamma_initializer,
-            beta_regularizer=beta_regularizer,
-            gamma_regularizer=gamma_regularizer,
-            beta_constraint=beta_constraint,
-            gamma_constraint=gamma_constraint,
-        )
 
     def build(self, input_shape: Any) -> None:
         """Make gamma and beta for each channel; groups=-1 means as many as channels."""
@@ -178,7 +165,6 @@ class GroupNormalization(_Scaled):
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
 
     def call(self, inputs: Any) -> Any:
-        """Normalise each group."""
         x = ops.cast(inputs, self.dtype)
         axis = self.axis % x.ndim
         each = x.shape[axis] // self.groups
@@ -201,7 +187,6 @@ class UnitNormalization(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Divide by the length."""
         return unit_length(ops.cast(inputs, self.dtype), self.axis, 1e-12)
 
 
@@ -215,16 +200,115 @@ class RMSNormalization(Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape: Any) -> None:
-        """Make the scale."""
         sizes = _sizes(self, self.axis, input_shape)
         self.scale = self.add_weight(tuple(sizes.values()), "ones", name="scale")
         self.input_spec = _spec(self.axis, input_shape)
 
     def call(self, inputs: Any) -> Any:
-        """Normalise."""
         x = ops.cast(inputs, self.dtype)
         axes = _axes(self.axis, x.ndim)
         along = _along([x.shape[one] for one in axes], axes, x.ndim)
         mean_square = ops.mean(ops.square(x), axis=axes, keepdims=True)
         gain = ops.reshape(self.scale, along) / ops.sqrt(mean_square + self.epsilon)
         return x * gain
+
+
+@export("keras.layers")
+class BatchNormalization(_Scaled):
+    """Normalises each channel by the batch; in inference by moving averages.
+
+    A frozen layer (``trainable = False``) always works as in inference.
+
+    >>> import numpy as np
+    >>> layer = BatchNormalization()
+    >>> layer(np.array([[0.0], [2.0]], "float32"), training=True).round(3).ravel()
+    array([-1.,  1.], dtype=float32)
+    >>> layer.moving_mean.numpy().round(3)
+    array([0.01], dtype=float32)
+    """
+
+    moving_mean_initializer: Any
+    moving_variance_initializer: Any
+
+    def __init__(
+        self,
+        axis: int = -1,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        moving_mean_initializer: Any = "zeros",
+        moving_variance_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        renorm: bool = False,
+        renorm_clipping: Any = None,
+        renorm_momentum: float = 0.99,
+        synchronized: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._keep(locals())
+        if isinstance(axis, (list, tuple)) and len(axis) == 1:
+            axis = axis[0]  # Keras 2 wrote its files so
+        self.axis = int(axis)
+        self.momentum, self.epsilon = float(momentum), float(epsilon)
+
+    def build(self, input_shape: Any) -> None:
+        size = known_size(self, input_shape, self.axis)
+        self._make_weights((size,))
+        self.moving_mean = self.add_weight(
+            (size,), self.moving_mean_initializer, trainable=False, name="moving_mean"
+        )
+        self.moving_variance = self.add_weight(
+            (size,),
+            self.moving_variance_initializer,
+            trainable=False,
+            name="moving_variance",
+        )
+        self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: size})
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """Normalise; in training by this batch, which also moves the averages."""
+        x = ops.cast(inputs, self.dtype)
+        along = [1] * x.ndim
+        along[self.axis] = x.shape[self.axis]
+        if training and self._is_trained():
+            mean, variance = self._statistics(x, mask)
+            self._move(self.moving_mean, mean)
+            self._move(self.moving_variance, variance)
+        else:
+            mean = ops.reshape(self.moving_mean, along)
+            variance = ops.reshape(self.moving_variance, along)
+        return self._scaled(x, mean, variance, along)
+
+    def _statistics(self, x: Any, mask: Any) -> tuple[Any, Any]:
+        """Return mean and biased variance over all axes but ours, with ones there."""
+        axes = [i for i in range(x.ndim) if i != self.axis % x.ndim]
+        if mask is None:
+            return ops.moments(x, axes, keepdims=True)
+        kept = ops.broadcast_to(ops.expand_dims(ops.cast(mask, bool), -1), x.shape)
+        count = ops.sum(ops.cast(kept, x.dtype), axes, keepdims=True) + config.epsilon()
+        mean = ops.sum(ops.where(kept, x, 0.0), axes, keepdims=True) / count
+        squares = ops.where(kept, ops.square(x - mean), 0.0)
+        return mean, ops.sum(squares, axes, keepdims=True) / count
+
+    def _move(self, average: Any, new: Any) -> None:
+        flat = ops.reshape(new, average.shape)
+        average.assign(average * self.momentum + flat * (1.0 - self.momentum))
+
+    def _is_trained(self) -> bool:
+        """Return whether the model in training trains this layer.
+
+        What counts is what was trainable when that model was compiled: a
+        discriminator frozen afterwards, for the model around it, still trains.
+        """
+        scope = current_scope()
+        own = [weight for weight in (self.gamma, self.beta) if weight is not None]
+        if scope is None or scope.trainable is None or not own:
+            return self.trainable
+        return any(weight in scope.trainable for weight in own)

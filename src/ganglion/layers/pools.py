@@ -5,50 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import ops
-from ganglion.layers.arguments import channels_last, padding_of, passed, sizes
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.arguments import SpatialLayer, keep, padding_of
 from ganglion.serialization import export
 
+__all__ = [
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D",
+    "AvgPool2D", "AvgPool3D", "GlobalAveragePooling1D", "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D", "GlobalAvgPool1D", "GlobalAvgPool2D", "GlobalAvgPool3D",
+    "GlobalMaxPool1D", "GlobalMaxPool2D", "GlobalMaxPool3D", "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D", "GlobalMaxPooling3D", "MaxPool1D", "MaxPool2D", "MaxPool3D",
+    "MaxPooling1D", "MaxPooling2D", "MaxPooling3D",
+]  # fmt: skip
 
-class _Pooling(Layer):
+
+class _Pooling(SpatialLayer):
     built_at_once = True
-    rank = 0
-
-    def __init__(
-        self,
-        pool_size: Any,
-        strides: Any,
-        padding: str,
-        data_format: Any,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.pool_size = sizes(pool_size, self.rank, "pool_size")
-        steps = self.pool_size if strides is None else strides
-        self.strides = sizes(steps, self.rank, "strides")
-        self.padding = padding_of(padding)
-        self.data_format = channels_last(data_format)
-        self.input_spec = InputSpec(ndim=self.rank + 2)
-
-
-class _MaxPooling(_Pooling):
-    def call(self, inputs: Any) -> Any:
-        """Take the largest element of each window."""
-        return ops.max_pool(inputs, self.pool_size, self.strides, self.padding)
-
-
-class _AveragePooling(_Pooling):
-    def call(self, inputs: Any) -> Any:
-        """Average each window, leaving the padding out."""
-        return ops.average_pool(inputs, self.pool_size, self.strides, self.padding)
-
-
-@export("keras.layers", "MaxPool1D")
-class MaxPooling1D(_MaxPooling):
-    """The largest element of windows over steps."""
-
-    rank = 1
+    pool_size: tuple[int, ...]
+    strides: tuple[int, ...]
 
     def __init__(
         self,
@@ -59,11 +32,29 @@ class MaxPooling1D(_MaxPooling):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**passed(locals()))
+        super().__init__(name=name, **kwargs)
+        strides = pool_size if strides is None else strides
+        keep(self, locals())
+        self.padding = padding_of(padding)
+
+
+class _MaxPooling(_Pooling):
+    def call(self, inputs: Any) -> Any:
+        return ops.max_pool(inputs, self.pool_size, self.strides, self.padding)
+
+
+class _AveragePooling(_Pooling):
+    def call(self, inputs: Any) -> Any:
+        return ops.average_pool(inputs, self.pool_size, self.strides, self.padding)
+
+
+@export("keras.layers", "MaxPool1D")
+class MaxPooling1D(_MaxPooling, rank=1):
+    """The largest element of windows over steps."""
 
 
 @export("keras.layers", "MaxPool2D")
-class MaxPooling2D(_MaxPooling):
+class MaxPooling2D(_MaxPooling, rank=2, pool_size=(2, 2)):
     """The largest element of windows over images.
 
     >>> import numpy as np
@@ -71,103 +62,36 @@ class MaxPooling2D(_MaxPooling):
     array([3.], dtype=float32)
     """
 
-    rank = 2
-
-    def __init__(
-        self,
-        pool_size: Any = (2, 2),
-        strides: Any = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**passed(locals()))
-
 
 @export("keras.layers", "MaxPool3D")
-class MaxPooling3D(_MaxPooling):
+class MaxPooling3D(_MaxPooling, rank=3, pool_size=(2, 2, 2)):
     """The largest element of windows over volumes."""
-
-    rank = 3
-
-    def __init__(
-        self,
-        pool_size: Any = (2, 2, 2),
-        strides: Any = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**passed(locals()))
 
 
 @export("keras.layers", "AvgPool1D")
-class AveragePooling1D(_AveragePooling):
+class AveragePooling1D(_AveragePooling, rank=1):
     """The average of windows over steps."""
-
-    rank = 1
-
-    def __init__(
-        self,
-        pool_size: Any = 2,
-        strides: Any = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**passed(locals()))
 
 
 @export("keras.layers", "AvgPool2D")
-class AveragePooling2D(_AveragePooling):
+class AveragePooling2D(_AveragePooling, rank=2, pool_size=(2, 2)):
     """The average of windows over images."""
-
-    rank = 2
-
-    def __init__(
-        self,
-        pool_size: Any = (2, 2),
-        strides: Any = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**passed(locals()))
 
 
 @export("keras.layers", "AvgPool3D")
-class AveragePooling3D(_AveragePooling):
+class AveragePooling3D(_AveragePooling, rank=3, pool_size=(2, 2, 2)):
     """The average of windows over volumes."""
 
-    rank = 3
 
-    def __init__(
-        self,
-        pool_size: Any = (2, 2, 2),
-        strides: Any = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**passed(locals()))
-
-
-class _GlobalPooling(Layer):
+class _GlobalPooling(SpatialLayer):
     built_at_once = True
-    rank = 0
+    keepdims: bool
 
     def __init__(
         self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.data_format = channels_last(data_format)
-        self.keepdims = keepdims
-        self.input_spec = InputSpec(ndim=self.rank + 2)
+        keep(self, locals())
 
     @property
     def _spatial_axes(self) -> tuple[int, ...]:
@@ -176,24 +100,19 @@ class _GlobalPooling(Layer):
 
 class _GlobalAverage(_GlobalPooling):
     def call(self, inputs: Any) -> Any:
-        """Average over all places."""
         return ops.mean(inputs, axis=self._spatial_axes, keepdims=self.keepdims)
 
 
 class _GlobalMax(_GlobalPooling):
     def call(self, inputs: Any) -> Any:
-        """Take the largest over all places."""
         return ops.max(inputs, axis=self._spatial_axes, keepdims=self.keepdims)
 
 
 @export("keras.layers", "GlobalAvgPool1D")
-class GlobalAveragePooling1D(_GlobalAverage):
+class GlobalAveragePooling1D(_GlobalAverage, rank=1):
     """The average over all steps."""
 
-    rank = 1
-
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        """Average over all steps, or over those that a mask marks."""
         if mask is None:
             return super().call(inputs)
         shares = ops.cast(ops.expand_dims(mask, 2), inputs.dtype)
@@ -202,35 +121,32 @@ class GlobalAveragePooling1D(_GlobalAverage):
 
 
 @export("keras.layers", "GlobalAvgPool2D")
-class GlobalAveragePooling2D(_GlobalAverage):
+class GlobalAveragePooling2D(_GlobalAverage, rank=2):
     """The average of each channel over the whole image."""
-
-    rank = 2
 
 
 @export("keras.layers", "GlobalAvgPool3D")
-class GlobalAveragePooling3D(_GlobalAverage):
+class GlobalAveragePooling3D(_GlobalAverage, rank=3):
     """The average of each channel over the whole volume."""
-
-    rank = 3
 
 
 @export("keras.layers", "GlobalMaxPool1D")
-class GlobalMaxPooling1D(_GlobalMax):
+class GlobalMaxPooling1D(_GlobalMax, rank=1):
     """The largest element over all steps."""
-
-    rank = 1
 
 
 @export("keras.layers", "GlobalMaxPool2D")
-class GlobalMaxPooling2D(_GlobalMax):
+class GlobalMaxPooling2D(_GlobalMax, rank=2):
     """The largest element of each channel over the whole image."""
-
-    rank = 2
 
 
 @export("keras.layers", "GlobalMaxPool3D")
-class GlobalMaxPooling3D(_GlobalMax):
+class GlobalMaxPooling3D(_GlobalMax, rank=3):
     """The largest element of each channel over the whole volume."""
 
-    rank = 3
+
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+GlobalAvgPool1D, GlobalMaxPool1D = GlobalAveragePooling1D, GlobalMaxPooling1D
+GlobalAvgPool2D, GlobalMaxPool2D = GlobalAveragePooling2D, GlobalMaxPooling2D
+GlobalAvgPool3D, GlobalMaxPool3D = GlobalAveragePooling3D, GlobalMaxPooling3D

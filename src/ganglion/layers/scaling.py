@@ -11,6 +11,10 @@ import numpy as np
 from ganglion import config, ops
 from ganglion.layers.arguments import known_size
 from ganglion.layers.base import Layer
+
+__all__ = [
+    "Normalization", "Rescaling",
+]  # fmt: skip
 from ganglion.serialization import export
 
 
@@ -29,7 +33,6 @@ class Rescaling(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        """Scale and shift."""
         scale = np.asarray(self.scale, self.dtype)
         offset = np.asarray(self.offset, self.dtype)
         return ops.cast(inputs, self.dtype) * scale + offset
@@ -71,7 +74,6 @@ class Normalization(Layer):
             )
 
     def build(self, input_shape: Any) -> None:
-        """Make room for what `adapt` finds, unless mean and variance were given."""
         for axis in self.axis:
             known_size(self, input_shape, axis)
         if self.input_mean is not None:
@@ -148,7 +150,6 @@ class Normalization(Layer):
         return count, wide.mean(axis=over), wide.var(axis=over)
 
     def call(self, inputs: Any) -> Any:
-        """Normalise, or undo it."""
         x = ops.cast(inputs, self.dtype)
         mean, variance = (self._placed(one, x.ndim) for one in self._statistics())
         deviation = ops.maximum(ops.sqrt(variance), config.epsilon())

@@ -1,4 +1,4 @@
-"""Layers that only move elements: flatten, reshape, permute, repeat, pad, crop."""
+"""Layers that only move elements: reshape, permute, repeat, pad, crop, up-sample."""
 
 from __future__ import annotations
 
@@ -9,10 +9,25 @@ import numpy as np
 
 from ganglion import ops
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.layers.arguments import channels_last, pair, pairs, positive
-from ganglion.layers.base import Layer
-from ganglion.layers.inputspec import InputSpec
+from ganglion.layers.arguments import (
+    SpatialLayer,
+    channels_last,
+    choice,
+    keep,
+    pair,
+    pairs,
+    positive,
+    sizes,
+)
+from ganglion.layers.base import InputSpec, Layer
 from ganglion.serialization import export
+from ganglion.system import budget
+
+__all__ = [
+    "Cropping1D", "Cropping2D", "Cropping3D", "Flatten", "Permute", "RepeatVector",
+    "Reshape", "UpSampling1D", "UpSampling2D", "UpSampling3D", "ZeroPadding1D",
+    "ZeroPadding2D", "ZeroPadding3D",
+]  # fmt: skip
 
 
 @export("keras.layers")
@@ -30,7 +45,6 @@ class Flatten(Layer):
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Any) -> Any:
-        """Join all axes but the first."""
         rows, *rest = inputs.shape
         return ops.reshape(inputs, (rows, math.prod(rest)))
 
@@ -48,8 +62,8 @@ class Reshape(Layer):
 
     def __init__(self, target_shape: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        is_one = isinstance(target_shape, (int, np.integer))
-        shape = (target_shape,) if is_one else tuple(target_shape)
+        is_number = isinstance(target_shape, (int, np.integer))
+        shape = (target_shape,) if is_number else tuple(target_shape)
         unknown = [n for n in shape if n is None or n == -1]
         if len(unknown) > 1 or any(n is not None and n < -1 for n in shape):
             raise ValueError(
@@ -59,12 +73,9 @@ class Reshape(Layer):
         self.target_shape = tuple(-1 if n is None else int(n) for n in shape)
 
     def call(self, inputs: Any) -> Any:
-        """Reshape all axes but the first."""
         rows, *rest = inputs.shape
-        size, known = (
-            math.prod(rest),
-            math.prod(n for n in self.target_shape if n != -1),
-        )
+        size = math.prod(rest)
+        known = math.prod(n for n in self.target_shape if n != -1)
         fits = size % known == 0 if -1 in self.target_shape and known else size == known
         if not fits:
             raise ShapeError(
@@ -89,7 +100,6 @@ class Permute(Layer):
         self.input_spec = InputSpec(ndim=len(self.dims) + 1)
 
     def call(self, inputs: Any) -> Any:
-        """Transpose all axes but the first."""
         return ops.transpose(inputs, (0, *self.dims))
 
 
@@ -103,35 +113,60 @@ class RepeatVector(Layer):
         self.input_spec = InputSpec(ndim=2)
 
     def call(self, inputs: Any) -> Any:
-        """Repeat."""
         rows, size = inputs.shape
         return ops.broadcast_to(ops.expand_dims(inputs, 1), (rows, self.n, size))
 
 
-class _Border(Layer):
-    """A layer that adds or takes away elements before and after each spatial axis."""
-
-    rank = 0
-
-    def _set_format(self, data_format: str | None) -> None:
-        self.data_format = channels_last(data_format)
-        self.input_spec = InputSpec(ndim=self.rank + 2)
-
-
-class _ZeroPadding(_Border):
+class _ZeroPadding(SpatialLayer):
     padding: Any
 
+    def __init__(
+        self, padding: Any = 1, data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        keep(self, locals())
+        self.padding = _borders(self.rank, padding, "padding")
+
     def call(self, inputs: Any) -> Any:
-        """Add zeros."""
         added = [self.padding] if self.rank == 1 else self.padding
         return ops.pad(inputs, ((0, 0), *added, (0, 0)))
 
 
-class _Cropping(_Border):
+def _borders(rank: int, value: Any, name: str) -> Any:
+    return pair(value, name) if rank == 1 else pairs(value, rank, name)
+
+
+@export("keras.layers")
+class ZeroPadding1D(_ZeroPadding, rank=1):
+    """Adds zeros before and after the steps."""
+
+
+@export("keras.layers")
+class ZeroPadding2D(_ZeroPadding, rank=2, padding=(1, 1)):
+    """Adds zeros around images.
+
+    >>> import numpy as np
+    >>> ZeroPadding2D(((1, 0), (2, 2)))(np.ones((1, 4, 4, 3), "float32")).shape
+    (1, 5, 8, 3)
+    """
+
+
+@export("keras.layers")
+class ZeroPadding3D(_ZeroPadding, rank=3, padding=((1, 1), (1, 1), (1, 1))):
+    """Adds zeros around volumes."""
+
+
+class _Cropping(SpatialLayer):
     cropping: Any
 
+    def __init__(
+        self, cropping: Any = (1, 1), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        keep(self, locals())
+        self.cropping = _borders(self.rank, cropping, "cropping")
+
     def call(self, inputs: Any) -> Any:
-        """Take away."""
         cropping = [self.cropping] if self.rank == 1 else self.cropping
         spatial = inputs.shape[1:-1]
         for (low, high), size in zip(cropping, spatial, strict=True):
@@ -146,96 +181,106 @@ class _Cropping(_Border):
 
 
 @export("keras.layers")
-class ZeroPadding1D(_ZeroPadding):
-    """Adds zeros before and after the steps."""
-
-    rank = 1
-
-    def __init__(
-        self, padding: Any = 1, data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.padding = pair(padding, "padding")
-        self._set_format(data_format)
-
-
-@export("keras.layers")
-class ZeroPadding2D(_ZeroPadding):
-    """Adds zeros around images.
-
-    >>> import numpy as np
-    >>> ZeroPadding2D(((1, 0), (2, 2)))(np.ones((1, 4, 4, 3), "float32")).shape
-    (1, 5, 8, 3)
-    """
-
-    rank = 2
-
-    def __init__(
-        self, padding: Any = (1, 1), data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.padding = pairs(padding, 2, "padding")
-        self._set_format(data_format)
-
-
-@export("keras.layers")
-class ZeroPadding3D(_ZeroPadding):
-    """Adds zeros around volumes."""
-
-    rank = 3
-
-    def __init__(
-        self,
-        padding: Any = ((1, 1), (1, 1), (1, 1)),
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.padding = pairs(padding, 3, "padding")
-        self._set_format(data_format)
-
-
-@export("keras.layers")
-class Cropping1D(_Cropping):
+class Cropping1D(_Cropping, rank=1):
     """Takes away steps at the start and the end."""
 
-    rank = 1
-
     def __init__(self, cropping: Any = (1, 1), **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.cropping = pair(cropping, "cropping")
-        self._set_format(None)
+        super().__init__(cropping, None, **kwargs)
 
 
 @export("keras.layers")
-class Cropping2D(_Cropping):
+class Cropping2D(_Cropping, rank=2, cropping=((0, 0), (0, 0))):
     """Takes away the borders of images."""
 
-    rank = 2
 
-    def __init__(
-        self,
-        cropping: Any = ((0, 0), (0, 0)),
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.cropping = pairs(cropping, 2, "cropping")
-        self._set_format(data_format)
+@export("keras.layers")
+class Cropping3D(_Cropping, rank=3, cropping=((1, 1), (1, 1), (1, 1))):
+    """Takes away the borders of volumes."""
+
+
+class _UpSampling(SpatialLayer):
+    size: Any
+
+    def call(self, inputs: Any) -> Any:
+        outputs = inputs
+        factors = [self.size] if self.rank == 1 else self.size
+        for axis, times in enumerate(factors, 1):
+            outputs = ops.repeat(outputs, times, axis=axis)
+        return outputs
 
 
 @export("keras.layers")
-class Cropping3D(_Cropping):
-    """Takes away the borders of volumes."""
+class UpSampling1D(_UpSampling, rank=1):
+    """Repeats each step."""
 
-    rank = 3
+    def __init__(self, size: int = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.size = positive(size, "size")
+
+
+@export("keras.layers")
+class UpSampling2D(_UpSampling, rank=2):
+    """Repeats rows and columns of images, or interpolates between them.
+
+    >>> import numpy as np
+    >>> x = np.array([0.0, 4.0], "float32").reshape(1, 1, 2, 1)
+    >>> UpSampling2D((1, 2), interpolation="bilinear")(x).ravel()
+    array([0., 1., 3., 4.], dtype=float32)
+    """
 
     def __init__(
         self,
-        cropping: Any = ((1, 1), (1, 1), (1, 1)),
+        size: Any = (2, 2),
         data_format: str | None = None,
+        interpolation: str = "nearest",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.cropping = pairs(cropping, 3, "cropping")
-        self._set_format(data_format)
+        keep(self, locals())
+        self.size = sizes(size, 2, "size")
+        known = ("nearest", "bilinear")
+        self.interpolation = choice(interpolation, "interpolation", known)
+
+    def call(self, inputs: Any) -> Any:
+        if self.interpolation == "nearest":
+            return super().call(inputs)
+        return _bilinear(ops.cast(inputs, self.dtype), *self.size)
+
+
+@export("keras.layers")
+class UpSampling3D(_UpSampling, rank=3):
+    """Repeats the elements of volumes along all three axes."""
+
+    def __init__(
+        self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        keep(self, locals())
+        self.size = sizes(size, 3, "size")
+
+
+def interpolation_matrix(size: int, times: int) -> np.ndarray:
+    """Return the (size * times, size) matrix that interpolates between centres.
+
+    >>> interpolation_matrix(2, 2)
+    array([[1.  , 0.  ],
+           [0.75, 0.25],
+           [0.25, 0.75],
+           [0.  , 1.  ]])
+    """
+    budget.take(32 * size * times * size, f"{times:,} times as many pixels")
+    position = np.clip((np.arange(size * times) + 0.5) / times - 0.5, 0, size - 1)
+    distance = np.abs(position[:, None] - np.arange(size)[None, :])
+    return np.maximum(1.0 - distance, 0.0)
+
+
+def _bilinear(x: Any, row_times: int, column_times: int) -> Any:
+    """Interpolate by two matrix products, so that gradients come for free."""
+    batch, rows, columns, channels = x.shape
+    down = interpolation_matrix(rows, row_times).astype(x.dtype)
+    across = interpolation_matrix(columns, column_times).astype(x.dtype)
+    tall = ops.matmul(down, ops.reshape(x, (batch, rows, columns * channels)))
+    lines = (batch * rows * row_times, columns, channels)
+    wide = ops.matmul(across, ops.reshape(tall, lines))
+    shape = (batch, rows * row_times, columns * column_times, channels)
+    return ops.reshape(wide, shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from ganglion import config, ops, tree
 from ganglion.compiler.ir import origin
-from ganglion.losses.reduction import checked_reduction, reduce_weighted, same_rank
+from ganglion.compiler.ir.graph import ShapeError
+from ganglion.lookup import with_defaults
+from ganglion.ops.dispatch import floating, promoted
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
@@ -18,6 +21,19 @@ from ganglion.serialization import (
     serialize_keras_object,
 )
 from ganglion.variables import snake_case, unique_name
+
+MEAN = "sum_over_batch_size"  # Keras' name of the default
+REDUCTIONS = (MEAN, "sum", "mean", "mean_with_sample_weight", "none", None)
+
+
+def checked_reduction(reduction: str | None) -> str | None:
+    """Return the reduction; refuse a name that is none. Keras 2's "auto" is known."""
+    if reduction == "auto":
+        return MEAN
+    if reduction not in REDUCTIONS:
+        known = ", ".join(repr(one) for one in REDUCTIONS)
+        raise ValueError(f"Unknown reduction {reduction!r}: use one of {known}.")
+    return reduction
 
 
 def float_type(dtype: Any) -> str:
@@ -51,7 +67,7 @@ class Loss:
     def __init__(
         self,
         name: str | None = None,
-        reduction: str | None = "sum_over_batch_size",
+        reduction: str | None = MEAN,
         dtype: Any = None,
     ) -> None:
         self.name = name or unique_name(snake_case(type(self).__name__))
@@ -114,7 +130,7 @@ class LossFunctionWrapper(Loss):
     def __init__(
         self,
         fn: Callable[..., Any],
-        reduction: str | None = "sum_over_batch_size",
+        reduction: str | None = MEAN,
         name: str | None = None,
         dtype: Any = None,
         **kwargs: Any,
@@ -125,7 +141,6 @@ class LossFunctionWrapper(Loss):
         vars(self).update(kwargs)  # `loss.from_logits` and the like can be read
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Return the loss of each sample."""
         predictions, labels = tree.flatten(y_pred), tree.flatten(y_true)
         if len(predictions) == len(labels):
             pairs = [same_rank(*pair) for pair in zip(labels, predictions, strict=True)]
@@ -135,7 +150,6 @@ class LossFunctionWrapper(Loss):
 
     @property
     def takes_class_numbers(self) -> bool:
-        """Whether the labels are class numbers, which may stay whole numbers."""
         return bool(getattr(self.fn, "takes_class_numbers", False))
 
     def _label(self, y_true: Any) -> Any:
@@ -151,7 +165,6 @@ class LossFunctionWrapper(Loss):
         return ignored_mask(y_true, y_pred, ignored, self._fn_kwargs.get("axis", -1))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal loss."""
         made = super().get_config()
         if "fn" in inspect.signature(type(self).__init__).parameters:
             made["fn"] = serialize_keras_object(self.fn)
@@ -159,10 +172,41 @@ class LossFunctionWrapper(Loss):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Make a loss from its configuration."""
         if isinstance(config.get("fn"), str):
             config = {**config, "fn": look_up("keras.losses", config["fn"], "loss")}
         return cls(**deserialize_keras_object(config))
+
+
+class FunctionLoss(LossFunctionWrapper):
+    """A loss class of Keras that stands for a function, and is registered by it.
+
+    Its options are the arguments of its `__init__`.
+    """
+
+    _function: Callable[..., Any]
+
+    def __init_subclass__(cls, fn: Any = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if fn is None:
+            return
+        cls._function = staticmethod(fn)
+        if "__init__" not in vars(cls):
+            cls.__init__ = with_defaults(  # type: ignore[method-assign]
+                FunctionLoss.__init__, f"{cls.__qualname__}.__init__", name=fn.__name__
+            )
+        export("keras.losses")(cls)
+
+    def __init__(
+        self,
+        reduction: str | None = MEAN,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        self._set(locals())
+
+    def _set(self, scope: dict[str, Any]) -> None:
+        scope.pop("self")
+        LossFunctionWrapper.__init__(self, self._function, **scope)
 
 
 def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int = -1) -> Any:
@@ -170,3 +214,102 @@ def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int = -1) -> Any:
     if len(y_true.shape) == len(y_pred.shape) and y_true.shape[axis] == 1:
         y_true = ops.squeeze(y_true, axis)
     return ops.not_equal(y_true, ignored)
+
+
+@ops.op
+def divide_no_nan(x1: Any, x2: Any) -> Any:
+    """Divide, and give 0 where the divisor is 0.
+
+    >>> divide_no_nan(np.array([1.0, 2.0], "float32"), np.array([0.0, 4.0], "float32"))
+    array([0. , 0.5], dtype=float32)
+    """
+    a, b = promoted(floating(x1), floating(x2))
+    empty = ops.equal(b, 0.0)
+    return ops.where(empty, 0.0, ops.divide(a, ops.where(empty, 1.0, b)))
+
+
+def same_rank(x1: Any, x2: Any, expand_rank_1: bool = True) -> tuple[Any, Any]:
+    """Make (N,) and (N, 1) agree, as Keras does before it compares or multiplies."""
+    if len(x1.shape) == len(x2.shape) + 1:
+        x1, x2 = _shed(x1, x2, expand_rank_1)
+    elif len(x2.shape) == len(x1.shape) + 1:
+        x2, x1 = _shed(x2, x1, expand_rank_1)
+    return x1, x2
+
+
+def _shed(longer: Any, shorter: Any, expand_rank_1: bool) -> tuple[Any, Any]:
+    if longer.shape[-1] != 1:
+        return longer, shorter
+    if len(shorter.shape) == 1 and expand_rank_1:
+        return longer, ops.expand_dims(shorter, -1)
+    return ops.squeeze(longer, -1), shorter
+
+
+def reduce_weighted(
+    values: Any,
+    sample_weight: Any = None,
+    mask: Any = None,
+    reduction: str | None = MEAN,
+    dtype: Any = None,
+) -> Any:
+    """Weigh losses per element and reduce them to one number (or not at all)."""
+    values = ops.convert_to_tensor(values, dtype)
+    if sample_weight is not None:
+        sample_weight = ops.convert_to_tensor(sample_weight, values.dtype)
+    weights = masked_weights(sample_weight, mask, values.dtype, reduction)
+    if weights is not None:
+        values, weights = fitted_weights(values, weights)
+        values = values * weights
+    return _reduce(values, weights, reduction)
+
+
+def _reduce(values: Any, weights: Any, reduction: str | None) -> Any:
+    shape = tuple(values.shape)
+    if reduction in (None, "none") or shape in ((), (0,)):
+        return values
+    total = ops.sum(values)
+    if reduction == "sum":
+        return total
+    if reduction == "mean_with_sample_weight" and weights is not None:
+        return divide_no_nan(total, ops.sum(weights))
+    return ops.divide(total, float(math.prod(shape) or 1))
+
+
+def fitted_weights(values: Any, weights: Any) -> tuple[Any, Any]:
+    """Give weights the axes of the losses: one weight per sample covers its steps."""
+    values, weights = same_rank(values, weights)
+    shape, given = tuple(values.shape), tuple(weights.shape)
+    if 0 < len(given) < len(shape) and given == shape[: len(given)]:
+        weights = ops.reshape(weights, given + (1,) * (len(shape) - len(given)))
+    elif shape and not broadcasts_to(shape, given):
+        raise ShapeError(
+            f"Sample weights of shape {given} do not fit values of shape {shape}: give "
+            f"one weight per sample, of shape ({shape[0]},)."
+        )
+    return values, weights
+
+
+def broadcasts_to(shape: tuple[int, ...], given: tuple[int, ...]) -> bool:
+    """Return whether an array of the second shape can be stretched to the first."""
+    try:
+        return np.broadcast_shapes(shape, given) == shape
+    except ValueError:
+        return False
+
+
+def masked_weights(
+    sample_weight: Any, mask: Any, dtype: Any, reduction: str | None
+) -> Any:
+    """Return the weights with zero where the mask is off.
+
+    For a mean, what is left counts for more, so that the mean is over the valid ones.
+    """
+    if mask is None:
+        return sample_weight
+    kept = ops.cast(mask, dtype)
+    if reduction in ("mean", MEAN):
+        kept = kept * divide_no_nan(float(math.prod(mask.shape)), ops.sum(kept))
+    if sample_weight is None:
+        return kept
+    kept, sample_weight = fitted_weights(kept, ops.cast(sample_weight, dtype))
+    return kept * sample_weight

@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion.lookup import resolve
-from ganglion.losses import (
+from ganglion.losses.functions import (
+    BCE,
+    KLD,
+    MAE,
+    MAPE,
+    MSE,
+    MSLE,
+    bce,
     binary_crossentropy,
     binary_focal_crossentropy,
     categorical_crossentropy,
@@ -18,89 +25,30 @@ from ganglion.losses import (
     hinge,
     huber,
     kl_divergence,
+    kld,
+    kullback_leibler_divergence,
     log_cosh,
+    logcosh,
+    mae,
+    mape,
     mean_absolute_error,
     mean_absolute_percentage_error,
     mean_squared_error,
     mean_squared_logarithmic_error,
+    mse,
+    msle,
     poisson,
     sparse_categorical_crossentropy,
     squared_hinge,
 )
-from ganglion.metrics.accuracy import (
-    Accuracy,
-    BinaryAccuracy,
-    CategoricalAccuracy,
-    SparseCategoricalAccuracy,
-    SparseTopKCategoricalAccuracy,
-    TopKCategoricalAccuracy,
-    binary_accuracy,
-    categorical_accuracy,
-    sparse_categorical_accuracy,
-    sparse_top_k_categorical_accuracy,
-    top_k_categorical_accuracy,
-)
-from ganglion.metrics.base import Metric
-from ganglion.metrics.confusion import (
-    FalseNegatives,
-    FalsePositives,
-    Precision,
-    Recall,
-    TrueNegatives,
-    TruePositives,
-)
-from ganglion.metrics.correlation import (
-    ConcordanceCorrelation,
-    PearsonCorrelation,
-    R2Score,
-    concordance_correlation,
-    pearson_correlation,
-)
-from ganglion.metrics.curves import (
-    AUC,
-    PrecisionAtRecall,
-    RecallAtPrecision,
-    SensitivityAtSpecificity,
-    SpecificityAtSensitivity,
-)
-from ganglion.metrics.errors import (
-    BinaryCrossentropy,
-    CategoricalCrossentropy,
-    CategoricalHinge,
-    CosineSimilarity,
-    Hinge,
-    KLDivergence,
-    LogCoshError,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-    Poisson,
-    RootMeanSquaredError,
-    SparseCategoricalCrossentropy,
-    SquaredHinge,
-)
-from ganglion.metrics.fscore import (
-    F1Score,
-    FBetaScore,
-)
-from ganglion.metrics.iou import (
-    BinaryIoU,
-    IoU,
-    MeanIoU,
-    OneHotIoU,
-    OneHotMeanIoU,
-)
-from ganglion.metrics.reduction import Mean, MeanMetricWrapper, Sum
+from ganglion.metrics import confusion, curves, iou, means, scores
+from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric, Sum
+from ganglion.metrics.confusion import *
+from ganglion.metrics.curves import *
+from ganglion.metrics.iou import *
+from ganglion.metrics.means import *
+from ganglion.metrics.scores import *
 from ganglion.serialization import custom_object_scope, serialize_keras_object
-
-mse = MSE = mean_squared_error
-mae = MAE = mean_absolute_error
-mape = MAPE = mean_absolute_percentage_error
-msle = MSLE = mean_squared_logarithmic_error
-bce = BCE = binary_crossentropy
-kld = KLD = kullback_leibler_divergence = kl_divergence
-logcosh = log_cosh
 
 
 def get(identifier: Any) -> Any:
@@ -124,90 +72,17 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 
 __all__ = [
-    "AUC",
-    "BCE",
-    "KLD",
-    "MAE",
-    "MAPE",
-    "MSE",
-    "MSLE",
-    "Accuracy",
-    "BinaryAccuracy",
-    "BinaryCrossentropy",
-    "BinaryIoU",
-    "CategoricalAccuracy",
-    "CategoricalCrossentropy",
-    "CategoricalHinge",
-    "ConcordanceCorrelation",
-    "CosineSimilarity",
-    "F1Score",
-    "FBetaScore",
-    "FalseNegatives",
-    "FalsePositives",
-    "Hinge",
-    "IoU",
-    "KLDivergence",
-    "LogCoshError",
-    "Mean",
-    "MeanAbsoluteError",
-    "MeanAbsolutePercentageError",
-    "MeanIoU",
-    "MeanMetricWrapper",
-    "MeanSquaredError",
-    "MeanSquaredLogarithmicError",
-    "Metric",
-    "OneHotIoU",
-    "OneHotMeanIoU",
-    "PearsonCorrelation",
-    "Poisson",
-    "Precision",
-    "PrecisionAtRecall",
-    "R2Score",
-    "Recall",
-    "RecallAtPrecision",
-    "RootMeanSquaredError",
-    "SensitivityAtSpecificity",
-    "SparseCategoricalAccuracy",
-    "SparseCategoricalCrossentropy",
-    "SparseTopKCategoricalAccuracy",
-    "SpecificityAtSensitivity",
-    "SquaredHinge",
-    "Sum",
-    "TopKCategoricalAccuracy",
-    "TrueNegatives",
-    "TruePositives",
-    "bce",
-    "binary_accuracy",
-    "binary_crossentropy",
-    "binary_focal_crossentropy",
-    "categorical_accuracy",
-    "categorical_crossentropy",
-    "categorical_focal_crossentropy",
-    "categorical_hinge",
-    "concordance_correlation",
-    "deserialize",
-    "get",
-    "hinge",
-    "huber",
-    "kl_divergence",
-    "kld",
-    "kullback_leibler_divergence",
-    "log_cosh",
-    "logcosh",
-    "mae",
-    "mape",
-    "mean_absolute_error",
-    "mean_absolute_percentage_error",
-    "mean_squared_error",
-    "mean_squared_logarithmic_error",
-    "mse",
-    "msle",
-    "pearson_correlation",
-    "poisson",
-    "serialize",
-    "sparse_categorical_accuracy",
-    "sparse_categorical_crossentropy",
-    "sparse_top_k_categorical_accuracy",
-    "squared_hinge",
-    "top_k_categorical_accuracy",
-]
+    "BCE", "KLD", "MAE", "MAPE", "MSE", "MSLE", "Mean", "MeanMetricWrapper", "Metric",
+    "Sum", "bce", "binary_crossentropy", "binary_focal_crossentropy",
+    "categorical_crossentropy", "categorical_focal_crossentropy", "categorical_hinge",
+    "deserialize", "get", "hinge", "huber", "kl_divergence", "kld",
+    "kullback_leibler_divergence", "log_cosh", "logcosh", "mae", "mape",
+    "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_error",
+    "mean_squared_logarithmic_error", "mse", "msle", "poisson", "serialize",
+    "sparse_categorical_crossentropy", "squared_hinge",
+]  # fmt: skip
+__all__ += confusion.__all__
+__all__ += curves.__all__
+__all__ += iou.__all__
+__all__ += means.__all__
+__all__ += scores.__all__

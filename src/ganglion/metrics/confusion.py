@@ -8,12 +8,16 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import whole
-from ganglion.losses.reduction import divide_no_nan, fitted_weights, same_rank
+from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, whole
 from ganglion.metrics.base import Metric, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
 from ganglion.variables import Variable
+
+__all__ = [
+    "FalseNegatives", "FalsePositives", "Precision", "Recall", "TrueNegatives",
+    "TruePositives",
+]  # fmt: skip
 
 # What Keras gives to predictions outside of the top k: below every threshold.
 NEVER = -1e10
@@ -141,7 +145,6 @@ class ConfusionMetric(Metric):
             setattr(self, name, self.add_variable(shape, "zeros", name=name))
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         self._count(y_true, y_pred, sample_weight)
 
     def _count(
@@ -172,12 +175,10 @@ class _OneCount(ConfusionMetric):
         self._add_counts((len(self.thresholds),))
 
     def result(self) -> Any:
-        """Return the count, or one count per threshold."""
         count = getattr(self, self.counted[0])
         return count[0] if len(self.thresholds) == 1 else ops.convert_to_tensor(count)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         return {**super().get_config(), "thresholds": self.init_thresholds}
 
 
@@ -228,13 +229,11 @@ class _Share(ConfusionMetric):
         self._add_counts((len(self.thresholds),))
 
     def result(self) -> Any:
-        """Return the share, or one per threshold."""
         right, other = (getattr(self, name) for name in self.counted)
         share = divide_no_nan(right, right + other)
         return share[0] if len(self.thresholds) == 1 else share
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         return {
             **super().get_config(),
             "thresholds": self.init_thresholds,

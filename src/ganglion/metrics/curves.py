@@ -8,14 +8,18 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.config import closest
-from ganglion.losses.base import whole
-from ganglion.losses.reduction import divide_no_nan
+from ganglion.losses.base import divide_no_nan, whole
 from ganglion.metrics.base import registered
 from ganglion.metrics.confusion import ConfusionMetric
 from ganglion.ops import op
 from ganglion.serialization import deserialize_keras_object
 from ganglion.system import budget
 from ganglion.variables import read
+
+__all__ = [
+    "AUC", "PrecisionAtRecall", "RecallAtPrecision", "SensitivityAtSpecificity",
+    "SpecificityAtSensitivity",
+]  # fmt: skip
 
 _CURVES = {"roc": "ROC", "pr": "PR", "prgain": "PRGAIN"}
 BYTES_A_THRESHOLD = 80  # a Python number in two lists, and four counts
@@ -82,7 +86,6 @@ class AUC(ConfusionMetric):
         self._add_counts((self.num_thresholds, *([labels] if labels else [])))
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         if not self._variables:
             shape = tuple(whole(y_pred).shape)
             if len(shape) != 2:
@@ -103,7 +106,6 @@ class AUC(ConfusionMetric):
         )
 
     def result(self) -> Any:
-        """Return the area."""
         if not self._variables:
             return np.zeros((), self.dtype)
         tp, fp, tn, fn = (getattr(self, name) for name in self.counted)
@@ -111,7 +113,6 @@ class AUC(ConfusionMetric):
         return _area(tp, fp, tn, fn, self.curve, self.summation_method, weights)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         made = {
             **super().get_config(),
             "num_thresholds": self.num_thresholds,
@@ -234,12 +235,10 @@ class _Point(ConfusionMetric):
         }
 
     def result(self) -> Any:
-        """Return the best share."""
         shares = self._shares()
         return _best(shares[self.limited], shares[self.wanted], self.value)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal metric."""
         return {
             **super().get_config(),
             "num_thresholds": self.num_thresholds,

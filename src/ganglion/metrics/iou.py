@@ -13,6 +13,10 @@ from ganglion.ops import op
 from ganglion.ops.dispatch import astype
 from ganglion.variables import read
 
+__all__ = [
+    "BinaryIoU", "IoU", "MeanIoU", "OneHotIoU", "OneHotMeanIoU",
+]  # fmt: skip
+
 
 @op
 def confusion_matrix(
@@ -81,7 +85,6 @@ class IoU(Configured):
         )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         y_true, y_pred = whole(y_true), whole(y_pred)
         if not self.sparse_y_true:
             y_true = ops.argmax(y_true, axis=self.axis)
@@ -98,7 +101,6 @@ class IoU(Configured):
         self.total_cm.assign_add(found)
 
     def result(self) -> Any:
-        """Return the mean over those classes that appear at all."""
         return _mean_iou(self.total_cm, self.target_class_ids)
 
 
@@ -130,7 +132,6 @@ class BinaryIoU(IoU):
         self.threshold = threshold
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         y_pred = ops.greater_equal(whole(y_pred), float(self.threshold))
         super().update_state(y_true, ops.cast(y_pred, self.dtype), sample_weight)
 

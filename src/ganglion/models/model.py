@@ -7,7 +7,7 @@ from typing import Any
 
 from ganglion import keras2, symbolic, tree
 from ganglion.layers import Layer
-from ganglion.layers.building import by_calling, shapes_of, unwrapped
+from ganglion.layers.construction import by_calling, shapes_of, unwrapped
 from ganglion.models.functional import Network, shared
 from ganglion.models.summary import summary as print_summary
 from ganglion.serialization import export

@@ -9,7 +9,7 @@ import numpy as np
 from ganglion import keras2
 from ganglion.compiler.ir import origin
 from ganglion.layers import InputLayer, Layer
-from ganglion.layers.building import by_calling
+from ganglion.layers.construction import by_calling
 from ganglion.models.functional import Network
 from ganglion.models.model import LayerList, Model
 from ganglion.serialization import export

@@ -6,11 +6,9 @@ from typing import Any
 
 from ganglion.lookup import resolve
 from ganglion.optimizers import schedules
-from ganglion.optimizers.adam import Adam, Adamax, AdamW, Nadam
-from ganglion.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
+from ganglion.optimizers.adam import Adafactor, Adam, Adamax, AdamW, Lamb, Nadam
 from ganglion.optimizers.base import Optimizer
-from ganglion.optimizers.descent import SGD, Lion
-from ganglion.optimizers.layerwise import Adafactor, Lamb
+from ganglion.optimizers.descent import SGD, Adadelta, Adagrad, Ftrl, Lion, RMSprop
 from ganglion.serialization import (
     custom_object_scope,
     names_in,
@@ -18,24 +16,10 @@ from ganglion.serialization import (
 )
 
 __all__ = [
-    "SGD",
-    "Adadelta",
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Ftrl",
-    "Lamb",
-    "Lion",
-    "Nadam",
-    "Optimizer",
-    "RMSprop",
-    "deserialize",
-    "get",
-    "schedules",
+    "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl",
+    "Lamb", "Lion", "Nadam", "Optimizer", "RMSprop", "deserialize", "get", "schedules",
     "serialize",
-]
+]  # fmt: skip
 
 
 def get(identifier: Any) -> Any:

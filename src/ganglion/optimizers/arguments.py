@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ganglion import config
 from ganglion.config import closest
 from ganglion.variables import Variable
-
-F = TypeVar("F", bound=Callable[..., None])
 
 
 class Shared(TypedDict, total=False):
@@ -37,52 +34,6 @@ class Common(Shared, total=False):
     """The same for optimizers that do without weight decay."""
 
     weight_decay: float | None
-
-
-_COMMON: dict[str, Any] = {
-    "weight_decay": None,
-    "clipnorm": None,
-    "clipvalue": None,
-    "global_clipnorm": None,
-    "use_ema": False,
-    "ema_momentum": 0.99,
-    "ema_overwrite_frequency": None,
-    "loss_scale_factor": None,
-    "gradient_accumulation_steps": None,
-    "name": None,
-}
-
-
-def with_common(function: F) -> F:
-    """Give an `__init__` the arguments all optimizers share, after its own.
-
-    They can be passed by position too, and `inspect.signature` shows them, as in Keras;
-    an optimizer's own text holds only what is its own.
-    """
-    signature = _whole_signature(function)
-
-    @functools.wraps(function)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs).arguments
-        rest = given.pop("kwargs", {})
-        refuse_unknown(type(self).__name__, rest, self._keras2_arguments, signature)
-        function(**given, **rest)
-
-    checked.__signature__ = signature  # type: ignore[attr-defined]
-    return checked  # type: ignore[return-value]
-
-
-def _whole_signature(function: Callable[..., None]) -> inspect.Signature:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own = list(inspect.signature(function).parameters.values())[:-1]
-    named = {one.name for one in own}
-    shared = [
-        inspect.Parameter(name, kind, default=default)
-        for name, default in _COMMON.items()
-        if name not in named
-    ]
-    rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-    return inspect.Signature([*own, *shared, rest])
 
 
 def refuse_unknown(

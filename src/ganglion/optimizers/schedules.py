@@ -72,7 +72,6 @@ class ExponentialDecay(LearningRateSchedule):
         self.staircase, self.name = staircase, name
 
     def __call__(self, step: Any) -> Any:
-        """Return the learning rate of a step."""
         periods = _steps(step) / float(self.decay_steps)
         if self.staircase:
             periods = ops.floor(periods)
@@ -97,7 +96,6 @@ class InverseTimeDecay(LearningRateSchedule):
         self.staircase, self.name = staircase, name
 
     def __call__(self, step: Any) -> Any:
-        """Return the learning rate of a step."""
         periods = _steps(step) / float(self.decay_steps)
         if self.staircase:
             periods = ops.floor(periods)
@@ -129,7 +127,6 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         self.boundaries, self.values, self.name = boundaries, values, name
 
     def __call__(self, step: Any) -> Any:
-        """Return the learning rate of a step."""
         step = ops.convert_to_tensor(step)
         rate = ops.cast(float(self.values[-1]), config.floatx())
         for last, value in zip(
@@ -161,7 +158,6 @@ class PolynomialDecay(LearningRateSchedule):
         self.power, self.cycle, self.name = power, cycle, name
 
     def __call__(self, step: Any) -> Any:
-        """Return the learning rate of a step."""
         done, total = _steps(step), _steps(self.decay_steps)
         if self.cycle:
             cycles = ops.where(ops.equal(done, 0.0), 1.0, ops.ceil(done / total))
@@ -196,7 +192,6 @@ class CosineDecay(LearningRateSchedule):
         self.warmup_target, self.warmup_steps = warmup_target, warmup_steps
 
     def __call__(self, step: Any) -> Any:
-        """Return the learning rate of a step."""
         start, total = _steps(self.initial_learning_rate), _steps(self.decay_steps)
         done = _steps(step)
         if self.warmup_target is None:
@@ -231,7 +226,6 @@ class CosineDecayRestarts(LearningRateSchedule):
         self.alpha, self.name = alpha, name
 
     def __call__(self, step: Any) -> Any:
-        """Return the learning rate of a step."""
         restarts, fraction = self._place(_steps(step) / float(self.first_decay_steps))
         height = ops.power(float(self.m_mul), restarts)
         wave = 0.5 * height * (1.0 + ops.cos(math.pi * fraction))

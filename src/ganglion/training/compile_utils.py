@@ -15,8 +15,7 @@ import numpy as np
 from ganglion import config, losses, metrics, ops, tree
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.losses.base import Loss, LossFunctionWrapper
-from ganglion.metrics.base import Metric
-from ganglion.metrics.reduction import Mean, MeanMetricWrapper
+from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric
 from ganglion.serialization import look_up
 from ganglion.training.outputs import Outputs, listed
 from ganglion.variables import snake_case

@@ -10,8 +10,8 @@ import uuid
 
 import pytest
 
-from ganglion.compiler.cpu import cores as cpu_cores
 from ganglion.compiler.cpu import threads as cpu_threads
+from ganglion.compiler.cpu import tuning
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(
 # A process that holds its cores until its input ends.
 CHILD = """
 import json, os, sys
-from ganglion.backends import cpu_cores, cpu_threads
-cpu_cores.NAME = sys.argv[1]
+from ganglion.compiler.cpu import threads as cpu_threads
+cpu_threads.CORE_NAME = sys.argv[1]
 os.getloadavg = lambda: (0.0, 0.0, 0.0)
 with cpu_threads.shared(int(sys.argv[2])) as pool:
     print(json.dumps(sorted(pool.cores)), flush=True)
@@ -92,36 +92,36 @@ def test_who_may_not_use_a_core_does_not_claim_it(name):
 
 
 def test_a_claim_is_whole_or_none(monkeypatch, name):
-    monkeypatch.setattr(cpu_cores, "NAME", name)
-    first = cpu_cores.Claim(2, [4, 5, 6])
+    monkeypatch.setattr(cpu_threads, "CORE_NAME", name)
+    first = cpu_threads.Claim(2, [4, 5, 6])
     assert first.cores == [4, 5]
-    assert cpu_cores.Claim(2, [4, 5, 6]).cores == []  # one would be too few
-    other = cpu_cores.Claim(1, [4, 5, 6])
+    assert cpu_threads.Claim(2, [4, 5, 6]).cores == []  # one would be too few
+    other = cpu_threads.Claim(1, [4, 5, 6])
     assert other.cores == [6]
     first.release()
-    again = cpu_cores.Claim(2, [4, 5, 6])
+    again = cpu_threads.Claim(2, [4, 5, 6])
     assert again.cores == [4, 5]
     other.release()
     again.release()
 
 
 def test_a_pool_asks_again_but_not_all_the_time(monkeypatch, name):
-    monkeypatch.setattr(cpu_cores, "NAME", name)
+    monkeypatch.setattr(cpu_threads, "CORE_NAME", name)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(cpu_threads, "_pool", None)  # an earlier test's has its cores
     everything = cpu_threads.usable_cores()
-    others = cpu_cores.Claim(len(everything), everything)
+    others = cpu_threads.Claim(len(everything), everything)
     with cpu_threads.shared(2) as pool:
         assert pool.cores == []
     others.release()
     with cpu_threads.shared(2) as same:
         assert same is pool
-    pool.asked -= cpu_threads.ASK_AGAIN + 1
+    pool.claimed_at -= tuning.CPU.claim_cores_again + 1
     with cpu_threads.shared(2) as again:
         assert len(again.cores) == 2
 
 
 def test_without_such_names_threads_are_held_as_before(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert cpu_cores.Claim(2, [0, 1]).cores == [0, 1]
-    assert cpu_cores.Claim(2, [0, 1]).cores == [0, 1]
+    assert cpu_threads.Claim(2, [0, 1]).cores == [0, 1]
+    assert cpu_threads.Claim(2, [0, 1]).cores == [0, 1]

@@ -1,13 +1,13 @@
 """Tapes: every thread's records together run every piece of every kernel once."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.cpu import emit
-from ganglion.compiler.cpu import tape as cpu_layout
+from ganglion.compiler.cpu import emit, tuning
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tape import Layout
 
@@ -52,8 +52,8 @@ def walk(layout, thread, threads):
 @pytest.mark.parametrize("name", ["mnist-perceptron", "mnist-mlp", "mnist-cnn"])
 @pytest.mark.parametrize("taking", [True, False])
 def test_all_is_run_once(monkeypatch, name, threads, taking):
-    limit = 0.0 if taking else 1e18
-    monkeypatch.setattr(cpu_layout, "WORTH_SHARING_OUT", limit)
+    stealing = replace(tuning.CPU, worth_stealing=0.0 if taking else 1e18)
+    monkeypatch.setattr(tuning, "CPU", stealing)
     plan = build(step_of(name, rows=130, batch=128)[0])
     _, records = emit.emit(plan)
     layout = Layout(plan, records, Numbers(), threads)

@@ -17,10 +17,10 @@ from step_programs import step_of
 
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
-from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.arena import Arenas
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.tape import Arenas
 from ganglion.compiler.plan import barriers as schedule
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.plan import Mark
@@ -71,8 +71,8 @@ def trained(epochs=2, rows=150):
 
 def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
     config.set_backend("cpu")
-    monkeypatch.setattr(backend, "WORTH_WAKING", 0.0)
-    monkeypatch.setattr(backend, "GAIN", 100.0)
+    eager = replace(tuning.CPU, worth_waking=0.0, shared_time=100.0)
+    monkeypatch.setattr(tuning, "CPU", eager)
     found = []
     with everything_shared():
         for threads in (1, 2, 3, 4, 2):
@@ -229,7 +229,7 @@ def small():
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, data, state = small()
     expected = ran(backend.compile(program), data, state, 2)
-    monkeypatch.setattr(backend, "_made", None)  # calling it would fail
+    monkeypatch.setattr(backend, "_compiled", None)  # calling it would fail
     same(ran(backend.compile(program), data, state, 2), expected)
 
 

@@ -74,8 +74,8 @@ def test_loops_of_any_size(size, dtype):
 
 @pytest.mark.parametrize("size", [16, 34])
 def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
-    monkeypatch.setattr(elementwise, "FILL", 1)
-    monkeypatch.setattr(reduce, "MUCH", 0)
+    monkeypatch.setattr(elementwise, "BUSY_THREADS", 1)
+    monkeypatch.setattr(reduce, "FEWEST_VECTORIZED", 0)
     program, data, state = loops(size, "float32")
     check(program, data, state, tolerance=EXACT["float32"])
 

@@ -32,12 +32,11 @@ def buffer(name, kind="arena", dtype="float32"):
 
 def loop(name, *pairs):
     """Return a loop that copies from one buffer to another, for each pair."""
-    copies = [
+    copies = tuple(
         (Load(source.dtype, View(source, (1,))), View(target, (1,)))
         for source, target in pairs
-    ]
-    (expr, target), *more = copies
-    return Loop(name, (4,), expr, target, more=tuple(more))
+    )
+    return Loop(name, (4,), copies)
 
 
 def written(launch):
@@ -259,15 +258,15 @@ def test_copies_in_other_orders_are_loops_of_their_own():
     straight, turned = (Buffer(name, size, f4, "arena") for name in ("s", "t"))
     load, other = Load(f4, View(a, (3, 1))), Load(f4, View(b, (1, 4)))
     to = [View(one, (3, 1)) for one in (straight, turned)]
-    pack = Loop("pack", size, load, to[0], more=((other, to[1]),))
+    pack = Loop("pack", size, ((load, to[0]), (other, to[1])))
     use = [
-        Loop("use", (12,), Load(f4, View(one, (1,))), View(back, (1,)))
+        Loop.of("use", (12,), Load(f4, View(one, (1,))), View(back, (1,)))
         for one, back in ((straight, a), (turned, b))
     ]
     found = {"a": np.arange(12.0), "b": -np.arange(12.0), "s": {}, "t": {}}
     for kernel in split_prefetch([pack, *use], set()).early:
         assert isinstance(kernel, Loop)
-        for expr, target in kernel.stored:
+        for expr, target in kernel.outputs:
             for at in np.ndindex(*kernel.shape):
                 read, write = (
                     view.offset + int(np.dot(at, view.strides))

@@ -52,7 +52,7 @@ def test_depthwise_products_are_loops_and_not_products():
     assert all(one.reduced == 0 for one in windows)
     # Windows of 3 x 3 have a loop, that of 5 x 5 has three.
     gradients = [k for k in kernels if k.name == "conv_kernel" and isinstance(k, Loop)]
-    assert sorted(len(one.stored) for one in gradients) == [8, 8, 9, 9, 9, 9]
+    assert sorted(len(one.outputs) for one in gradients) == [8, 8, 9, 9, 9, 9]
 
 
 def test_products_of_equal_layers_update_their_own_weights():

@@ -137,9 +137,9 @@ def test_tables_are_not_cut_into_rows():
         float32, table, Load(int32, View(index, (1, 0))), rows, 4, within=(0, 1)
     )
     made = Load(float32, View(first, (4, 1)))
-    copy = Loop("copy", (rows, 4), by_rows, View(first, (4, 1)))
+    copy = Loop.of("copy", (rows, 4), by_rows, View(first, (4, 1)))
     both = Apply(float32, "add", (made, chosen))
-    goes_on = Loop("add", (rows, 4), both, View(second, (4, 1)))
+    goes_on = Loop.of("add", (rows, 4), both, View(second, (4, 1)))
     assert ("state", "table") in staged_rows([FusedKernel(copy)], rows)
     assert ("state", "table") not in staged_rows(
         [FusedKernel(copy), FusedKernel(goes_on)], rows

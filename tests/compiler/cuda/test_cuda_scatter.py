@@ -6,7 +6,7 @@ import pytest
 from cpu_checks import pure
 from cuda_checks import check, compiled
 
-from ganglion.compiler.cuda import scatter
+from ganglion.compiler.cuda import scan_scatter
 from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.contraction import scatter_add
 from ganglion.compiler.ir.graph import Graph, Input
@@ -59,7 +59,7 @@ def test_of_any_type(dtype, kind):
 
 
 def test_long_lists_are_taken_in_turns(monkeypatch):
-    monkeypatch.setattr(scatter, "MOST_LISTED", THREADS)
+    monkeypatch.setattr(scan_scatter, "MOST_LISTED", THREADS)
     program, data = adding(9, drawn(9, 1500, 0.5), 4)
     check(program, data, {}, tolerance=1e-4)
 

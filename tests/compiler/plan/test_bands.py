@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.cpu import backend, tape
+from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.graph import Constant, Graph, Input
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
@@ -83,13 +83,13 @@ def test_what_is_read_later_or_by_other_slices_does_not_pass():
 
     def copy(source, target):
         view = View.whole(source)
-        return Loop("copy", (64, 32), Load(x.dtype, view), View.whole(target))
+        return Loop.of("copy", (64, 32), Load(x.dtype, view), View.whole(target))
 
     kernels = [copy(x, t), copy(t, y), copy(y, z)]
     assert passing(kernels, [Band(0, 2, 32)]) == {t}
     assert passing(kernels, [Band(0, 3, 32)]) == {t, y, z}
     upside_down = Load(x.dtype, View(t, (-32, 1), 63 * 32))
-    turned = replace(kernels[1], expr=upside_down)
+    turned = replace(kernels[1], outputs=((upside_down, kernels[1].target),))
     assert passing([kernels[0], turned], [Band(0, 2, 32)]) == {y}
 
 
@@ -102,7 +102,7 @@ def test_who_makes_slices_for_a_later_member_joins():
 
     def loop(target, *sources):
         loads = tuple(Load(x.dtype, View.whole(one)) for one in sources)
-        return Loop("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
+        return Loop.of("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
 
     kernels = [loop(p, x, x), loop(t, z, z), loop(y, p, t)]
     assert arrange(kernels) == (kernels, (Band(0, 3, 32),))
@@ -110,7 +110,7 @@ def test_who_makes_slices_for_a_later_member_joins():
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
-    monkeypatch.setattr(tape, "WORTH_SHARING_OUT", 0.0)
+    monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_stealing=0.0))
     program, data, state = step_of("mnist-cnn", rows=130, batch=48)
     data = {n: np.ascontiguousarray(data[n]) for n in program.data}
     found = []
@@ -141,9 +141,9 @@ def test_reading_another_slice_is_found():
         for name, kind in (("x", "data"), ("t", "arena"), ("y", "arena"))
     )
     forward, backward = View.whole(t), View(t, (-32, 1), 63 * 32)
-    first = Loop("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
-    same = Loop("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
-    other = Loop("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
+    first = Loop.of("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
+    same = Loop.of("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
+    other = Loop.of("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
     band = Band(0, 2, 32)
     assert quarrel([first, same], [band]) is None
     assert quarrel([first, other], [band]) == (0, 1)

@@ -17,11 +17,11 @@ def state(name, size):
 def update(target, *read):
     """Return a loop that adds arrays, and stores the sum in one of them."""
     total = chained("add", [Load(FLOAT, view) for view in (target, *read)])
-    return Loop("update", target.buffer.shape, total, target)
+    return Loop.of("update", target.buffer.shape, total, target)
 
 
 def stored(kernels):
-    return [[view.buffer.name for _, view in one.stored] for one in kernels]
+    return [[view.buffer.name for _, view in one.outputs] for one in kernels]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ X, Y = (Buffer(name, (4,), F32, "arena") for name in "xy")
 
 
 def shown(expr):
-    loop = Loop("map", (4,), expr, View(Y, (1,)))
+    loop = Loop.of("map", (4,), expr, View(Y, (1,)))
     return show(Plan("p", [loop], (), (), {})).split("\n")[1:]
 
 

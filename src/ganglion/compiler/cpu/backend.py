@@ -10,22 +10,18 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler import cache
-from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu import emit, jit, tuning
 from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.arena import ARENAS
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.tape import Layout
+from ganglion.compiler.cpu.step_loop import native
+from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.barriers import total_work
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.plan import Plan
 from ganglion.system import forks
-
-# Waking sleeping threads costs about this many nanoseconds: less work is not shared.
-WORTH_WAKING = 150_000.0
-GAIN = 0.8  # sharing must be estimated to save a fifth
 
 
 def missing() -> str | None:
@@ -48,27 +44,27 @@ def code_of(plan: Plan) -> tuple[bytes, list[Record]]:
     try:
         key, buffers = digest(plan)
     except TypeError:  # a kernel that cannot be written down is compiled each time
-        return _made(plan)
+        return _compiled(plan)
     path = cache.path_of(jit.identity(jit.host()), key)
-    known = cache.read(path)
-    if known is not None:
-        return _unpacked(known, buffers)
-    code, calls = _made(plan)
-    numbers = {one: number for number, one in enumerate(buffers)}
-    if all(one in numbers for call in calls for one in call.buffers):
+    entry = cache.read(path)
+    if entry is not None:
+        return _unpacked(entry, buffers)
+    code, calls = _compiled(plan)
+    numbers = {buffer: number for number, buffer in enumerate(buffers)}
+    if all(buffer in numbers for call in calls for buffer in call.buffers):
         cache.keep(path, _packed(code, calls, numbers))
     return code, calls
 
 
-def _made(plan: Plan) -> tuple[bytes, list[Record]]:
+def _compiled(plan: Plan) -> tuple[bytes, list[Record]]:
     modules, calls = emit.emit(plan)
     return jit.object_code(modules.values(), jit.host()), calls
 
 
 def _packed(code: bytes, calls: list[Record], numbers: dict[Buffer, int]) -> bytes:
     rows = [
-        (one.function, [numbers[b] for b in one.buffers], one.parallel, one.grain)
-        for one in calls
+        (call.function, [numbers[b] for b in call.buffers], call.parallel, call.grain)
+        for call in calls
     ]
     return json.dumps(rows).encode() + b"\n" + code
 
@@ -83,7 +79,7 @@ def _unpacked(entry: bytes, buffers: list[Buffer]) -> tuple[bytes, list[Record]]
 
 
 def free_memory() -> None:
-    """Let go of what programs share while none runs, and of the code of those gone."""
+    """Free the memory that programs share while none runs, and the code of old ones."""
     with forks.held_off():
         ARENAS.free()
         jit.dispose()
@@ -101,7 +97,7 @@ class CompiledProgram:
         self._estimates: dict[int, float] = {}
         self._busy = threading.Lock()  # one table of pointers: one run at a time
         # For tests: a number of threads even where it does not pay, and an arena full
-        # of NaN before each step, so that reading what is not there shows.
+        # of NaN before each step, so that reads of unwritten memory show.
         self.forced_threads: int | None = None
         self.poisons = False
 
@@ -113,8 +109,8 @@ class CompiledProgram:
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place; return the results of every step."""
         results = {
-            name: np.empty((steps, *one.shape), one.dtype)
-            for name, one in self.plan.results.items()
+            name: np.empty((steps, *buffer.shape), buffer.dtype)
+            for name, buffer in self.plan.results.items()
         }
         arrays = {**data, **state}
         copied = {
@@ -144,8 +140,8 @@ class CompiledProgram:
             return
         for step in range(steps):
             arena[:] = 0xFF
-            one = {name: array[step : step + 1] for name, array in results.items()}
-            self._advance(arrays | one, 1, arena)
+            row = {name: array[step : step + 1] for name, array in results.items()}
+            self._advance(arrays | row, 1, arena)
 
     def _advance(
         self, arrays: Mapping[str, np.ndarray], steps: int, arena: np.ndarray
@@ -160,18 +156,18 @@ class CompiledProgram:
                     return
         layout = self._layout(1)
         layout.bind(arrays, arena)
-        cpu_threads.native().alone(layout.job(steps))
+        native().alone(layout.job(steps))
 
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""
         if self.forced_threads:
             return self.forced_threads
         alone = self._estimate(1)
-        if alone * steps < WORTH_WAKING:
+        if alone * steps < tuning.CPU.worth_waking:
             return 1
         threads = config.threads()
-        pays = threads > 1 and self._estimate(threads) < GAIN * alone
-        return threads if pays else 1
+        most = tuning.CPU.shared_time * alone
+        return threads if threads > 1 and self._estimate(threads) < most else 1
 
     def _estimate(self, threads: int) -> float:
         if threads not in self._estimates:
@@ -180,7 +176,6 @@ class CompiledProgram:
 
     def _layout(self, threads: int) -> Layout:
         if threads not in self._layouts:
-            self._layouts[threads] = Layout(
-                self.plan, self._calls, self._library, threads
-            )
+            new = Layout(self.plan, self._calls, self._library, threads)
+            self._layouts[threads] = new
         return self._layouts[threads]

@@ -50,7 +50,7 @@ def _ahead(kernel: Loop) -> dict[View, int]:
     Each row is a page or so, and the processor does not look ahead beyond a page: what
     comes below is asked for.
     """
-    views = {one.view for one in walk(*(e for e, _ in kernel.stored)) if _in_rows(one)}
+    views = {one.view for one in walk(*kernel.exprs) if _in_rows(one)}
     taps = Counter((view.buffer, view.strides) for view in views)
     window = kernel.how == "max" and len(kernel.shape) - kernel.reduced > 1
     found = {}
@@ -68,9 +68,9 @@ def _in_rows(one: Expr) -> TypeGuard[Load]:
 def _store_one(
     emitter: Emitter, kernel: Loop, at: list[str], vector: int, width: int
 ) -> None:
-    exprs = [expr for expr, _ in kernel.stored]
+    exprs = kernel.exprs
     values = emitter.expressions(exprs, at, vector, width)
-    for value, (_, view) in zip(values, kernel.stored, strict=True):
+    for value, (_, view) in zip(values, kernel.outputs, strict=True):
         if kernel.adds:
             old = emitter.load_view(view, at, vector, width)
             value = emitter.maths.apply("add", [old, value], value.dtype)
@@ -110,7 +110,7 @@ def _map(emitter: Emitter, kernel: Loop) -> Emitted:
 
 def _turns(kernel: Loop) -> bool:
     """Return whether a loop does nothing but exchange rows and columns."""
-    if kernel.adds or kernel.more or not isinstance(kernel.expr, Load):
+    if kernel.adds or len(kernel.outputs) > 1 or not isinstance(kernel.expr, Load):
         return False
     if len(kernel.shape) != 2 or min(kernel.shape) < WIDTH:
         return False
@@ -136,9 +136,9 @@ def _reduction(emitter: Emitter, kernel: Loop) -> Emitted:
 
 def _suits_lanes(kernel: Loop, axis: int) -> bool:
     """Return whether neighbours along an axis of the result lie side by side."""
-    if kernel.shape[axis] < 8 or any(v.strides[axis] != 1 for _, v in kernel.stored):
+    if kernel.shape[axis] < 8 or any(v.strides[axis] != 1 for _, v in kernel.outputs):
         return False
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         if isinstance(one, Load) and one.view.strides[axis] not in (0, 1):
             return False
         if isinstance(one, (Indirect, Uniform, Shuffled)):
@@ -156,7 +156,7 @@ def _firsts(
 ) -> list[Val]:
     """Return what each total starts from."""
     made = []
-    for expr, _ in kernel.stored:
+    for expr, _ in kernel.outputs:
         dtype = expr.dtype if narrow else _wide(kernel, expr.dtype)
         made.append(emitter.maths.constant(_start(kernel, dtype), dtype, width))
     return made
@@ -181,7 +181,7 @@ def _joined_at(
 ) -> list[Val]:
     factors = [
         _factors(kernel, expr, total)
-        for (expr, _), total in zip(kernel.stored, totals, strict=True)
+        for (expr, _), total in zip(kernel.outputs, totals, strict=True)
     ]
     flat = [one for some in factors for one in some]
     values = iter(emitter.expressions(flat, at, vector, totals[0].width))
@@ -225,7 +225,7 @@ def _finish(
     emitter: Emitter, kernel: Loop, totals: list[Val], at: list[str], width: int
 ) -> None:
     vector = len(kernel.outer) - 1
-    for total, (_, view) in zip(totals, kernel.stored, strict=True):
+    for total, (_, view) in zip(totals, kernel.outputs, strict=True):
         value = emitter.maths.cast(total, view.buffer.dtype)
         emitter.put_view(value, view, at, vector, width)
 
@@ -244,7 +244,7 @@ def _reduce_across(
                 lambda index, width: _columns(emitter, kernel, at, index, [width]),
             )
             return
-        many = max(1, ACCUMULATORS // len(kernel.stored))
+        many = max(1, ACCUMULATORS // len(kernel.outputs))
         vectors = _widths(size)
         whole = 0 if len(vectors) <= many else size // (WIDTH * many) * WIDTH * many
 
@@ -272,7 +272,7 @@ def _columns(
     emitter: Emitter, kernel: Loop, at: list[str], first: str, widths: list[int]
 ) -> None:
     """Reduce some vectors of columns in one walk over the reduced axes."""
-    axis, each = len(kernel.outer) - 1, len(kernel.stored)
+    axis, each = len(kernel.outer) - 1, len(kernel.outputs)
     places = [emitter.text.add(first, str(v * WIDTH)) for v in range(len(widths))]
 
     def firsts(narrow: bool = False) -> list[Val]:

@@ -1,350 +1,59 @@
-"""The native loop over steps and the threads that share it, as LLVM IR text.
+"""The native loop over steps, which all threads run: `step_loop.ll`, compiled once.
 
 Each thread walks a tape of its own: records of five words (function, arguments, end
-and start of its share, barrier or not). Where there is much to do, a record without a
-function stands before some that are run slice by slice: (0, ranges, how many records,
-threads, barrier or not), and those hold the size of a slice, the end of all, and which
-of their pointers move with the slices: how many, then of each its number, where it
-would point in slice 0, and the bytes of a slice that it moves back by. Each thread has
-a range of the slices and takes one at a time; who is done takes from the others, so
-that a thread that was held up holds up nobody for long.
+and start of its range, barrier or not). Where there is much to do, a record without a
+function stands before some that are run slice by slice: (0, ranges, number of records,
+threads, barrier or not), and those hold the size of a slice, the end of the range, and
+the cursors: how many of their pointers move with the slices, then of each its slot, its
+address for slice 0, and the bytes of a slice that it moves back by. Each thread owns a
+range of the slices and takes one at a time; a thread that is done steals from the
+others, so that one that was interrupted holds up nobody for long.
 
-Whoever waits spins for a moment, then sleeps: a busy neighbour, or more threads than
+A waiting thread spins for a moment, then sleeps: a busy neighbour, or more threads than
 cores, costs no more than it must.
 """
 
 from __future__ import annotations
 
+import ctypes
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from ganglion.compiler import cache as code_cache
+from ganglion.compiler.cpu import jit
+
 RECORD_WORDS = 5
-# Words of a job: steps, threads, barrier, spins; then of each thread's tape and movers.
+# Words of a job: steps, threads, barrier, spins; then each thread's tape and cursors.
 JOB_WORDS, THREAD_WORDS = 4, 4
 # Bytes of a pool: a cache line each for round, sleepers, job, and three of the barrier.
 POOL_BYTES, BARRIER_AT = 384, 192
 # Words of a thread's range of slices, a cache line: taken so far, first, how many.
 RANGE_WORDS = 8
 
-_WAITING = """\
-define internal i1 @until_changed(ptr %word, i32 %old, ptr %sleepers, i64 %spins) #0 {
-entry:
-  br label %look
-look:
-  %tries = phi i64 [ 0, %entry ], [ %more, %spin ], [ %tries, %rest ]
-  %seen = load atomic i32, ptr %word acquire, align 4
-  %moved = icmp ne i32 %seen, %old
-  br i1 %moved, label %done, label %again
-again:
-  %tired = icmp sge i64 %tries, %spins
-  br i1 %tired, label %rest, label %spin
-spin:
-  %more = add i64 %tries, 1
-  call void @PAUSE
-  br label %look
-rest:
-  call void @rest(ptr %word, i32 %old, ptr %sleepers)
-  br label %look
-done:
-  %slept = icmp sge i64 %tries, %spins
-  ret i1 %slept
-}
-
-define internal void @change(ptr %word, i32 %new, ptr %sleepers) #0 {
-  %was = atomicrmw xchg ptr %word, i32 %new seq_cst
-  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
-  %some = icmp sgt i32 %asleep, 0
-  br i1 %some, label %wake, label %done
-wake:
-  call void @wake(ptr %word)
-  br label %done
-done:
-  ret void
-}
-
-; Who had to sleep spins for less the next time, who had not for longer: on a crowded
-; machine the others are not running, and a spinning thread only keeps them from it.
-define internal void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %most) #0 {
-entry:
-  %round = getelementptr inbounds i8, ptr %bar, i64 64
-  %sleepers = getelementptr inbounds i8, ptr %bar, i64 128
-  %now = load atomic i32, ptr %round acquire, align 4
-  %before = atomicrmw add ptr %bar, i32 1 acq_rel
-  %n = trunc i64 %threads to i32
-  %others = sub i32 %n, 1
-  %last = icmp eq i32 %before, %others
-  br i1 %last, label %open, label %wait
-open:
-  store atomic i32 0, ptr %bar monotonic, align 4
-  %next = add i32 %now, 1
-  call void @change(ptr %round, i32 %next, ptr %sleepers)
-  ret void
-wait:
-  %spins = load i64, ptr %patience, align 8
-  %slept = call i1 @until_changed(ptr %round, i32 %now, ptr %sleepers, i64 %spins)
-  %less = lshr i64 %spins, 2
-  %fewest = lshr i64 %most, 5
-  %few = icmp ult i64 %less, %fewest
-  %lower = select i1 %few, i64 %fewest, i64 %less
-  %more = shl i64 %spins, 1
-  %many = icmp ugt i64 %more, %most
-  %higher = select i1 %many, i64 %most, i64 %more
-  %next.spins = select i1 %slept, i64 %lower, i64 %higher
-  store i64 %next.spins, ptr %patience, align 8
-  ret void
-}
-"""
-
-_SHARE = """\
-; Run the records behind this one on every slice that nobody else has taken.
-define internal void @share(ptr %at, i64 %thread, i64 %step) #0 {
-entry:
-  %at1 = getelementptr inbounds i64, ptr %at, i64 1
-  %ranges = load ptr, ptr %at1, align 8
-  %at2 = getelementptr inbounds i64, ptr %at, i64 2
-  %members = load i64, ptr %at2, align 8
-  %at3 = getelementptr inbounds i64, ptr %at, i64 3
-  %threads = load i64, ptr %at3, align 8
-  %first.member = getelementptr inbounds [5 x i64], ptr %at, i64 1
-  %last.member = getelementptr inbounds [5 x i64], ptr %first.member, i64 %members
-  br label %owner
-owner:
-  %tried = phi i64 [ 0, %entry ], [ %tried.next, %owner.end ]
-  %sum = add i64 %thread, %tried
-  %whose = urem i64 %sum, %threads
-  %range = getelementptr inbounds [8 x i64], ptr %ranges, i64 %whose
-  %range1 = getelementptr inbounds i64, ptr %range, i64 1
-  %first = load i64, ptr %range1, align 8
-  %range2 = getelementptr inbounds i64, ptr %range, i64 2
-  %count = load i64, ptr %range2, align 8
-  ; In each step every thread finds the range empty once: tickets are never taken back.
-  %per.step = add i64 %count, %threads
-  %before = mul i64 %step, %per.step
-  br label %take
-take:
-  %ticket = atomicrmw add ptr %range, i64 1 monotonic
-  %number = sub i64 %ticket, %before
-  %left = icmp slt i64 %number, %count
-  br i1 %left, label %slice, label %owner.end
-slice:
-  %index = add i64 %first, %number
-  %index.next = add i64 %index, 1
-  br label %member
-member:
-  %m = phi ptr [ %first.member, %slice ], [ %m.next, %run ]
-  %function = load ptr, ptr %m, align 8
-  %m1 = getelementptr inbounds i64, ptr %m, i64 1
-  %args = load ptr, ptr %m1, align 8
-  %m2 = getelementptr inbounds i64, ptr %m, i64 2
-  %size = load i64, ptr %m2, align 8
-  %m3 = getelementptr inbounds i64, ptr %m, i64 3
-  %end = load i64, ptr %m3, align 8
-  %lo = mul i64 %index, %size
-  %up = mul i64 %index.next, %size
-  %over = icmp sgt i64 %up, %end
-  %hi = select i1 %over, i64 %end, i64 %up
-  %m4 = getelementptr inbounds i64, ptr %m, i64 4
-  %moves = load ptr, ptr %m4, align 8
-  %still = icmp eq ptr %moves, null
-  br i1 %still, label %run, label %moving
-moving:
-  %count.moves = load i64, ptr %moves, align 8
-  %first.move = getelementptr inbounds i64, ptr %moves, i64 1
-  %last.move = getelementptr inbounds [3 x i64], ptr %first.move, i64 %count.moves
-  br label %move
-move:
-  %v = phi ptr [ %first.move, %moving ], [ %v.next, %move ]
-  %slot = load i64, ptr %v, align 8
-  %v1 = getelementptr inbounds i64, ptr %v, i64 1
-  %base = load i64, ptr %v1, align 8
-  %v2 = getelementptr inbounds i64, ptr %v, i64 2
-  %each = load i64, ptr %v2, align 8
-  %back = mul i64 %index, %each
-  %here = sub i64 %base, %back
-  %place = getelementptr inbounds i64, ptr %args, i64 %slot
-  store i64 %here, ptr %place, align 8
-  %v.next = getelementptr inbounds [3 x i64], ptr %v, i64 1
-  %v.more = icmp ult ptr %v.next, %last.move
-  br i1 %v.more, label %move, label %run
-run:
-  call void %function(ptr %args, i64 %lo, i64 %hi)
-  %m.next = getelementptr inbounds [5 x i64], ptr %m, i64 1
-  %more = icmp ult ptr %m.next, %last.member
-  br i1 %more, label %member, label %take
-owner.end:
-  %tried.next = add i64 %tried, 1
-  %others = icmp slt i64 %tried.next, %threads
-  br i1 %others, label %owner, label %done
-done:
-  ret void
-}
-"""
-
-_EXECUTE = """\
-define void @execute(ptr %job, i64 %thread) #0 {
-entry:
-  %steps = load i64, ptr %job, align 8
-  %job1 = getelementptr inbounds i64, ptr %job, i64 1
-  %threads = load i64, ptr %job1, align 8
-  %job2 = getelementptr inbounds i64, ptr %job, i64 2
-  %bar = load ptr, ptr %job2, align 8
-  %job3 = getelementptr inbounds i64, ptr %job, i64 3
-  %spins = load i64, ptr %job3, align 8
-  %patience = alloca i64, align 8
-  store i64 %spins, ptr %patience, align 8
-  %mine.word = mul i64 %thread, 4
-  %mine.at = add i64 %mine.word, 4
-  %mine = getelementptr inbounds i64, ptr %job, i64 %mine.at
-  %tape = load ptr, ptr %mine, align 8
-  %mine1 = getelementptr inbounds i64, ptr %mine, i64 1
-  %count = load i64, ptr %mine1, align 8
-  %mine2 = getelementptr inbounds i64, ptr %mine, i64 2
-  %moving = load ptr, ptr %mine2, align 8
-  %mine3 = getelementptr inbounds i64, ptr %mine, i64 3
-  %movers = load i64, ptr %mine3, align 8
-  %end = getelementptr inbounds [5 x i64], ptr %tape, i64 %count
-  %has.movers = icmp sgt i64 %movers, 0
-  br label %step
-step:
-  %s = phi i64 [ 0, %entry ], [ %s.next, %step.end ]
-  br label %record
-record:
-  %at = phi ptr [ %tape, %step ], [ %at.next, %record.end ]
-  %function = load ptr, ptr %at, align 8
-  %at1 = getelementptr inbounds i64, ptr %at, i64 1
-  %args = load ptr, ptr %at1, align 8
-  %at2 = getelementptr inbounds i64, ptr %at, i64 2
-  %hi = load i64, ptr %at2, align 8
-  %at3 = getelementptr inbounds i64, ptr %at, i64 3
-  %lo = load i64, ptr %at3, align 8
-  %some = icmp ne ptr %function, null
-  br i1 %some, label %call, label %no.call
-call:
-  call void %function(ptr %args, i64 %lo, i64 %hi)
-  br label %called
-no.call:
-  %slices = icmp ne ptr %args, null
-  br i1 %slices, label %share, label %called
-share:
-  call void @share(ptr %at, i64 %thread, i64 %s)
-  br label %called
-called:
-  %members = phi i64 [ 0, %call ], [ 0, %no.call ], [ %hi, %share ]
-  %at4 = getelementptr inbounds i64, ptr %at, i64 4
-  %meets = load i64, ptr %at4, align 8
-  %waits = icmp ne i64 %meets, 0
-  br i1 %waits, label %barrier, label %record.end
-barrier:
-  call void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %spins)
-  br label %record.end
-record.end:
-  %passed = add i64 %members, 1
-  %at.next = getelementptr inbounds [5 x i64], ptr %at, i64 %passed
-  %r.more = icmp ult ptr %at.next, %end
-  br i1 %r.more, label %record, label %move
-move:
-  br i1 %has.movers, label %mover, label %step.end
-mover:
-  %m = phi i64 [ 0, %move ], [ %m.next, %mover ]
-  %m.word = mul i64 %m, 2
-  %m.at = getelementptr inbounds i64, ptr %moving, i64 %m.word
-  %slot = load ptr, ptr %m.at, align 8
-  %m.by = getelementptr inbounds i64, ptr %m.at, i64 1
-  %by = load i64, ptr %m.by, align 8
-  %old = load i64, ptr %slot, align 8
-  %new = add i64 %old, %by
-  store i64 %new, ptr %slot, align 8
-  %m.next = add i64 %m, 1
-  %m.more = icmp slt i64 %m.next, %movers
-  br i1 %m.more, label %mover, label %step.end
-step.end:
-  %s.next = add i64 %s, 1
-  %s.more = icmp slt i64 %s.next, %steps
-  br i1 %s.more, label %step, label %finish
-finish:
-  ; The pointers of the next run are written when this returns: all have moved theirs.
-  %shared = icmp sgt i64 %threads, 1
-  br i1 %shared, label %last, label %done
-last:
-  call void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %spins)
-  br label %done
-done:
-  ret void
-}
-
-define void @alone(ptr %job) #0 {
-  call void @execute(ptr %job, i64 0)
-  ret void
-}
-
-define void @lead(ptr %pool, ptr %job) #0 {
-  %sleepers = getelementptr inbounds i8, ptr %pool, i64 64
-  %place = getelementptr inbounds i8, ptr %pool, i64 128
-  store ptr %job, ptr %place, align 8
-  %now = load atomic i32, ptr %pool monotonic, align 4
-  %next = add i32 %now, 1
-  call void @change(ptr %pool, i32 %next, ptr %sleepers)
-  %none = icmp eq ptr %job, null
-  br i1 %none, label %done, label %work
-work:
-  call void @execute(ptr %job, i64 0)
-  br label %done
-done:
-  ret void
-}
-
-define void @serve(ptr %pool, i64 %thread, i64 %spins) #0 {
-entry:
-  %sleepers = getelementptr inbounds i8, ptr %pool, i64 64
-  %place = getelementptr inbounds i8, ptr %pool, i64 128
-  br label %next
-next:
-  ; Rounds are counted from zero: a job that was given before this thread began counts.
-  %seen = phi i32 [ 0, %entry ], [ %round, %work ]
-  %slept = call i1 @until_changed(ptr %pool, i32 %seen, ptr %sleepers, i64 %spins)
-  %round = load atomic i32, ptr %pool acquire, align 4
-  %job = load ptr, ptr %place, align 8
-  %none = icmp eq ptr %job, null
-  br i1 %none, label %done, label %work
-work:
-  call void @execute(ptr %job, i64 %thread)
-  br label %next
-done:
-  ret void
-}
-attributes #0 = { nounwind }
-"""
-
 _PAUSES = {
     "x86": ("llvm.x86.sse2.pause()", "llvm.x86.sse2.pause()"),
     "arm": ("llvm.aarch64.hint(i32)", "llvm.aarch64.hint(i32 1)"),
 }
-_FUTEX_CALLS = {"x86": 202, "arm": 98}  # numbers of the system call
-_FUTEX = """\
-declare i64 @syscall(i64, ...)
+_FUTEX_CALLS = {"x86": "202", "arm": "98"}  # numbers of the system call
+_YIELDS = {"windows": "SwitchToThread"}
 
-define internal void @rest(ptr %word, i32 %old, ptr %sleepers) #0 {
-  %a = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  %o = zext i32 %old to i64
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 128, i64 %o, ptr null)
-  %s = atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  ret void
-}
 
-define internal void @wake(ptr %word) #0 {
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 129, i64 2147483647)
-  ret void
-}
-"""
-_YIELD = """\
-declare i32 @YIELD()
+@cache
+def _template(name: str) -> Template:
+    return Template((Path(__file__).parent / name).read_text())
 
-define internal void @rest(ptr %word, i32 %old, ptr %sleepers) #0 {
-  %ignored = call i32 @YIELD()
-  ret void
-}
 
-define internal void @wake(ptr %word) #0 {
-  ret void
-}
-"""
+def filled(name: str, **values: str) -> str:
+    """Return a text file of this folder, with a value for each of its $names."""
+    template = _template(name)
+    names = set(template.get_identifiers())
+    if names != values.keys():
+        raise KeyError(f"{name} has the names {sorted(names)}, not {sorted(values)}")
+    return template.substitute(values)
 
 
 def executor(family: str, system: str) -> str:
@@ -352,11 +61,44 @@ def executor(family: str, system: str) -> str:
 
     "x86" and "arm" spin differently; "linux" sleeps on a futex, others yield.
     """
-    declared, pause = _PAUSES[family]
+    declaration, pause = _PAUSES[family]
     if system == "linux":
-        sleeping = _FUTEX.replace("FUTEX", str(_FUTEX_CALLS[family]))
+        sleep = filled("sleep_futex.ll", futex=_FUTEX_CALLS[family])
     else:
-        name = "SwitchToThread" if system == "windows" else "sched_yield"
-        sleeping = _YIELD.replace("YIELD", name)
-    waiting = _WAITING.replace("PAUSE", pause)
-    return f"declare void @{declared}\n{sleeping}\n{waiting}\n{_SHARE}\n{_EXECUTE}"
+        function = _YIELDS.get(system, "sched_yield")
+        sleep = filled("sleep_yield.ll", yield_function=function)
+    return filled(
+        "step_loop.ll", pause_declaration=declaration, pause=pause, sleep=sleep
+    )
+
+
+class Executor:
+    """The native loop over steps, as functions that Python can call."""
+
+    def __init__(self) -> None:
+        target, system = jit.host(), sys.platform.replace("win32", "windows")
+        text = executor(jit.family(), system)
+        path = code_cache.path_of(jit.identity(target), text)
+        code = code_cache.read(path)
+        if code is None:
+            code = jit.object_code([text], target)
+            code_cache.keep(path, code)
+        self._library = jit.Library(code)
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.alone: Any = self._function("alone", pointer)
+        self.lead: Any = self._function("lead", pointer, pointer)
+        self.serve: Any = self._function("serve", pointer, number, number)
+
+    def _function(self, name: str, *types: Any) -> Any:
+        return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
+
+
+_loading = threading.Lock()
+_loaded = cache(Executor)
+
+
+def native() -> Executor:
+    """Return the executor of this process."""
+    # Two threads that ask first at once would load two, and one be freed in use.
+    with _loading:
+        return _loaded()

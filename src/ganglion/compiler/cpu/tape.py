@@ -1,13 +1,23 @@
-"""The tapes that threads walk: every call of a step with its pointers and its share."""
+"""A program's memory: the arena of its steps, and the tapes that its threads walk.
+
+Programs run one after the other, and nothing in an arena outlives a step: so a model's
+steps of training, testing and prediction need the memory of the largest, not the sum.
+A tape holds every call of a step, with its pointers and what the thread runs of it.
+"""
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
 
+from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.step_loop import (
     JOB_WORDS,
@@ -17,11 +27,78 @@ from ganglion.compiler.cpu.step_loop import (
 )
 from ganglion.compiler.plan.cost import work
 from ganglion.compiler.plan.kernels import Buffer
+from ganglion.compiler.plan.memory import ALIGNMENT
 from ganglion.compiler.plan.plan import Plan
 
 _LINE = 8  # words of a cache line
-PIECES = 16  # of a kernel that is not in a band
-WORTH_SHARING_OUT = 100_000.0  # nanoseconds: with less, taking turns costs too much
+
+
+def aligned(nbytes: int) -> np.ndarray:
+    """Return bytes, all zero, that begin at a cache line."""
+    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes]
+
+
+class Arenas:
+    """Lends arenas; keeps the largest one while some program may need it again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: np.ndarray | None = None
+        self._needed: Counter[int] = Counter()
+        self._gone: deque[int] = deque()  # what programs needed that are gone
+
+    def announce(self, owner: object, nbytes: int) -> None:
+        """Note that a program will need so much, for as long as it lives."""
+        with self._lock:
+            self._needed[nbytes] += 1
+            self._settle()
+        weakref.finalize(owner, self._forget, nbytes).atexit = False
+
+    def _forget(self, nbytes: int) -> None:
+        self._gone.append(nbytes)
+        # A finalizer may run while this very thread holds the lock: it must not wait.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def _settle(self) -> None:
+        """Count off programs that are gone; free an arena that none needs any more."""
+        if not self._gone:
+            return
+        while self._gone:
+            self._needed[self._gone.popleft()] -= 1
+        self._needed += Counter()  # drops what is no longer needed at all
+        free = self._free
+        if free is not None and len(free) > max(self._needed, default=0):
+            self._free = None
+
+    @contextmanager
+    def lent(self, nbytes: int) -> Iterator[np.ndarray]:
+        """Lend memory of this size or more; programs that run at once get their own."""
+        with self._lock:
+            self._settle()
+            arena, self._free = self._free, None
+        if arena is None or len(arena) < nbytes:
+            arena = None  # free the small one before there is a large one
+            arena = aligned(nbytes)
+        try:
+            yield arena
+        finally:
+            with self._lock:
+                if self._free is None or len(self._free) < len(arena):
+                    self._free = arena
+
+    def free(self) -> None:
+        """Free what is not lent now; the next run allocates it anew."""
+        with self._lock:
+            self._free = None
+
+
+ARENAS = Arenas()
 
 
 class Addresses(Protocol):
@@ -33,7 +110,7 @@ class Addresses(Protocol):
 
 
 def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
-    """Return the part of a range that one of some threads runs: whole grains.
+    """Return the range that one of some threads runs, in whole grains.
 
     >>> [share(10, 4, thread, 2) for thread in range(2)]
     [(0, 8), (8, 10)]
@@ -43,59 +120,53 @@ def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, in
     return min(first * grain, parallel), min(last * grain, parallel)
 
 
-def _pieces(call: Record) -> int:
+def _slices(call: Record) -> int:
     """Return how many slices threads may take a kernel in: none of them is empty.
 
-    >>> _pieces(Record("f", (), 1000, 64)), _pieces(Record("f", (), 17, 1))
+    >>> _slices(Record("f", (), 1000, 64)), _slices(Record("f", (), 17, 1))
     (16, 9)
     """
     blocks = -(-call.parallel // call.grain)
-    each = -(-blocks // PIECES)
-    return -(-blocks // each)
+    return -(-blocks // -(-blocks // tuning.CPU.kernel_slices))
 
 
 class Layout:
     """A program laid out for a number of threads."""
 
     def __init__(
-        self,
-        plan: Plan,
-        calls: Sequence[Record],
-        library: Addresses,
-        threads: int,
+        self, plan: Plan, calls: Sequence[Record], library: Addresses, threads: int
     ) -> None:
-        self._threads = threads
-        self._calls = calls
-        self._constants: list[np.ndarray] = []  # kept alive
-        self._plan = plan
-        slots = [one for call in calls for one in call.buffers]
+        self._plan, self._calls, self._threads = plan, calls, threads
+        slots = [buffer for call in calls for buffer in call.buffers]
         width = -(-max(len(slots), 1) // _LINE) * _LINE + _LINE
         self._pointers = np.zeros((threads, width), np.int64)
-        self._slots: dict[str, list[int]] = {}
-        self._bound: dict[str, int] = {}
         counts = (len(call.buffers) for call in calls)
         self._first_slot = list(accumulate(counts, initial=0))
         self._bands = plan.band_of()
         self._slices = [
-            band.slices if band else _pieces(call)
+            band.slices if band else _slices(call)
             for band, call in zip(self._bands, calls, strict=True)
         ]
-        self._ranges = self._shared_out()
-        for column, one in enumerate(slots):
-            if one.kind == "constant":
-                self._pointers[:, column] = self._constant(one)
-            elif one.kind != "arena":
-                self._slots.setdefault(one.name, []).append(column)
-        self._in_arena = [n for n, one in enumerate(slots) if one.kind == "arena"]
-        self._offsets = np.array([self._places(t) for t in range(threads)], np.int64)
+        self._ranges = self._slice_ranges()
+        self._constants: list[np.ndarray] = []  # keeps them alive
+        columns: dict[str, list[int]] = {}
+        for column, buffer in enumerate(slots):
+            if buffer.kind == "constant":
+                self._pointers[:, column] = self._constant(buffer)
+            elif buffer.kind != "arena":
+                columns.setdefault(buffer.name, []).append(column)
+        self._columns = {name: np.array(found) for name, found in columns.items()}
+        self._bound: dict[str, int] = {}
+        self._results = [name for name in columns if name in plan.results]
+        self._in_arena = [n for n, b in enumerate(slots) if b.kind == "arena"]
+        offsets = [self._arena_offsets(thread) for thread in range(threads)]
+        self._offsets = np.array(offsets, np.int64)
         self._arena = 0
-        # Of pointers that move with slices: where they start, and that in the arena.
-        self._moves: list[tuple[np.ndarray, np.ndarray]] = []
+        # Of pointers that move with slices: for slice 0, and that without the arena.
+        self._slice_cursors: list[tuple[np.ndarray, np.ndarray]] = []
         functions = [library.address(call.function) for call in calls]
-        self._tapes = [self._tape(functions, t) for t in range(threads)]
-        self._moving = [self._movers(slots, t) for t in range(threads)]
-        self._columns = {n: np.array(c) for n, c in self._slots.items()}
-        self._moved = [n for n in self._slots if n in plan.results]
+        self._tapes = [self._tape(functions, thread) for thread in range(threads)]
+        self._step_cursors = [self._cursors(slots, thread) for thread in range(threads)]
         self._job = self._described()
         self._address = int(self._job.ctypes.data)
 
@@ -104,38 +175,35 @@ class Layout:
         self._constants.append(array)
         return int(array.ctypes.data)
 
-    def _places(self, thread: int) -> list[int]:
+    def _arena_offsets(self, thread: int) -> list[int]:
         """Return where in the arena a thread finds the buffers of the calls."""
-        found = []
+        offsets = []
         for number, call in enumerate(self._calls):
             private = self._plan.kernels[number].private()
-            part = self._part(number, thread)
-            for one in call.buffers:
-                if one.kind == "arena":
-                    own = part * one.nbytes // call.parallel if one in private else 0
-                    found.append(self._plan.offsets[one.root] + own)
-        return found
-
-    def _part(self, number: int, thread: int) -> int:
-        """Return which part of private buffers a thread uses: no two the same."""
-        call = self._calls[number]
-        return (
-            thread if self._threads <= call.parallel else self._share(number, thread)[0]
-        )
+            part = thread  # of private buffers: no two threads use the same
+            if self._threads > call.parallel:
+                part, _ = self._range(number, thread)
+            for buffer in call.buffers:
+                if buffer.kind == "arena":
+                    start = self._plan.offsets[buffer.root]
+                    if buffer in private:
+                        start += part * buffer.nbytes // call.parallel
+                    offsets.append(start)
+        return offsets
 
     def _tape(self, functions: Sequence[int], thread: int) -> np.ndarray:
-        """Return the records of one thread: what it has no share in is left out."""
+        """Return the records of one thread, without those it runs nothing of."""
         records: list[tuple[int, ...]] = []
         for run in self._plan.runs():
             own: list[tuple[int, ...]] = []
             ranges = self._ranges.get(run.start)
             if ranges is not None:
-                where = int(ranges.ctypes.data)
-                own.append((0, where, len(run), self._threads, 0))
-            for number, low, high in self._shares(run, thread):
-                arguments = self._arguments(number, thread)
-                moves = self._moves_of(number, thread) if ranges is not None else 0
-                own.append((functions[number], arguments, high, low, moves))
+                own.append((0, int(ranges.ctypes.data), len(run), self._threads, 0))
+            for number, low, high in self._work(run, thread):
+                slot = self._first_slot[number]
+                arguments = int(self._pointers[thread, slot:].ctypes.data)
+                cursors = 0 if ranges is None else self._cursors_of(number, thread)
+                own.append((functions[number], arguments, high, low, cursors))
             if self._plan.marks[run.stop - 1].barrier and self._threads > 1:
                 own = own or [(0,) * RECORD_WORDS]
                 last = -1 if ranges is None else 0
@@ -143,55 +211,54 @@ class Layout:
             records += own
         return np.array(records or [(0,) * RECORD_WORDS], np.int64)
 
-    def _moves_of(self, number: int, thread: int) -> int:
-        """Return which pointers of a call move so that a thread has one slice only."""
+    def _cursors_of(self, number: int, thread: int) -> int:
+        """Return the pointers of a call that move so that a thread has one slice."""
         band, slices = self._bands[number], self._slices[number]
-        # Far apart: processors look ahead, and would take lines from one another.
+        # Far apart: processors prefetch, and would take lines from one another.
         part, _ = share(slices, 1, thread, self._threads)
-        found = []
-        for slot, one in enumerate(self._calls[number].buffers):
-            if band and one.root in self._plan.passing:
-                each = band.each(one.nbytes)
-                found.append((slot, self._plan.offsets[one.root] + part * each, each))
-        if not found or self._threads > slices or self._uses_rest(number):
+        words: list[int] = []
+        for slot, buffer in enumerate(self._calls[number].buffers):
+            if band and buffer.root in self._plan.passing:
+                size = band.each(buffer.nbytes)
+                start = self._plan.offsets[buffer.root]
+                words += [slot, start + part * size, size]
+        if not words or self._threads > slices or self._has_short_slice(number):
             return 0
-        moves = np.array([len(found), *(word for one in found for word in one)])
-        self._moves.append((moves[2::3], moves[2::3].copy()))
-        return int(moves.ctypes.data)
+        cursors = np.array([len(words) // 3, *words])
+        self._slice_cursors.append((cursors[2::3], cursors[2::3].copy()))
+        return int(cursors.ctypes.data)
 
-    def _uses_rest(self, number: int) -> bool:
+    def _has_short_slice(self, number: int) -> bool:
         """Return whether a thread would have no more room than a smaller last slice."""
         band, slices = self._bands[number], self._slices[number]
         last, _ = share(slices, 1, self._threads - 1, self._threads)
         return band is not None and band.units > 0 and last == slices - 1
 
-    def _shares(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
-        """Yield kernels and what a thread runs of them, from where to where.
+    def _work(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
+        """Yield kernels and the range that a thread runs of them.
 
-        Of what is shared out as it runs: the end of all, and the size of a slice.
+        Where threads take slices as they go: the end of all, and the size of a slice.
         """
         slices = self._slices[run.start]
         if run.start in self._ranges:
             for number in run:
                 call, band = self._calls[number], self._bands[number]
                 blocks = -(-call.parallel // call.grain)
-                each = -(-blocks // slices) * call.grain
-                if band is not None:
-                    each = band.each(call.parallel)
-                yield number, call.parallel, each
+                size = -(-blocks // slices) * call.grain
+                yield number, call.parallel, band.each(call.parallel) if band else size
         elif len(run) == 1:
-            low, high = self._share(run.start, thread)
+            low, high = self._range(run.start, thread)
             if low < high:
                 yield run.start, low, high
         else:
-            for one in range(*share(slices, 1, thread, self._threads)):
+            for index in range(*share(slices, 1, thread, self._threads)):
                 for number in run:
-                    band, whole = self._bands[number], self._calls[number].parallel
+                    band, end = self._bands[number], self._calls[number].parallel
                     assert band is not None
-                    each = band.each(whole)
-                    yield number, one * each, min((one + 1) * each, whole)
+                    size = band.each(end)
+                    yield number, index * size, min((index + 1) * size, end)
 
-    def _share(self, number: int, thread: int) -> tuple[int, int]:
+    def _range(self, number: int, thread: int) -> tuple[int, int]:
         """Return what a thread runs of a kernel."""
         call = self._calls[number]
         if self._threads == 1:
@@ -200,48 +267,43 @@ class Layout:
             return 0, call.parallel if thread == 0 else 0
         return share(call.parallel, call.grain, thread, self._threads)
 
-    def _shared_out(self) -> dict[int, np.ndarray]:
-        """Return ranges of slices for the runs whose slices threads take as they go."""
-        made = {}
+    def _slice_ranges(self) -> dict[int, np.ndarray]:
+        """Return the threads' ranges of the runs whose slices they take as they go."""
+        found = {}
         for run in self._plan.runs():
             if self._plan.marks[run.start].alone:
                 continue
             kernels = self._plan.kernels[run.start : run.stop]
-            touched = {one.root for kernel in kernels for one in kernel.writes()}
-            if self._threads == 1 and touched.isdisjoint(self._plan.passing):
+            written = {buffer.root for kernel in kernels for buffer in kernel.writes()}
+            if self._threads == 1 and written.isdisjoint(self._plan.passing):
                 continue
             private = any(
                 kernel.private() and self._threads > self._calls[number].parallel
                 for number, kernel in zip(run, kernels, strict=True)
             )
-            if private or sum(work(one) for one in kernels) < WORTH_SHARING_OUT:
+            if private or sum(map(work, kernels)) < tuning.CPU.worth_stealing:
                 continue
-            slices = self._slices[run.start]
             ranges = np.zeros((self._threads, RANGE_WORDS), np.int64)
             for thread in range(self._threads):
-                first, last = share(slices, 1, thread, self._threads)
+                first, last = share(self._slices[run.start], 1, thread, self._threads)
                 ranges[thread, 1:3] = first, last - first
-            made[run.start] = ranges
-        return made
+            found[run.start] = ranges
+        return found
 
-    def _arguments(self, number: int, thread: int) -> int:
-        """Return where a call's pointers are."""
-        return int(self._pointers[thread, self._first_slot[number] :].ctypes.data)
-
-    def _movers(self, slots: Sequence[Buffer], thread: int) -> np.ndarray:
+    def _cursors(self, slots: Sequence[Buffer], thread: int) -> np.ndarray:
         """Return the pointers that move on after each step, and by how much."""
         start = int(self._pointers[thread].ctypes.data)
-        moving = [
-            (start + 8 * column, one.nbytes)
-            for column, one in enumerate(slots)
-            if one.kind == "result"
+        cursors = [
+            (start + 8 * column, buffer.nbytes)
+            for column, buffer in enumerate(slots)
+            if buffer.kind == "result"
         ]
-        return np.array(moving, np.int64).reshape(-1, 2)
+        return np.array(cursors, np.int64).reshape(-1, 2)
 
     def _described(self) -> np.ndarray:
         words = [0] * JOB_WORDS
-        for tape, moving in zip(self._tapes, self._moving, strict=True):
-            words += [tape.ctypes.data, len(tape), moving.ctypes.data, len(moving)]
+        for tape, cursors in zip(self._tapes, self._step_cursors, strict=True):
+            words += [tape.ctypes.data, len(tape), cursors.ctypes.data, len(cursors)]
         assert len(words) == JOB_WORDS + THREAD_WORDS * self._threads
         words[1] = self._threads
         return np.array(words, np.int64)
@@ -252,16 +314,16 @@ class Layout:
         if start != self._arena:
             self._arena = start
             self._pointers[:, self._in_arena] = self._offsets + start
-            for moved, places in self._moves:
-                moved[...] = places + start
+            for cursors, offsets in self._slice_cursors:
+                cursors[...] = offsets + start
         bound = self._bound
         for name, columns in self._columns.items():
             address = arrays[name].__array_interface__["data"][0]
             if bound.get(name) != address:
                 bound[name] = address
                 self._pointers[:, columns] = address
-        for name in self._moved:
-            del bound[name]  # results move on while a program runs
+        for name in self._results:
+            del bound[name]  # their pointers move on while a program runs
 
     def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:
         """Return the address of the job of some steps."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-WIDTH = 16  # lanes of a vector; LLVM splits it where the machine's are narrower
+from ganglion.compiler.cpu.tuning import CPU
+
+WIDTH = CPU.vector_width
 
 _TYPES = {
     "float32": "float",

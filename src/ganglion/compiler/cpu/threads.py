@@ -1,75 +1,85 @@
-"""The threads that run compiled programs: started once, asleep between runs."""
+"""The threads that run compiled programs: started once, asleep between runs.
+
+Each may stay on a core, which belongs to one process at a time. A core is claimed by
+binding a Unix socket without a file: the kernel gives its name to one process on the
+whole machine, whoever its user is, and takes it back when that process ends, however it
+ends. Where there are no such names, every claim is granted.
+"""
 
 from __future__ import annotations
 
 import atexit
-import ctypes
+import errno
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler import cache as cpu_cache
-from ganglion.compiler.cpu import cores as cpu_cores
-from ganglion.compiler.cpu import jit
-from ganglion.compiler.cpu.arena import aligned
-from ganglion.compiler.cpu.step_loop import BARRIER_AT, POOL_BYTES, executor
+from ganglion.compiler.cpu import tuning
+from ganglion.compiler.cpu.step_loop import BARRIER_AT, POOL_BYTES, native
+from ganglion.compiler.cpu.tape import aligned
 
-SPINS = 40_000  # about a millisecond: waking a core that sleeps may take 100 µs
-SPINS_CROWDED = 50  # more threads than cores: who waits keeps others from working
-ASK_AGAIN = 10.0  # seconds, for cores that another process holds
+CORE_NAME = "\0ganglion-core-{}"  # a zero at the start: no file
 
 
-class Executor:
-    """The native loop over steps, as functions that Python can call."""
-
-    def __init__(self) -> None:
-        target, system = jit.host(), sys.platform.replace("win32", "windows")
-        text = executor(jit.family(), system)
-        path = cpu_cache.path_of(jit.identity(target), text)
-        code = cpu_cache.read(path)
-        if code is None:
-            code = jit.object_code([text], target)
-            cpu_cache.keep(path, code)
-        self._library = jit.Library(code)
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self.alone: Any = self._function("alone", pointer)
-        self.lead: Any = self._function("lead", pointer, pointer)
-        self.serve: Any = self._function("serve", pointer, number, number)
-
-    def _function(self, name: str, *types: Any) -> Any:
-        return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
+def usable_cores() -> list[int]:
+    """Return the numbers of the cores this thread may run on, [] where unknown."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0))
 
 
-_loading = threading.Lock()
+class Claim:
+    """Cores that no other process of ours runs its threads on; as many as asked, or 0.
 
+    Args:
+        count: How many are wanted.
+        among: The numbers of those to choose from.
+    """
 
-def native() -> Executor:
-    """Return the executor of this process."""
-    # Two threads that ask first at once would load two, and one be freed in use.
-    with _loading:
-        return _native()
+    def __init__(self, count: int, among: Sequence[int]) -> None:
+        self.cores: list[int] = []
+        self._sockets: list[Any] = []
+        for core in among:
+            if len(self.cores) < count and self._take(core):
+                self.cores.append(core)
+        if len(self.cores) < count:
+            self.release()
 
+    def _take(self, core: int) -> bool:
+        """Claim a core; return whether it is ours, or nobody can tell."""
+        if sys.platform != "linux":
+            return True
+        import socket  # 5 ms, which a run on one thread need not wait for
 
-@cache
-def _native() -> Executor:
-    return Executor()
+        try:
+            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        except OSError:  # a sandbox, or too many files
+            return True
+        try:
+            name.bind(CORE_NAME.format(core))
+        except OSError as error:
+            name.close()
+            return error.errno != errno.EADDRINUSE
+        self._sockets.append(name)
+        return True
 
-
-usable_cores = cpu_cores.usable
+    def release(self) -> None:
+        """Give the cores back."""
+        for name in self._sockets:
+            name.close()
+        self.cores, self._sockets = [], []
 
 
 def crowded(threads: int) -> bool:
     """Return whether threads will wait for cores: too many of them, or of others."""
     cores = len(usable_cores()) or os.cpu_count() or 1
-    busy = config.load_average() or 0.0
-    # Our own threads count too: alone, they make a load of one a core at most.
-    return threads > cores or busy >= 1.5 * cores
+    load = config.load_average() or 0.0
+    return threads > cores or load >= tuning.CPU.crowded_load * cores
 
 
 def pins(threads: int) -> bool:
@@ -78,37 +88,36 @@ def pins(threads: int) -> bool:
     Not on a crowded machine, where a thread that may not move would wait for its core
     while another one is free.
     """
-    known = hasattr(os, "sched_setaffinity")
-    return known and config.pin_threads() and not crowded(threads)
+    can_pin = hasattr(os, "sched_setaffinity")
+    return can_pin and config.pin_threads() and not crowded(threads)
+
+
+def _spins(threads: int) -> int:
+    return tuning.CPU.spins_crowded if crowded(threads) else tuning.CPU.spins
 
 
 class Pool:
     """Helper threads beside the calling one; a job is shared by all of them."""
 
     def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.spins = SPINS_CROWDED if crowded(threads) else SPINS
+        self.threads, self.spins = threads, _spins(threads)
         self.wants_cores = pins(threads)
-        wanted = threads if self.wants_cores else 0
         # Two processes on the same cores would wait for each other while others are
-        # free: who comes second takes other ones, or is left to the system.
-        self.claim = cpu_cores.Claim(wanted, usable_cores())
+        # free: who comes second takes other ones, or leaves it to the system.
+        self.claim = Claim(threads if self.wants_cores else 0, usable_cores())
         self.cores = self.claim.cores
-        self.asked = time.monotonic()
+        self.claimed_at = time.monotonic()
         self._memory = aligned(POOL_BYTES)
         self._address = int(self._memory.ctypes.data)
         self.barrier = self._address + BARRIER_AT
         self._helpers = [
             threading.Thread(
-                target=self._help,
-                args=(number,),
-                daemon=True,
-                name=f"ganglion-{number}",
+                target=self._help, args=(n,), daemon=True, name=f"ganglion-{n}"
             )
-            for number in range(1, threads)
+            for n in range(1, threads)
         ]
-        for one in self._helpers:
-            one.start()
+        for helper in self._helpers:
+            helper.start()
 
     def _help(self, number: int) -> None:
         if self.cores:
@@ -134,11 +143,20 @@ class Pool:
         finally:
             os.sched_setaffinity(0, before)
 
+    def fits(self, threads: int) -> bool:
+        """Return whether a new pool of so many threads would be no better."""
+        wanted = (threads, _spins(threads), pins(threads))
+        if (self.threads, self.spins, self.wants_cores) != wanted:
+            return False
+        waited = time.monotonic() - self.claimed_at
+        may_claim = self.wants_cores and waited > tuning.CPU.claim_cores_again
+        return bool(self.cores) or not may_claim
+
     def close(self) -> None:
         """Let the helpers end."""
         native().lead(self._address, None)
-        for one in self._helpers:
-            one.join()
+        for helper in self._helpers:
+            helper.join()
         self.claim.release()
 
 
@@ -154,24 +172,13 @@ def shared(threads: int) -> Iterator[Pool | None]:
         yield None
         return
     try:
-        if _pool is None or _outdated(_pool, threads):
+        if _pool is None or not _pool.fits(threads):
             if _pool is not None:
                 _pool.close()
             _pool = Pool(threads)
         yield _pool
     finally:
         _lock.release()
-
-
-def _outdated(pool: Pool, threads: int) -> bool:
-    spins = SPINS_CROWDED if crowded(threads) else SPINS
-    wants_cores = pins(threads)
-    if (pool.threads, pool.spins) != (threads, spins):
-        return True
-    if pool.wants_cores != wants_cores:
-        return True
-    is_without = wants_cores and not pool.cores
-    return is_without and time.monotonic() - pool.asked > ASK_AGAIN
 
 
 @atexit.register

@@ -99,7 +99,7 @@ def _is_plain_sum(kernel: Kernel) -> bool:
     return (
         isinstance(kernel, Loop)
         and kernel.how == "sum"
-        and all(isinstance(expr, Load) for expr, _ in kernel.stored)
+        and all(isinstance(expr, Load) for expr, _ in kernel.outputs)
     )
 
 

@@ -12,7 +12,11 @@ import numpy as np
 
 from ganglion.compiler.cuda.allocation import ALIGNMENT
 from ganglion.compiler.cuda.column_sums import emit_map_with_column_sums
-from ganglion.compiler.cuda.elementwise import emit_map
+from ganglion.compiler.cuda.elementwise import (
+    emit_map,
+    emit_transpose,
+    transposed_axes,
+)
 from ganglion.compiler.cuda.epilogue import FusedKernel, Root
 from ganglion.compiler.cuda.function import Function, PartitionText, RowStaging
 from ganglion.compiler.cuda.gemm import emit_contract
@@ -31,12 +35,10 @@ from ganglion.compiler.cuda.row_fusion import (
     staged_rows,
     staged_whole,
 )
-from ganglion.compiler.cuda.scan import emit_adds, emit_scan
-from ganglion.compiler.cuda.scatter import emit_scatter
+from ganglion.compiler.cuda.scan_scatter import emit_adds, emit_scan, emit_scatter
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import STEP, Emitted, root
 from ganglion.compiler.cuda.tiling import LaunchContext, Product
-from ganglion.compiler.cuda.transpose import emit_turned, turned_axes
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import (
     Buffer,
@@ -249,8 +251,8 @@ def emit_fused(fused: FusedKernel, context: LaunchContext) -> Emitted:
             return emit_adds(kernel)
         if fused.column_sums:
             return emit_map_with_column_sums(fused)
-        if turned := turned_axes(fused):
-            return emit_turned(fused, turned)
+        if axes := transposed_axes(fused):
+            return emit_transpose(fused, axes)
         emit_loop = emit_reduction if kernel.reduced else emit_map
         return emit_loop(fused, context.spec)
     if isinstance(kernel, Scan):

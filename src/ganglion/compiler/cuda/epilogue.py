@@ -106,13 +106,13 @@ def is_map(kernel: Kernel) -> bool:
 
 def is_copy(kernel: Loop) -> bool:
     """Return whether all that a loop does is to copy, in another order perhaps."""
-    return is_map(kernel) and not kernel.more and isinstance(kernel.expr, Load)
+    return is_map(kernel) and len(kernel.outputs) == 1 and isinstance(kernel.expr, Load)
 
 
 def is_producer(kernel: Kernel) -> bool:
     """Return whether a kernel computes each element of a whole array once."""
     if isinstance(kernel, Loop):
-        whole = all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        whole = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
         return whole and not kernel.adds and math.prod(kernel.outer) > 0
     if isinstance(kernel, SplitContract):
         return False
@@ -139,8 +139,8 @@ def can_fuse_epilogue(
     """
     if not is_map(epilogue) or len(fused.epilogues) >= TUNING.most_epilogues:
         return False
-    stored = sum(len(k.stored) if isinstance(k, Loop) else 1 for k in fused.kernels)
-    if stored + len(epilogue.stored) > (most or _most_stored(fused.kernel)):
+    stored = sum(len(k.outputs) if isinstance(k, Loop) else 1 for k in fused.kernels)
+    if stored + len(epilogue.outputs) > (most or _most_stored(fused.kernel)):
         return False
     return _reads_well(fused, epilogue) and _may_write(fused, epilogue)
 
@@ -165,7 +165,7 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
     """
     if not is_map(fused.kernel) or not is_producer(fused.kernel):
         return False
-    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.more:
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or len(kernel.outputs) > 1:
         return False
     if len(kernel.outer) != 2:
         return False
@@ -181,13 +181,13 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
 
 def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
     """Return whether a loop adds up a fused kernel's results, and hinders nobody."""
-    targets = {root(view.buffer) for _, view in kernel.stored}
+    targets = {root(view.buffer) for _, view in kernel.outputs}
     return (
-        len(kernel.stored) <= TUNING.most_column_sums
+        len(kernel.outputs) <= TUNING.most_column_sums
         and all(kind == "arena" for kind, _ in targets)
         and not targets & (fused.reads() | fused.writes())
-        and all(expr.dtype.kind == "f" for expr, _ in kernel.stored)
-        and all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+        and all(expr.dtype.kind == "f" for expr, _ in kernel.outputs)
+        and all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
         and _reads_well(fused, kernel, len(kernel.outer) - 1)
     )
 
@@ -219,8 +219,8 @@ def _reads_well(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool
     made = {root(b) for one in fused.kernels for b in one.writes()}
     in_order = {root(b) for b in fused.kernel.writes()}
     for each in fused.epilogues:
-        in_order |= {root(v.buffer) for _, v in each.stored if is_flat(v, each.shape)}
-    for one in walk(*(expr for expr, _ in loop.stored)):
+        in_order |= {root(v.buffer) for _, v in each.outputs if is_flat(v, each.shape)}
+    for one in walk(*loop.exprs):
         if isinstance(one, Load) and root(one.view.buffer) in made:
             view = replace(one.view, strides=moved(one.view.strides))
             flat = is_flat(view, moved(loop.shape))
@@ -256,7 +256,7 @@ def tables_of(expr: Expr) -> list[Buffer]:
 def _may_write(fused: FusedKernel, epilogue: Loop) -> bool:
     """What an epilogue overwrites may be read before only at the very same place."""
     made = {root(b) for one in fused.kernels for b in one.writes()}
-    for _, view in epilogue.stored:
+    for _, view in epilogue.outputs:
         target = root(view.buffer)
         if target in made:
             return False
@@ -274,25 +274,13 @@ def _reads_in_place(kernel: Kernel, target: Root) -> bool:
     if not is_map(kernel):
         return False
     assert isinstance(kernel, Loop)
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         if isinstance(one, Load) and root(one.view.buffer) == target:
             if not is_flat(one.view, kernel.shape):
                 return False
         elif any(root(b) == target for b in tables_of(one)):
             return False
     return True
-
-
-def lanes_allowed(fused: FusedKernel, last: int, most: int = 4) -> int:
-    """Return how many neighbours may be computed at once: a power of two."""
-    sizes = [
-        last,
-        *(epilogue.shape[-1] if epilogue.shape else 1 for epilogue in fused.epilogues),
-    ]
-    width = most
-    while width > 1 and any(size % width for size in sizes):
-        width //= 2
-    return width
 
 
 def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
@@ -323,7 +311,7 @@ def loop_of(kernel: Contract, kept: Sequence[Axis]) -> Loop:
     right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
     expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
     out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
-    return Loop(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
+    return Loop.of(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
 
 
 def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:

@@ -1,12 +1,17 @@
-"""Expressions of a loop as CUDA C, at one place or at several neighbours."""
+"""Expressions of a loop as CUDA C, at one index or at several neighbours.
+
+Functions that are called are those of `device/common.cuh`, or the machine's own.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ganglion.compiler.cuda import pointwise
+from ganglion.compiler.cuda.epilogue import Root
 from ganglion.compiler.cuda.text import Body, affine, c_type, number, root
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -22,93 +27,197 @@ from ganglion.compiler.plan.kernels import (
 )
 
 I64 = np.dtype("int64")
-Root = tuple[str, str]
+_OVERFLOWING = ("add", "subtract", "multiply", "negative")
+_MATH = ["floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf"]
+# An op on its arguments; {f} stands behind the names of functions of float32.
+_OPS = {name: name + "{f}({0})" for name in _MATH} | {
+    "round": "rint{f}({0})",
+    "power": "pow{f}({0}, {1})",
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "negative": "-{0}",
+    "equal": "{0} == {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "logical_and": "{0} && {1}",
+    "logical_or": "{0} || {1}",
+    "logical_not": "!{0}",
+    "where": "{0} ? {1} : {2}",
+    "maximum": "larger({0}, {1})",
+    "minimum": "smaller({0}, {1})",
+    "remainder": "remainder_of({0}, {1})",
+    "absolute": "size_of({0})",
+    "sign": "sign_of({0})",
+    "sigmoid": "sigmoid_of({0})",
+    "is_finite": "is_finite({0})",
+    "stop_gradient": "{0}",
+}
+# Powers that are cheaper, and as exact, by arithmetic.
+_POWERS = {
+    1.0: "{0}",
+    2.0: "{0} * {0}",
+    3.0: "{0} * {0} * {0}",
+    -1.0: "{1} / {0}",
+    0.5: "root_of({0})",
+    -0.5: "{1} / root_of({0})",
+}
 
 
-class Places:
-    """Where expressions are evaluated, and what is known there already.
+@dataclass(frozen=True)
+class Bindings:
+    """The indices at which expressions are evaluated, and what is known there.
 
-    `held` are values of buffers that are being computed, by their memory: a load of one
-    is the value itself. `vectors` are arrays of neighbouring elements that were loaded
-    at once, each with its lane.
+    `values` are those of buffers that are being computed, by their memory: a load of
+    one is the value itself. `vectors` are elements of views that were loaded at once.
     """
 
-    def __init__(
-        self,
-        at: Sequence[str],
-        held: Mapping[Root, str] | None = None,
-        vectors: Mapping[View, str] | None = None,
-    ) -> None:
-        self.at = list(at)
-        self.held = dict(held or {})
-        self.vectors = dict(vectors or {})
+    indices: Sequence[str]
+    values: Mapping[Root, str] = field(default_factory=dict)
+    vectors: Mapping[View, str] = field(default_factory=dict)
 
 
-def evaluate(body: Body, exprs: Sequence[Expr], places: Places) -> list[str]:
+def evaluate(body: Body, exprs: Sequence[Expr], at: Bindings) -> list[str]:
     """Append the computation of expressions; return the names of their values."""
-    known: dict[int, str] = {}
+    names: dict[int, str] = {}
     loaded: dict[View, str] = {}
-    for one in walk(*exprs):
-        if isinstance(one, Load):
-            if one.view not in loaded:
-                loaded[one.view] = _load(body, one, places)
-            known[id(one)] = loaded[one.view]
-            continue
-        text = _one(body, one, places, known)
-        if isinstance(one, Literal):
-            known[id(one)] = text
+    for expr in walk(*exprs):
+        if isinstance(expr, Load):
+            if expr.view not in loaded:
+                loaded[expr.view] = _load(body, expr, at)
+            names[id(expr)] = loaded[expr.view]
+        elif isinstance(expr, Literal):
+            names[id(expr)] = number(expr.value, expr.dtype)
         else:
-            known[id(one)] = body.let(c_type(one.dtype), text)
-    return [known[id(expr)] for expr in exprs]
+            text = _text(body, expr, at, names)
+            names[id(expr)] = body.let(c_type(expr.dtype), text)
+    return [names[id(expr)] for expr in exprs]
 
 
-def _load(body: Body, load: Load, places: Places) -> str:
+def _load(body: Body, load: Load, at: Bindings) -> str:
     view = load.view
-    if root(view.buffer) in places.held:
-        return places.held[root(view.buffer)]
-    if view in places.vectors:
-        return places.vectors[view]
-    return body.let(c_type(load.dtype), body.element(view, places.at))
+    value = at.values.get(root(view.buffer)) or at.vectors.get(view)
+    return value or body.let(c_type(load.dtype), body.element(view, at.indices))
 
 
-def _one(body: Body, expr: Expr, places: Places, known: dict[int, str]) -> str:
-    if isinstance(expr, Literal):
-        return number(expr.value, expr.dtype)
+def _text(body: Body, expr: Expr, at: Bindings, names: dict[int, str]) -> str:
     if isinstance(expr, Index):
-        at = affine(places.at, expr.strides, expr.offset)
-        return pointwise.cast(f"({at})", I64, expr.dtype)
+        return cast(
+            f"({affine(at.indices, expr.strides, expr.offset)})", I64, expr.dtype
+        )
     if isinstance(expr, Apply):
-        return _apply(expr, known)
+        return _apply(expr, [names[id(arg)] for arg in expr.args])
     if isinstance(expr, Indirect):
-        return _indirect(body, expr, places, known)
+        return _indirect(body, expr, at, names[id(expr.row)])
     if isinstance(expr, Uniform):
-        state, element = body.pointer(expr.state), known[id(expr.element)]
+        state, element = body.pointer(expr.state), names[id(expr.element)]
         return f"uniform_of<{c_type(expr.dtype)}>({state}, {element})"
     assert isinstance(expr, Shuffled)
-    state, position = body.pointer(expr.state), known[id(expr.position)]
+    state, position = body.pointer(expr.state), names[id(expr.position)]
     return f"shuffled({state}, {position}, {expr.rows}u)"
 
 
-def _apply(expr: Apply, known: dict[int, str]) -> str:
-    last = expr.args[-1]
-    return pointwise.apply(
-        expr.op,
-        [known[id(arg)] for arg in expr.args],
-        [arg.dtype for arg in expr.args],
-        expr.dtype,
-        last.value if isinstance(last, Literal) else None,
-    )
+def _apply(expr: Apply, args: list[str]) -> str:
+    dtype, source, last = expr.dtype, expr.args[0].dtype, expr.args[-1]
+    if expr.op == "cast":
+        return cast(args[0], source, dtype)
+    if isinstance(last, Literal) and isinstance(last.value, (int, float)):
+        value = float(last.value)
+        if expr.op == "divide" and _has_exact_inverse(value):
+            return f"{args[0]} * {number(1 / value, source)}"
+        if expr.op == "power" and value in _POWERS:
+            return _POWERS[value].format(args[0], number(1, source))
+    text = _OPS[expr.op].format(*args, f="f" * (dtype.itemsize == 4))
+    # Small integers overflow where their type ends.
+    if expr.op in _OVERFLOWING and dtype.kind in "iu" and dtype.itemsize < 4:
+        return f"({c_type(dtype)})({text})"
+    return text
 
 
-def _indirect(body: Body, expr: Indirect, places: Places, known: dict[int, str]) -> str:
+def _has_exact_inverse(value: float) -> bool:
+    """Return whether a number is a power of two, and no extreme one."""
+    return math.frexp(value)[0] in (0.5, -0.5) and 2**-99 < abs(value) < 2**99
+
+
+def cast(value: str, old: np.dtype, new: np.dtype) -> str:
+    """Convert as NumPy does."""
+    if old == new:
+        return value
+    if new.kind == "b":
+        return f"({value} != 0)"
+    if old.kind == "f" and new.kind == "u" and new.itemsize < 8:
+        value = f"(long long)({value})"  # negative numbers wrap around
+    return f"({c_type(new)})({value})"
+
+
+def _indirect(body: Body, expr: Indirect, at: Bindings, row: str) -> str:
     """Load from the row an index names; what lies outside of the table is NaN."""
-    row, kind = known[id(expr.row)], c_type(expr.dtype)
-    within = affine(places.at, expr.within, expr.offset)
+    within = affine(at.indices, expr.within, expr.offset)
     inside = body.let("bool", f"(unsigned long long){row} < {expr.rows}ull")
-    wide = expr.table.size > 2**31 - 1
-    place = f"(long long){row}" if wide else f"(int){row}"
-    at = f"({inside} ? {place} : 0) * {expr.row_size} + {within}"
-    found = f"{body.pointer(expr.table)}[{at}]"
+    kind = "long long" if expr.table.size > 2**31 - 1 else "int"
+    offset = f"({inside} ? ({kind}){row} : 0) * {expr.row_size} + {within}"
+    element = f"{body.pointer(expr.table)}[{offset}]"
     if expr.dtype.kind != "f":
-        return found
-    return f"{inside} ? {found} : not_a_number<{kind}>()"
+        return element
+    return f"{inside} ? {element} : not_a_number<{c_type(expr.dtype)}>()"
+
+
+# ---- vectors: neighbours along an axis ---------------------------------------------
+
+
+def evaluate_vectors(
+    body: Body,
+    exprs: Sequence[Expr],
+    indices: Sequence[str],
+    width: int,
+    values: Mapping[Root, str],
+    axis: int = -1,
+) -> list[str]:
+    """Compute expressions at neighbours along an axis; return arrays of values."""
+    vectors: dict[View, str] = {}
+    for expr in walk(*exprs):
+        if isinstance(expr, Load) and root(expr.view.buffer) not in values:
+            view = expr.view
+            if view not in vectors and is_vector_access(view, width, axis):
+                vectors[view] = body.array(c_type(expr.dtype), width, "q")
+                offset = affine(indices, view.strides, view.offset)
+                source = f"{body.pointer(view.buffer)} + {offset}"
+                body.do(f"load_lanes({vectors[view]}, {source});")
+    names = [body.array(c_type(expr.dtype), width, "r") for expr in exprs]
+    with body.unrolled(f"for (int lane = 0; lane < {width}; lane++)"):
+        here = list(indices)
+        here[axis] = body.let(body.index, f"{indices[axis]} + lane", "j")
+        at = Bindings(
+            here,
+            {key: f"{name}[lane]" for key, name in values.items()},
+            {view: f"{name}[lane]" for view, name in vectors.items()},
+        )
+        for name, value in zip(names, evaluate(body, exprs, at), strict=True):
+            body.do(f"{name}[lane] = {value};")
+    return names
+
+
+def is_vector_access(view: View, width: int, axis: int = -1) -> bool:
+    """Return whether neighbours of a view can be loaded and stored at once."""
+    others = list(view.strides)
+    last = others.pop(axis)
+    aligned = not any(s % width for s in (*others, view.offset))
+    # Results of several steps lie one after the other.
+    return last == 1 and aligned and not view.buffer.size % width
+
+
+def store_vector(
+    body: Body, value: str, view: View, indices: Sequence[str], width: int
+) -> None:
+    """Store neighbours that are in an array."""
+    offset = affine(indices, view.strides, view.offset)
+    pointer = body.pointer(view.buffer)
+    if is_vector_access(view, width):
+        body.do(f"store_lanes({pointer} + {offset}, {value});")
+        return
+    body.unroll()
+    body.do(
+        f"for (int lane = 0; lane < {width}; lane++) "
+        f"{pointer}[{offset} + lane * {view.strides[-1]}] = {value}[lane];"
+    )

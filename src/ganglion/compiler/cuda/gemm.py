@@ -25,12 +25,11 @@ from ganglion.compiler.cuda.conv_tiling import (
     fprop_bytes,
     wgrad_bytes,
 )
-from ganglion.compiler.cuda.elementwise import emit_epilogues
+from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
 from ganglion.compiler.cuda.epilogue import (
     FusedKernel,
     Root,
     joined,
-    lanes_allowed,
     sizes,
 )
 from ganglion.compiler.cuda.passes.operands import Scaled
@@ -46,7 +45,7 @@ from ganglion.compiler.cuda.text import (
     is_wide,
     number,
     root,
-    split_places,
+    split_index,
 )
 from ganglion.compiler.cuda.tiling import (
     PLAIN,
@@ -268,7 +267,7 @@ def _out_lanes(fused: FusedKernel, product: Product) -> int:
             most //= 2
     while most > 1 and product.kernel.out.offset % most:
         most //= 2
-    return lanes_allowed(fused, column.size, most)
+    return vector_width(fused, column.size, most)
 
 
 def _shape_struct(
@@ -332,7 +331,7 @@ def _shape_struct(
     kind = "unsigned" if body.index == "int" else "unsigned long long"
     for name, (axes, side) in functions.items():
         whole = joined(axes, side)
-        places = split_places("i", sizes(whole))
+        places = split_index("i", sizes(whole))
         at = affine(places, [getattr(one, side) for one in whole])
         lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
     lines += _ROW_OF_WINDOWS if "PATCHES" in more else _ROW_OF_TILES

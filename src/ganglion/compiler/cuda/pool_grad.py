@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ganglion.compiler.cuda.column_sums import MOST_ROWS, ColumnSum, across_of
-from ganglion.compiler.cuda.elementwise import MOST_BLOCKS, lanes_of, store_lanes
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
+from ganglion.compiler.cuda.column_sums import MOST_ROWS, ColumnSum, threads_across
+from ganglion.compiler.cuda.elementwise import MOST_BLOCKS, vector_width
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.expressions import evaluate_vectors, store_vector
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -31,22 +32,20 @@ def emit_pool_back(fused: FusedKernel) -> Emitted:
     assert kernel.covers  # see `lower_pool_gather`
     windows, channels = math.prod(kernel.shape[:-1]), kernel.shape[-1]
     body = Body(is_wide(fused.buffers(), windows * channels))
-    lanes = lanes_allowed(fused, channels)
-    across = across_of(channels, lanes)
-    column_sums = [ColumnSum(body, one, lanes) for one in fused.column_sums]
+    width = vector_width(fused, channels)
+    across = threads_across(channels, width)
+    column_sums = [ColumnSum(body, one, width) for one in fused.column_sums]
     down = THREADS // across
     blocks = _blocks(-(-windows // down), bool(column_sums))
     head = f"{body.index} i = ({body.index})block * {down} + THREAD / {across}"
-    column = f"int c = THREAD % {across} * {lanes}"
+    column = f"int c = THREAD % {across} * {width}"
     with (
         body.block(f"for ({head}; i < {windows}; i += blocks * {down})"),
-        body.block(f"for ({column}; c < {channels}; c += {across * lanes})"),
+        body.block(f"for ({column}; c < {channels}; c += {across * width})"),
     ):
-        _one_window(body, kernel, lanes, column_sums)
-    shared = 0
-    for column_sum in column_sums:
-        shared = max(shared, column_sum.finish(across, "block", blocks, "0", 1))
-    return body.emitted(blocks, shared)
+        _one_window(body, kernel, width, column_sums)
+    shared = [one.finish(across, "block", blocks, "0", 1) for one in column_sums]
+    return body.emitted(blocks, max(shared, default=0))
 
 
 def _blocks(turns: int, with_sums: bool) -> int:
@@ -61,73 +60,68 @@ def _blocks(turns: int, with_sums: bool) -> int:
 
 
 def _one_window(
-    body: Body, kernel: PoolBack, lanes: int, column_sums: list[ColumnSum]
+    body: Body, kernel: PoolBack, width: int, column_sums: list[ColumnSum]
 ) -> None:
-    places = [*body.places("i", kernel.shape[:-1]), "c"]
+    at = [*body.indices("i", kernel.shape[:-1]), "c"]
     dtype = computed(kernel.dx.buffer.dtype)
-    (slope,) = lanes_of(body, [Load(dtype, kernel.dy)], places, lanes, {})
-    known = [_beside(body, kernel, tap, places, lanes) for tap in kernel.taps]
-    elements = [
-        lanes_of(body, [element], places, lanes, held)[0]
-        for element, held in zip(kernel.elements, known, strict=True)
+    (slope,) = evaluate_vectors(body, [Load(dtype, kernel.dy)], at, width, {})
+    # A `tap` is the offset of an element of each window.
+    targets = [
+        View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
+        for tap in kernel.taps
     ]
-    slopes = []
-    for _ in kernel.taps:
-        slopes.append(body.fresh("d"))
-        body.do(f"{c_type(dtype)} {slopes[-1]}[{lanes}];")
-    body.lines.append("#pragma unroll")
-    with body.block(f"for (int lane = 0; lane < {lanes}; lane++)"):
-        values = [f"{one}[lane]" for one in elements]
-        given = _given(body, values, f"{slope}[lane]", kernel)
-        for name, value in zip(slopes, given, strict=True):
-            body.do(f"{name}[lane] = {value};")
+    known = [_load_beside(body, kernel, dx, at, width) for dx in targets]
+    elements = [
+        evaluate_vectors(body, [element], at, width, values)[0]
+        for element, values in zip(kernel.elements, known, strict=True)
+    ]
+    slopes = [body.array(c_type(dtype), width, "d") for _ in targets]
+    with body.unrolled(f"for (int lane = 0; lane < {width}; lane++)"):
+        lanes = [f"{element}[lane]" for element in elements]
+        shares = _shares(body, lanes, f"{slope}[lane]", kernel)
+        for name, share in zip(slopes, shares, strict=True):
+            body.do(f"{name}[lane] = {share};")
     stores: list[str] = []
-    for tap, name, held in zip(kernel.taps, slopes, known, strict=True):
-        dx = _at_tap(kernel, tap)
-        flat = body.let(body.index, affine(places, dx.strides, dx.offset), "flat")
-        seen = held | {root(dx.buffer): name}
-        if lanes == 1:  # column sums take values then, not arrays of them
-            seen = {key: f"{one}[0]" for key, one in seen.items()}
+    for dx, name, values in zip(targets, slopes, known, strict=True):
+        flat = body.let(body.index, affine(at, dx.strides, dx.offset), "flat")
+        values[root(dx.buffer)] = name
+        if width == 1:  # column sums take values then, not arrays of them
+            values = {key: f"{value}[0]" for key, value in values.items()}
         for column_sum in column_sums:
-            column_sum.add(flat, seen, stores)
+            column_sum.add(flat, values, stores)
         with body.into(stores):
-            store_lanes(body, name, dx, places, lanes)
+            store_vector(body, name, dx, at, width)
     body.lines += stores
 
 
-def _at_tap(kernel: PoolBack, tap: int) -> View:
-    """Return where an element of each window is given its gradient."""
-    return View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
-
-
-def _beside(
-    body: Body, kernel: PoolBack, tap: int, places: list[str], lanes: int
+def _load_beside(
+    body: Body, kernel: PoolBack, dx: View, at: list[str], width: int
 ) -> dict[Root, str]:
     """Load what elements are made of that lies in memory as their gradients do.
 
     Column sums read the same.
     """
-    to = _at_tap(kernel, tap)
-    held: dict[Root, str] = {}
-    for one in walk(*kernel.elements):
-        if not isinstance(one, Load) or one.view.buffer.size != to.buffer.size:
+    values: dict[Root, str] = {}
+    for expr in walk(*kernel.elements):
+        if not isinstance(expr, Load) or expr.view.buffer.size != dx.buffer.size:
             continue
-        view = one.view
-        if (view.strides, view.offset) == (to.strides, to.offset):
-            (held[root(view.buffer)],) = lanes_of(body, [one], places, lanes, {})
-    return held
+        view = expr.view
+        if (view.strides, view.offset) == (dx.strides, dx.offset):
+            (name,) = evaluate_vectors(body, [expr], at, width, {})
+            values[root(view.buffer)] = name
+    return values
 
 
-def _given(body: Body, elements: list[str], slope: str, kernel: PoolBack) -> list[str]:
-    """Return what each element of a window is given."""
+def _shares(body: Body, elements: list[str], slope: str, kernel: PoolBack) -> list[str]:
+    """Return the share that each element of a window has of its gradient."""
     dtype = computed(kernel.dx.buffer.dtype)
     best = elements[0]
-    for one in elements[1:]:
-        best = body.let(c_type(dtype), f"larger({best}, {one})", "best")
-    given: list[str] = []
+    for element in elements[1:]:
+        best = body.let(c_type(dtype), f"larger({best}, {element})", "best")
+    shares: list[str] = []
     before: list[str] = []
     for element in elements:
         wins = body.let("bool", " && ".join([*before, f"{element} == {best}"]), "wins")
-        given.append(f"({wins} ? {slope} : {number(0, dtype)})")
+        shares.append(f"({wins} ? {slope} : {number(0, dtype)})")
         before.append(f"!{wins}")
-    return given
+    return shares

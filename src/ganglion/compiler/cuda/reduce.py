@@ -1,27 +1,31 @@
-"""Reductions in CUDA C: sums, maxima and their places, always in the same order.
+"""Reductions in CUDA C: sums, maxima and their indices, always in the same order.
 
 A block has `across` results side by side and `along` threads for each of them, which
-take every `along`-th element; a long reduction is also cut over blocks, and the last of
-them to finish adds up the parts, in order.
+take every `along`-th element; a long reduction is also split over blocks, and the last
+of them to finish joins the parts, in order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.compiler.cuda import pointwise
 from ganglion.compiler.cuda.elementwise import (
     MOST_BLOCKS,
     emit_epilogues,
-    lanes_of,
-    store_lanes,
+    vector_width,
 )
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root, lanes_allowed
-from ganglion.compiler.cuda.expressions import Places, evaluate
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.expressions import (
+    Bindings,
+    cast,
+    evaluate,
+    evaluate_vectors,
+    store_vector,
+)
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
@@ -38,6 +42,11 @@ from ganglion.compiler.plan.kernels import Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
 WARP = 32  # threads that see each other's registers
+_JOINED = {
+    "argmax": "take_better({total}, {value});",
+    "sum": "{total} += {value};",
+    "max": "{total} = larger({total}, {value});",
+}
 
 
 @dataclass(frozen=True)
@@ -47,21 +56,30 @@ class Tiling:
     across: int
     along: int
     splits: int
-    lanes_across: bool  # neighbouring threads have neighbouring results
-    lanes: int = 1  # results of one thread
+    beside: bool  # neighbouring threads have neighbouring results
+    width: int = 1  # neighbouring results of one thread
+
+    @property
+    def stride(self) -> int:
+        """How far threads of the same result are apart."""
+        return self.across if self.beside else 1
+
+    @property
+    def per_warp(self) -> int:
+        """How many threads of a warp have the same result."""
+        return min(self.along, max(WARP // self.stride, 1))
 
 
 def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
     """Return how to share a reduction, by where its elements lie."""
-    results = math.prod(kernel.outer)
     length = math.prod(kernel.shape[len(kernel.outer) :])
-    lanes_across = bool(kernel.outer) and _beside(kernel)
-    lanes = _lanes(kernel, fused, length, spec) if lanes_across else 1
-    results //= lanes
+    beside = bool(kernel.outer) and _reads_beside(kernel)
+    width = _results_per_thread(kernel, fused, length, spec) if beside else 1
+    results = math.prod(kernel.outer) // width
     along = 1
     most = THREADS
-    if lanes_across:  # a line of memory at a time, or a part of it
-        across = min(power_of_two(results), 32 // lanes)
+    if beside:  # a line of memory at a time, or a part of it
+        across = min(power_of_two(results), 32 // width)
         while across > 8 and results < across * spec.processors:
             across //= 2
         most = THREADS // across
@@ -82,10 +100,12 @@ def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
             and along * splits * 2 * TUNING.reduced_per_split <= length
         ):
             splits *= 2
-    return Tiling(across, along, splits, lanes_across, lanes)
+    return Tiling(across, along, splits, beside, width)
 
 
-def _lanes(kernel: Loop, fused: FusedKernel, length: int, spec: GpuSpec) -> int:
+def _results_per_thread(
+    kernel: Loop, fused: FusedKernel, length: int, spec: GpuSpec
+) -> int:
     """Return how many neighbouring results a thread has, where there is much to add."""
     much = length >= 64 or math.prod(kernel.outer) >= spec.threads
     if (
@@ -94,27 +114,23 @@ def _lanes(kernel: Loop, fused: FusedKernel, length: int, spec: GpuSpec) -> int:
         or not much
     ):
         return 1
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.stored)
-    most = 4 if len(kernel.stored) <= 4 and widest <= 4 else 2
-    return lanes_allowed(fused, kernel.outer[-1], most)
+    widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
+    most = 4 if len(kernel.outputs) <= 4 and widest <= 4 else 2
+    return vector_width(fused, kernel.outer[-1], most)
 
 
-def _width(kind: str) -> int:
-    """Return the room that a total needs: more where it has a place, too."""
-    return 24 if "Best" in kind else 8
-
-
-def _beside(kernel: Loop) -> bool:
+def _reads_beside(kernel: Loop) -> bool:
     """Return whether what neighbouring results add up lies side by side in memory."""
     outer, last = len(kernel.outer) - 1, len(kernel.shape) - 1
     votes = 0
-    for one in walk(*(expr for expr, _ in kernel.stored)):
-        strides = None
-        if isinstance(one, Load):
-            strides = one.view.strides
-        elif isinstance(one, Indirect):
-            strides = one.within
-        if strides is not None and any(strides[len(kernel.outer) :]):
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load):
+            strides = expr.view.strides
+        elif isinstance(expr, Indirect):
+            strides = expr.within
+        else:
+            continue
+        if any(strides[len(kernel.outer) :]):
             votes += (strides[outer] == 1) - (strides[last] == 1)
     return votes > 0 and kernel.shape[outer] > 1
 
@@ -130,264 +146,241 @@ class _Reduction:
     def __init__(
         self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: int
     ) -> None:
-        self.each = math.prod(kernel.outer[1:])
+        self.row_size = math.prod(kernel.outer[1:])
         if rows:
             kernel = replace(kernel, shape=(rows, *kernel.shape[1:]))
         self.fused, self.kernel = fused, kernel
-        self.cut = choose_tiling(kernel, fused, spec)
+        tiling = choose_tiling(kernel, fused, spec)
         if rows:  # one block does it all: in one turn, if it can
             most = max(THREADS // power_of_two(math.prod(kernel.outer)), 1)
-            along = min(self.cut.along, most)
-            self.cut = Tiling(THREADS // along, along, 1, self.cut.lanes_across)
-        self.results = math.prod(kernel.outer) // self.cut.lanes
+            along = min(tiling.along, most)
+            tiling = Tiling(THREADS // along, along, 1, tiling.beside)
+        self.tiling = tiling
+        self.results = math.prod(kernel.outer) // tiling.width
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
-        self.tiles = -(-self.results // self.cut.across)
+        self.tiles = -(-self.results // tiling.across)
         wide = is_wide(fused.buffers(), self.results, self.length)
         self.body = Body(wide, row_wise=rows > 0)
-        self.types = [self._type(expr.dtype) for expr, _ in kernel.stored]
+        self.exprs = kernel.exprs
+        self.dtypes = [self._total_dtype(expr.dtype) for expr in self.exprs]
+        argmax = kernel.how == "argmax"
+        self.types = [
+            f"Best<{c_type(dtype)}>" if argmax else c_type(dtype)
+            for dtype in self.dtypes
+        ]
         self.totals = [f"total{i}" for i in range(len(self.types))]
 
-    def _type(self, dtype: np.dtype) -> str:
-        if self.kernel.how == "argmax":
-            return f"Best<{c_type(dtype)}>"
-        # Sums in float64, so that long ones keep their digits.
-        wide = self.kernel.how == "sum" and dtype.kind == "f"
-        return c_type(F64 if wide else dtype)
-
-    def _first(self, dtype: np.dtype) -> str:
-        how = self.kernel.how
-        if how == "argmax":
-            return "{0, -1}"
-        if how == "sum":
-            return "0"
-        if dtype.kind == "f":
-            return number(-math.inf, dtype)
-        return number(int(np.iinfo(dtype).min), dtype)
+    def _total_dtype(self, dtype: np.dtype) -> np.dtype:
+        """Sums are taken in float64, so that long ones keep their digits."""
+        return F64 if self.kernel.how == "sum" and dtype.kind == "f" else dtype
 
     def _join(self, total: str, value: str) -> str:
-        how = self.kernel.how
-        if how == "argmax":
-            return f"take_better({total}, {value});"
-        if how == "sum":
-            return f"{total} += {value};"
-        return f"{total} = larger({total}, {value});"
+        return _JOINED[self.kernel.how].format(total=total, value=value)
 
     def _each_lane(self, line: str) -> None:
-        """Append a line for each of a thread's results; LANE stands for its number."""
-        self.body.lines.append("#pragma unroll")
-        head = f"for (int lane = 0; lane < {self.cut.lanes}; lane++)"
-        self.body.do(f"{head} {line.replace('LANE', 'lane')}")
+        """Append a line for each of a thread's results; `lane` is its number."""
+        self.body.unroll()
+        self.body.do(f"for (int lane = 0; lane < {self.tiling.width}; lane++) {line}")
+
+    def _join_each(self, value: Callable[[int], str]) -> None:
+        """Join values, of each total by its number, to the totals."""
+        for i, total in enumerate(self.totals):
+            self._each_lane(self._join(f"{total}[lane]", value(i)))
 
     def _start(self) -> None:
-        for total, (expr, _) in zip(self.totals, self.kernel.stored, strict=True):
-            first = self._first(expr.dtype)
-            if first.startswith("{"):
+        for total, dtype in zip(self.totals, self.dtypes, strict=True):
+            if self.kernel.how == "argmax":
                 self.body.do(f"{total}[0].place = -1;")
-            else:
-                self._each_lane(f"{total}[LANE] = {first};")
+                continue
+            first = "0"
+            if self.kernel.how == "max":
+                is_float = dtype.kind == "f"
+                least = -math.inf if is_float else int(np.iinfo(dtype).min)
+                first = number(least, dtype)
+            self._each_lane(f"{total}[lane] = {first};")
 
     def emitted(self) -> Emitted:
-        body, cut = self.body, self.cut
-        number_of = f"tile < {self.tiles * cut.splits}"
-        if cut.lanes_across:
-            body.do(f"const int x = THREAD % {cut.across}, g = THREAD / {cut.across};")
+        body, tiling = self.body, self.tiling
+        if tiling.beside:
+            x, g = f"THREAD % {tiling.across}", f"THREAD / {tiling.across}"
         else:
-            body.do(f"const int x = THREAD / {cut.along}, g = THREAD % {cut.along};")
-        with body.block(f"for (int tile = block; {number_of}; tile += blocks)"):
-            body.do(f"const {body.index} i = tile / {cut.splits} * {cut.across} + x;")
+            x, g = f"THREAD / {tiling.along}", f"THREAD % {tiling.along}"
+        body.do(f"const int x = {x}, g = {g};")
+        tiles = self.tiles * tiling.splits
+        with body.block(f"for (int tile = block; tile < {tiles}; tile += blocks)"):
+            first = f"tile / {tiling.splits} * {tiling.across}"
+            body.do(f"const {body.index} i = {first} + x;")
             for kind, name in zip(self.types, self.totals, strict=True):
-                body.do(f"{kind} {name}[{cut.lanes}];")
+                body.do(f"{kind} {name}[{tiling.width}];")
             self._start()
             with body.block(f"if (i < {self.results})"):
                 self._accumulate()
             self._fold()
-            self._join_splits()
+            if tiling.splits > 1:
+                self._join_splits()
             wanted = f"g == 0 && i < {self.results}"
-            with body.block(f"if ({wanted}{' && last' * (cut.splits > 1)})"):
+            with body.block(f"if ({wanted}{' && last' * (tiling.splits > 1)})"):
                 self._finish()
-        blocks = min(self.tiles * cut.splits, MOST_BLOCKS)
-        return body.emitted(blocks, self._shared())
+        shared = max(len(self.types) * self._shared_each(), 16)
+        return body.emitted(min(tiles, MOST_BLOCKS), shared)
 
-    def _shared(self) -> int:
-        groups = self.cut.along // self._near
-        if groups == 1:
-            return 16
-        widths = sum(map(_width, self.types))
-        return max(widths * groups * self.cut.lanes * self.cut.across, 16)
+    def _shared_each(self) -> int:
+        """Return the bytes that warps along results need to show each other a total."""
+        tiling = self.tiling
+        groups = tiling.along // tiling.per_warp
+        size = 24 if self.kernel.how == "argmax" else 8
+        return size * groups * tiling.width * tiling.across if groups > 1 else 0
 
     def _outer(self) -> list[str]:
-        """Name the places of a thread's first result."""
-        body, outer = self.body, self.kernel.outer
-        if self.cut.lanes == 1:
-            return body.in_rows(body.places("i", outer))
-        at = body.places("i", (*outer[:-1], outer[-1] // self.cut.lanes))
-        at[-1] = body.let(body.index, f"{at[-1]} * {self.cut.lanes}", "i")
+        """Name the indices of a thread's first result."""
+        body, outer, width = self.body, self.kernel.outer, self.tiling.width
+        if width == 1:
+            return body.in_rows(body.indices("i", outer))
+        at = body.indices("i", (*outer[:-1], outer[-1] // width))
+        at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
         return at
 
     def _accumulate(self) -> None:
-        body, kernel, cut = self.body, self.kernel, self.cut
+        body, tiling = self.body, self.tiling
         outer = self._outer()
-        start, step = "g", cut.along * cut.splits
-        if cut.splits > 1:
-            start = f"tile % {cut.splits} * {cut.along} + g"
+        start, step = "g", tiling.along * tiling.splits
+        if tiling.splits > 1:
+            start = f"tile % {tiling.splits} * {tiling.along} + g"
         together = 4 if len(self.types) <= 2 else 2
         if body.row_wise:  # few threads: each must ask for much at a time
             together = 16
-        if kernel.how == "sum":
+        if self.kernel.how == "sum":
             self._add_runs(outer, start, step, together)
             return
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
         if self.length <= step:  # one turn at most
             head = f"if ({body.index} r = {start}; r < {self.length})"
         else:
-            body.lines.append(f"#pragma unroll {together}")
+            body.unroll(together)
         with body.block(head):
             self._take(outer, self.totals)
 
     def _add_runs(self, outer: list[str], start: str, step: int, run: int) -> None:
         """Add up short runs as they are, and only those in float64."""
-        body, lanes = self.body, self.cut.lanes
+        body, width = self.body, self.tiling.width
         run = min(run, -(-self.length // step))
-        whole = self.length % (step * run) == 0
         turns = -(-self.length // (step * run))
-        # What is near needs no more at a time, and long code takes long to be fetched.
-        body.lines.append(f"#pragma unroll {1 if body.row_wise else 4}")
-        with body.block(f"for (int turn = 0; turn < {turns}; turn++)"):
+        exact = self.length % (step * run) == 0
+        # What is staged needs no more at a time, and long code is slow to be fetched.
+        unrolled = 1 if body.row_wise else 4
+        with body.unrolled(f"for (int turn = 0; turn < {turns}; turn++)", unrolled):
             body.do(f"const {body.index} r0 = {start} + turn * {step * run};")
             runs = [body.fresh("run") for _ in self.totals]
-            for name, (expr, _) in zip(runs, self.kernel.stored, strict=True):
-                body.do(f"{c_type(expr.dtype)} {name}[{lanes}] = {{}};")
-            body.lines.append("#pragma unroll")
-            with body.block(f"for (int u = 0; u < {run}; u++)"):
+            for name, expr in zip(runs, self.exprs, strict=True):
+                body.do(f"{c_type(expr.dtype)} {name}[{width}] = {{}};")
+            with body.unrolled(f"for (int u = 0; u < {run}; u++)"):
                 body.do(f"const {body.index} r = r0 + u * {step};")
-                with body.block("" if whole else f"if (r < {self.length})"):
+                with body.block("" if exact else f"if (r < {self.length})"):
                     self._take(outer, runs)
             for total, name in zip(self.totals, runs, strict=True):
-                self._each_lane(f"{total}[LANE] += {name}[LANE];")
+                self._each_lane(f"{total}[lane] += {name}[lane];")
 
     def _take(self, outer: list[str], totals: Sequence[str]) -> None:
-        """Join the elements at a place `r` to some totals."""
-        body, kernel, lanes = self.body, self.kernel, self.cut.lanes
-        inner = body.places("r", kernel.shape[len(kernel.outer) :], "r")
-        exprs = [expr for expr, _ in kernel.stored]
-        at = [*outer, *inner]
-        if lanes > 1:
-            values = lanes_of(body, exprs, at, lanes, {}, len(outer) - 1)
+        """Join the elements at an index `r` to some totals."""
+        body, kernel, width = self.body, self.kernel, self.tiling.width
+        at = [*outer, *body.indices("r", kernel.shape[len(kernel.outer) :], "r")]
+        if width > 1:
+            values = evaluate_vectors(body, self.exprs, at, width, {}, len(outer) - 1)
             for total, value in zip(totals, values, strict=True):
-                self._each_lane(self._join(f"{total}[LANE]", f"{value}[LANE]"))
+                self._each_lane(self._join(f"{total}[lane]", f"{value}[lane]"))
             return
-        values = evaluate(body, exprs, Places(at))
+        values = evaluate(body, self.exprs, Bindings(at))
         for kind, total, value in zip(self.types, totals, values, strict=True):
             if kernel.how == "argmax":
                 body.do(f"{kind} found = {{{value}, r}};")
                 value = "found"
             body.do(self._join(f"{total}[0]", value))
 
-    @property
-    def _unit(self) -> int:
-        """How far threads of the same result are apart."""
-        return self.cut.across if self.cut.lanes_across else 1
-
-    @property
-    def _near(self) -> int:
-        """How many threads of a warp have the same result."""
-        return min(self.cut.along, max(WARP // self._unit, 1))
-
     def _fold(self) -> None:
         """Join what the threads along a result have; its first thread gets it."""
-        body, unit, near = self.body, self._unit, self._near
-        if near > 1:
-            body.lines.append("#pragma unroll")
-            head = f"for (int away = {unit * near // 2}; away >= {unit}; away /= 2)"
-            with body.block(head):
+        body, stride, per_warp = self.body, self.tiling.stride, self.tiling.per_warp
+        if per_warp > 1:
+            away = f"int away = {stride * per_warp // 2}"
+            with body.unrolled(f"for ({away}; away >= {stride}; away /= 2)"):
                 for kind, total in zip(self.types, self.totals, strict=True):
-                    other = (
-                        f"const {kind} other = from_lane_above({total}[LANE], away);"
-                    )
-                    joined = self._join(f"{total}[LANE]", "other")
-                    self._each_lane(f"{{ {other} {joined} }}")
-        groups = self.cut.along // near
+                    other = f"from_lane_above({total}[lane], away)"
+                    joined = self._join(f"{total}[lane]", "other")
+                    self._each_lane(f"{{ const {kind} other = {other}; {joined} }}")
+        groups = self.tiling.along // per_warp
         if groups > 1:
             self._fold_groups(groups)
 
     def _fold_groups(self, groups: int) -> None:
         """Join what the warps along a result have, in their order."""
-        body, cut = self.body, self.cut
-        size, at, names = groups * cut.lanes * cut.across, 0, []
-        for number_of, kind in enumerate(self.types):
-            names.append(f"group{number_of}")
-            body.do(f"{kind}* {names[-1]} = ({kind}*)(shared_bytes + {at * size});")
-            at += _width(kind)
-        with body.block(f"if (g % {self._near} == 0)"):
-            first = f"g / {self._near} * {cut.lanes * cut.across} + x"
+        body, across, width = self.body, self.tiling.across, self.tiling.width
+        names = [f"group{i}" for i in range(len(self.types))]
+        for i, (name, kind) in enumerate(zip(names, self.types, strict=True)):
+            offset = i * self._shared_each()
+            body.do(f"{kind}* {name} = ({kind}*)(shared_bytes + {offset});")
+        with body.block(f"if (g % {self.tiling.per_warp} == 0)"):
+            first = f"g / {self.tiling.per_warp} * {width * across} + x"
             for name, total in zip(names, self.totals, strict=True):
-                place = f"{first} + LANE * {cut.across}"
-                self._each_lane(f"{name}[{place}] = {total}[LANE];")
+                self._each_lane(f"{name}[{first} + lane * {across}] = {total}[lane];")
         body.do("BARRIER;")
-        with body.block("if (g == 0)"):
-            body.lines.append("#pragma unroll")
-            with body.block(f"for (int other = 1; other < {groups}; other++)"):
-                for name, total in zip(names, self.totals, strict=True):
-                    place = f"(other * {cut.lanes} + LANE) * {cut.across} + x"
-                    joined = self._join(f"{total}[LANE]", f"{name}[{place}]")
-                    self._each_lane(joined)
+        with (
+            body.block("if (g == 0)"),
+            body.unrolled(f"for (int other = 1; other < {groups}; other++)"),
+        ):
+            offset_of = f"(other * {width} + lane) * {across} + x"
+            self._join_each(lambda i: f"{names[i]}[{offset_of}]")
         body.do("BARRIER;")
 
     def _join_splits(self) -> None:
         """Let the last block that comes to an end join the parts of all."""
-        body, cut = self.body, self.cut
-        if cut.splits == 1:
-            return
+        body, splits, width = self.body, self.tiling.splits, self.tiling.width
         counters = body.scratch(self.tiles, "uint32")
-        count = self.results * cut.lanes
-        parts = []
-        for kind in self.types:
-            dtype = {"double": "float64", "float": "float32"}.get(kind)
-            dtype = dtype or {"int": "int32", "long long": "int64"}.get(kind, "uint64")
-            parts.append(body.scratch(cut.splits * count, dtype))
+        count = self.results * width
+        parts = [body.scratch(splits * count, _scratch_type(t)) for t in self.dtypes]
         with body.block(f"if (g == 0 && i < {self.results})"):
-            place = f"tile % {cut.splits} * {count} + i * {cut.lanes}"
+            offset = f"tile % {splits} * {count} + i * {width}"
             for part, total in zip(parts, self.totals, strict=True):
-                self._each_lane(f"{part}[{place} + LANE] = {total}[LANE];")
-        body.do(
-            f"const bool last = am_last({counters} + tile / {cut.splits}, "
-            f"{cut.splits});"
-        )
+                self._each_lane(f"{part}[{offset} + lane] = {total}[lane];")
+        counter = f"{counters} + tile / {splits}"
+        body.do(f"const bool last = am_last({counter}, {splits});")
         with body.block("if (last)"):
             self._start()
-            with body.block(f"if (i < {self.results})"):
-                body.lines.append(f"#pragma unroll {max(8 // cut.lanes, 2)}")
-                head = f"for (int s = g; s < {cut.splits}; s += {cut.along})"
-                with body.block(head):
-                    for part, total in zip(parts, self.totals, strict=True):
-                        value = f"{part}[s * {count} + i * {cut.lanes} + LANE]"
-                        self._each_lane(self._join(f"{total}[LANE]", value))
+            head = f"for (int s = g; s < {splits}; s += {self.tiling.along})"
+            with (
+                body.block(f"if (i < {self.results})"),
+                body.unrolled(head, max(8 // width, 2)),
+            ):
+                self._join_each(
+                    lambda i: f"{parts[i]}[s * {count} + i * {width} + lane]"
+                )
             self._fold()
 
     def _finish(self) -> None:
-        body, kernel, lanes = self.body, self.kernel, self.cut.lanes
-        places = self._outer()
-        held: dict[Root, str] = {}
-        for total, (expr, view) in zip(self.totals, kernel.stored, strict=True):
+        body, kernel, width = self.body, self.kernel, self.tiling.width
+        at = self._outer()
+        values: dict[Root, str] = {}
+        totals = zip(self.totals, self.dtypes, kernel.outputs, strict=True)
+        for total, total_dtype, (_, view) in totals:
             dtype = computed(view.buffer.dtype)
-            kind = c_type(dtype)
-            name = body.fresh("out")
-            body.do(f"{kind} {name}[{lanes}];")
+            name = body.array(c_type(dtype), width, "out")
             if kernel.how == "argmax":
-                self._each_lane(f"{name}[LANE] = ({kind}){total}[LANE].place;")
+                value = f"({c_type(dtype)}){total}[lane].place"
             else:
-                wide = F64 if kernel.how == "sum" else expr.dtype
-                wide = wide if expr.dtype.kind == "f" else expr.dtype
-                value = pointwise.cast(f"{total}[LANE]", wide, dtype)
-                self._each_lane(f"{name}[LANE] = {value};")
-            held[root(view.buffer)] = name if lanes > 1 else f"{name}[0]"
+                value = cast(f"{total}[lane]", total_dtype, dtype)
+            self._each_lane(f"{name}[lane] = {value};")
+            values[root(view.buffer)] = name if width > 1 else f"{name}[0]"
             if root(view.buffer) in self.fused.unstored:
                 continue
-            if lanes > 1:
-                store_lanes(body, name, view, places, lanes)
+            if width > 1:
+                store_vector(body, name, view, at, width)
             else:
-                body.do(f"{body.element(view, places)} = {name}[0];")
-        flat = "i" if lanes == 1 else f"i * {lanes}"
+                body.do(f"{body.element(view, at)} = {name}[0];")
+        flat = "i" if width == 1 else f"i * {width}"
         if body.row_wise:
-            flat = f"row0 * {self.each} + i"
-        emit_epilogues(body, self.fused, flat, lanes, held)
+            flat = f"row0 * {self.row_size} + i"
+        emit_epilogues(body, self.fused, flat, width, values)
+
+
+def _scratch_type(dtype: np.dtype) -> str:
+    """Return the type in which parts of a result are kept: of their size at least."""
+    known = ("float64", "float32", "int32", "int64")
+    return dtype.name if dtype.name in known else "uint64"

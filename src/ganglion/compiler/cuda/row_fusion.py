@@ -55,7 +55,7 @@ def rows_of(kernel: Kernel) -> int:
 
 def _is_product(kernel: Loop) -> bool:
     expr = kernel.expr
-    if kernel.how != "sum" or kernel.more or not isinstance(expr, Apply):
+    if kernel.how != "sum" or len(kernel.outputs) > 1 or not isinstance(expr, Apply):
         return False
     return expr.op == "multiply" and all(isinstance(one, Load) for one in expr.args)
 
@@ -80,7 +80,7 @@ def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
     steps: dict[Root, set[int]] = defaultdict(set)
     for one in every:
         assert isinstance(one, Loop)
-        for expr in walk(*(expr for expr, _ in one.stored)):
+        for expr in walk(*one.exprs):
             if any(root(b) in written for b in tables_of(expr)):
                 return False
         for what, view, shape in _accesses(one):
@@ -97,7 +97,7 @@ def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
     found: dict[Root, int] = {}
     for one in kernels:
         assert isinstance(one, Loop)
-        for _, view in one.stored:
+        for _, view in one.outputs:
             size = view.buffer.size // one.outer[0]
             if _row_step(view, one.outer) == size:
                 found[root(view.buffer)] = size
@@ -110,7 +110,7 @@ def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
         (view, one.outer)
         for one in kernels
         if isinstance(one, Loop)
-        for _, view in one.stored
+        for _, view in one.outputs
     ]
     made = Counter(root(view.buffer) for view, _ in views)
     flat = {root(view.buffer) for view, outer in views if is_flat(view, outer)}
@@ -142,7 +142,7 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
     kernels = [
         one for fused in fused_kernels for one in fused.kernels if isinstance(one, Loop)
     ]
-    exprs = [expr for one in kernels for expr, _ in one.stored]
+    exprs = [expr for one in kernels for expr, _ in one.outputs]
     for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
         steps[table].add(None)  # any row of it may be asked for
     for key, view, shape in _given(fused_kernels):
@@ -163,16 +163,16 @@ def _given(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
     }
     for kernel in (kernel for fused in fused_kernels for kernel in fused.kernels):
         if isinstance(kernel, Loop):
-            for one in walk(*(expr for expr, _ in kernel.stored)):
+            for one in walk(*kernel.exprs):
                 if isinstance(one, Load) and root(one.view.buffer) not in written:
                     yield root(one.view.buffer), one.view, kernel.shape
 
 
 def _accesses(kernel: Loop) -> Iterator[Access]:
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         if isinstance(one, Load):
             yield root(one.view.buffer), one.view, kernel.shape
-    for _, view in kernel.stored:
+    for _, view in kernel.outputs:
         yield root(view.buffer), view, kernel.outer
 
 

@@ -178,7 +178,7 @@ class Scheduler:
         last = max(map(self._launch_of, needs), default=-1)
         return (
             isinstance(kernel, Loop)
-            and not all(is_flat(view, kernel.outer) for _, view in kernel.stored)
+            and not all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
             and last + 1 < len(self.launches)
         )
 

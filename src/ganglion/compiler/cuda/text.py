@@ -1,4 +1,4 @@
-"""CUDA C under construction: types, numbers, places, and one kernel's body.
+"""CUDA C under construction: types, numbers, indices, and one kernel's body.
 
 Every kernel becomes a device function `$body(block, blocks, pointers...)` that shares
 its work over `blocks` blocks of `THREADS` threads; so bodies can be put together into
@@ -19,7 +19,7 @@ import numpy as np
 from ganglion.compiler.plan.kernels import Buffer, View
 
 THREADS = 256  # of every block
-WORD = 2**31 - 1  # places beyond need 64 bits
+INT_MAX = 2**31 - 1  # larger indices need 64 bits
 
 _C_TYPES = {
     "float32": "float",
@@ -65,7 +65,7 @@ def fill(text: str, **names: str) -> str:
 
 
 def power_of_two(count: int) -> int:
-    """Return the smallest one that is not less.
+    """Return the smallest power of two that is not less than a number.
 
     >>> power_of_two(0), power_of_two(5), power_of_two(8)
     (1, 8, 8)
@@ -91,61 +91,55 @@ def number(value: float, dtype: np.dtype) -> str:
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
-        whole = int(value)
-        text = f"{whole}ll" if dtype.itemsize == 8 else str(whole)
-        if dtype.kind == "u":
-            text = f"{whole}u" + "ll" * (dtype.itemsize == 8)
-        if whole == -(2**63):
+        integer = int(value)
+        text = f"{integer}{'u' * (dtype.kind == 'u')}{'ll' * (dtype.itemsize == 8)}"
+        if integer == -(2**63):
             text = "(-9223372036854775807ll - 1)"
         return f"({c_type(dtype)}){text}" if dtype.itemsize < 4 else text
     real = float(np.dtype(dtype).type(value))
     if math.isnan(real):
         return f"not_a_number<{c_type(dtype)}>()"
     if math.isinf(real):
-        sign = "-" if real < 0 else ""
-        return f"{sign}infinity<{c_type(dtype)}>()"
+        return f"{'-' * (real < 0)}infinity<{c_type(dtype)}>()"
     return real.hex() + ("f" if dtype.itemsize == 4 else "")
 
 
-def affine(places: Sequence[str], strides: Iterable[int], offset: int = 0) -> str:
-    """Return offset + sum(place * stride).
+def affine(indices: Sequence[str], strides: Iterable[int], offset: int = 0) -> str:
+    """Return offset + sum(index * stride).
 
     >>> affine(["i", "j"], (12, 1), 3)
     'i * 12 + j + 3'
     """
-    parts = []
-    for place, stride in zip(places, strides, strict=True):
-        if stride and place != "0":
-            parts.append(place if stride == 1 else f"{place} * {stride}")
-    if offset or not parts:
-        parts.append(str(offset))
-    return " + ".join(parts).replace("+ -", "- ")
+    terms = [
+        index if stride == 1 else f"{index} * {stride}"
+        for index, stride in zip(indices, strides, strict=True)
+        if stride and index != "0"
+    ]
+    if offset or not terms:
+        terms.append(str(offset))
+    return " + ".join(terms).replace("+ -", "- ")
 
 
-def split_places(linear: str, sizes: Sequence[int]) -> list[str]:
-    """Return the places along axes of a number that counts through them, last fastest.
+def split_index(linear: str, sizes: Sequence[int]) -> list[str]:
+    """Return the indices along axes of a number that counts through them.
 
-    >>> split_places("i", (2, 3, 4))
+    >>> split_index("i", (2, 3, 4))
     ['(i / 12)', '(i / 4 % 3)', '(i % 4)']
     """
-    places, below = [], 1
-    real = [size for size in sizes if size != 1]
-    left = len(real)
-    for size in reversed(sizes):
-        if size == 1:
-            places.append("0")
-            continue
-        left -= 1
+    indices, below = [], 1
+    first = next((axis for axis, size in enumerate(sizes) if size != 1), 0)
+    for axis, size in reversed(list(enumerate(sizes))):
         text = linear if below == 1 else f"{linear} / {below}"
-        if left:
+        if axis > first:
             text += f" % {size}"
-        places.append(text if text == linear else f"({text})")
+        text = text if text == linear else f"({text})"
+        indices.append("0" if size == 1 else text)
         below *= size
-    return places[::-1]
+    return indices[::-1]
 
 
 def root(buffer: Buffer) -> tuple[str, str]:
-    """Return what memory a buffer is: others of the same name are the same memory."""
+    """Return the name of a buffer's memory: those of the same name share it."""
     return buffer.kind, buffer.name
 
 
@@ -157,7 +151,7 @@ class Emitted:
     buffers: tuple[Buffer, ...]
     blocks: int
     shared: int = 0  # bytes of shared memory
-    work: float = 0.0  # nanoseconds of a block, roughly: long ones are started first
+    work: float = 0.0  # nanoseconds of a block, roughly: long ones start first
     waits: bool = False  # for the launch before by itself
 
 
@@ -190,6 +184,12 @@ class Body:
         self.do(f"const {kind} {name} = {value};")
         return name
 
+    def array(self, kind: str, width: int, stem: str) -> str:
+        """Append a new array and return its name."""
+        name = self.fresh(stem)
+        self.do(f"{kind} {name}[{width}];")
+        return name
+
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """Append a block: a loop, a condition."""
@@ -200,6 +200,17 @@ class Body:
         self.do("}")
 
     @contextmanager
+    def unrolled(self, head: str, times: int = 0) -> Iterator[None]:
+        """Append a loop that is unrolled, all of it or some times."""
+        self.unroll(times)
+        with self.block(head):
+            yield
+
+    def unroll(self, times: int = 0) -> None:
+        """Append that the next line, a loop, is unrolled."""
+        self.lines.append(f"#pragma unroll {times}" if times else "#pragma unroll")
+
+    @contextmanager
     def into(self, lines: list[str] | None) -> Iterator[None]:
         """Append to other lines for a while, if there are any."""
         before = self.lines
@@ -208,19 +219,20 @@ class Body:
         yield
         self.lines = before
 
-    def places(self, linear: str, sizes: Sequence[int], stem: str = "i") -> list[str]:
-        """Name the places along axes of a number that counts through them."""
-        made = []
-        for text in split_places(linear, sizes):
-            plain = text.isidentifier() or text == "0"
-            made.append(text if plain else self.let(self.index, text, stem))
-        return made
+    def indices(self, linear: str, sizes: Sequence[int], stem: str = "i") -> list[str]:
+        """Name the indices along axes of a number that counts through them."""
+        return [
+            text
+            if text.isidentifier() or text == "0"
+            else self.let(self.index, text, stem)
+            for text in split_index(linear, sizes)
+        ]
 
-    def in_rows(self, places: list[str]) -> list[str]:
-        """Return places in a block's rows as places among all rows."""
+    def in_rows(self, indices: list[str]) -> list[str]:
+        """Return indices in a block's rows as indices among all rows."""
         if not self.row_wise:
-            return places
-        return [self.let(self.index, f"row0 + {places[0]}", "row"), *places[1:]]
+            return indices
+        return [self.let(self.index, f"row0 + {indices[0]}", "row"), *indices[1:]]
 
     def pointer(self, buffer: Buffer) -> str:
         """Return the name of a buffer's address."""
@@ -230,13 +242,10 @@ class Body:
             self.buffers.append(buffer)
             self._names[key] = name
             if buffer.kind == "result":
-                kind = c_type(buffer.dtype)
-                at = self.pointer(STEP)
+                offset = f"(long long)*{self.pointer(STEP)} * {max(buffer.size, 1)}"
                 self._names[key] = f"{name}_now"
-                self._prelude.append(
-                    f"  {kind}* {name}_now = {name} + "
-                    f"(long long)*{at} * {max(buffer.size, 1)};"
-                )
+                kind = c_type(buffer.dtype)
+                self._prelude.append(f"  {kind}* {name}_now = {name} + {offset};")
         return self._names[key]
 
     def scratch(self, count: int, dtype: str) -> str:
@@ -244,19 +253,19 @@ class Body:
         buffer = Buffer(f"#{len(self.buffers)}", (count,), np.dtype(dtype), "scratch")
         return self.pointer(buffer)
 
-    def element(self, view: View, places: Sequence[str]) -> str:
+    def element(self, view: View, indices: Sequence[str]) -> str:
         """Return an element of a view."""
-        at = affine(places, view.strides, view.offset)
-        return f"{self.pointer(view.buffer)}[{at}]"
+        offset = affine(indices, view.strides, view.offset)
+        return f"{self.pointer(view.buffer)}[{offset}]"
 
     def emitted(self, blocks: int, shared: int = 0) -> Emitted:
         """End the function."""
-        given = [
-            f"{c_type(one.dtype)}* RESTRICT p{i}" for i, one in enumerate(self.buffers)
+        parameters = ["int row0"] if self.row_wise else ["int block", "int blocks"]
+        parameters += [
+            f"{c_type(buffer.dtype)}* RESTRICT p{i}"
+            for i, buffer in enumerate(self.buffers)
         ]
-        which = ["int row0"] if self.row_wise else ["int block", "int blocks"]
-        head = ", ".join([*which, *given])
-        lines = [*self.before, f"DEVICE void $body({head}) {{"]
+        lines = [*self.before, f"DEVICE void $body({', '.join(parameters)}) {{"]
         if self.row_wise:
             lines.append("  const int block = 0, blocks = 1;")
         lines += self._prelude
@@ -265,6 +274,6 @@ class Body:
 
 
 def is_wide(buffers: Iterable[Buffer], *counts: int) -> bool:
-    """Return whether places do not fit into 32 bits."""
-    sizes = [one.size for one in buffers if one.kind != "scratch"]
-    return max([*sizes, *counts], default=0) > WORD
+    """Return whether indices do not fit into 32 bits."""
+    sizes = (buffer.size for buffer in buffers if buffer.kind != "scratch")
+    return max([*sizes, *counts], default=0) > INT_MAX

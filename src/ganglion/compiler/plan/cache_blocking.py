@@ -126,9 +126,9 @@ def _is_own(view: View, shape: Shape) -> bool:
 
 
 def _loop_views(kernel: Loop) -> Iterator[tuple[View, Shape] | Buffer]:
-    for _, view in kernel.stored:
+    for _, view in kernel.outputs:
         yield view, kernel.outer
-    yield from _views([expr for expr, _ in kernel.stored], kernel.shape)
+    yield from _views(kernel.exprs, kernel.shape)
 
 
 def _views(

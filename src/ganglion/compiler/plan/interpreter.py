@@ -124,9 +124,9 @@ class PlanInterpreter:
             winograd_meaning.interpret(kernel, see)
 
     def _loop(self, kernel: Loop, memory: Mapping[str, np.ndarray]) -> None:
-        exprs = [expr for expr, _ in kernel.stored]
+        exprs = kernel.exprs
         values = self._evaluate(exprs, kernel.shape, memory)
-        for value, (_, view) in zip(values, kernel.stored, strict=True):
+        for value, (_, view) in zip(values, kernel.outputs, strict=True):
             self._store(kernel, value, view, memory)
 
     def _store(

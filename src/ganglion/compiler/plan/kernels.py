@@ -270,21 +270,48 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Loop(Kernel):
-    """For every place of `shape`, compute `expr`, reduce it, and store it.
+    """For every point of `shape`, compute expressions, reduce and store them.
 
-    The last `reduced` axes are reduced by `how` ("sum", "max" or "argmax"); without
-    any, every place is stored. With `adds`, the result is added to what is there (in
-    the order of the loops, so places may repeat along other than the first axis).
+    Each of `outputs` has a view of its own. The last `reduced` axes are reduced by
+    `how` ("sum", "max" or "argmax"); without any, every point is stored. With `adds`,
+    the result is added to what is there (in the order of the loops, so elements may
+    repeat along other than the first axis).
     """
 
     shape: Shape
-    expr: Expr
-    target: View
+    outputs: tuple[tuple[Expr, View], ...]
     reduced: int = 0
     how: str = ""
     adds: bool = False
-    # Other expressions stored by the same loops, each into a view of its own.
-    more: tuple[tuple[Expr, View], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        shape: Shape,
+        expr: Expr,
+        target: View,
+        reduced: int = 0,
+        how: str = "",
+        adds: bool = False,
+    ) -> Loop:
+        """Return a loop of a single output."""
+        return cls(name, shape, ((expr, target),), reduced, how, adds)
+
+    @property
+    def exprs(self) -> list[Expr]:
+        """What is computed, for each output."""
+        return [expr for expr, _ in self.outputs]
+
+    @property
+    def expr(self) -> Expr:
+        """What is computed for the first output."""
+        return self.outputs[0][0]
+
+    @property
+    def target(self) -> View:
+        """Where the first output is stored."""
+        return self.outputs[0][1]
 
     @property
     def outer(self) -> Shape:
@@ -296,11 +323,6 @@ class Loop(Kernel):
         """How many independent pieces the kernel has."""
         return self.outer[0] if self.outer else 1
 
-    @property
-    def stored(self) -> tuple[tuple[Expr, View], ...]:
-        """Every expression with the view it is stored into."""
-        return ((self.expr, self.target), *self.more)
-
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         return list(self._read)
@@ -308,17 +330,12 @@ class Loop(Kernel):
     @cached_property
     def _read(self) -> tuple[Buffer, ...]:
         # Every pass asks, and expressions are long: found once.
-        found = sources(*(expr for expr, _ in self.stored))
+        found = sources(*self.exprs)
         return (*found, self.target.buffer) if self.adds else tuple(found)
 
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
-        return [view.buffer for _, view in self.stored]
-
-
-def replaced(kernel: Loop, **changes: Any) -> Loop:
-    """Return a loop with some of its parts changed."""
-    return replace(kernel, **changes)
+        return [view.buffer for _, view in self.outputs]
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class Lowering:
             return self._renamed(inner, value.shape)
         target = self.new(value.shape, value.dtype)
         expr = yield self._expanding(value, identity(value.shape), force=True)
-        self.emit(Loop(value.op.name, value.shape, expr, View.whole(target)))
+        self.emit(Loop.of(value.op.name, value.shape, expr, View.whole(target)))
         return target
 
     def _renamed(self, buffer: Buffer, shape: Shape) -> Buffer:

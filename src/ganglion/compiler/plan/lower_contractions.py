@@ -37,7 +37,9 @@ def _contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
     sizes = tuple(shape[i] for i in order)
     target = low.new(sizes, view.buffer.dtype)
     source = View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
-    low.emit(Loop("pack", sizes, Load(source.buffer.dtype, source), View.whole(target)))
+    low.emit(
+        Loop.of("pack", sizes, Load(source.buffer.dtype, source), View.whole(target))
+    )
     strides = [0] * len(shape)
     for position, axis in enumerate(order):
         strides[axis] = row_major(sizes)[position]
@@ -109,7 +111,9 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
     low.emit(Contract("matmul", (part,), (row,), (column,), (step,), left, right, out))
     if out.buffer is not target:
         sums = Load(node.dtype, View(out.buffer, (columns, 1, node.size)))
-        low.emit(Loop("sum", (*node.shape, parts), sums, View.whole(target), 1, "sum"))
+        low.emit(
+            Loop.of("sum", (*node.shape, parts), sums, View.whole(target), 1, "sum")
+        )
 
 
 def lower_conv(low: Lowering, node: Node) -> None:
@@ -189,7 +193,7 @@ def _emit_depthwise(
     )
     expr = Apply(dtype, "multiply", (left, right))
     view = View(target, tuple(one.out for one in outer))
-    low.emit(Loop(name, shape, expr, view, len(taps), "sum"))
+    low.emit(Loop.of(name, shape, expr, view, len(taps), "sum"))
 
 
 def lower_conv_transpose(low: Lowering, node: Node) -> None:
@@ -230,7 +234,7 @@ def _turned(low: Lowering, w: Value, groups: int) -> tuple[View, Shape]:
     strides = (*flipped, 1, per_out, view.strides[-2])
     target = low.new(sizes, w.dtype)
     load = Load(w.dtype, View(view.buffer, strides, offset))
-    low.emit(Loop("pack", sizes, load, View.whole(target)))
+    low.emit(Loop.of("pack", sizes, load, View.whole(target)))
     shape = (*w.shape[:-2], per_out, groups * per_in)
     return View(target, row_major(shape)), shape
 
@@ -243,7 +247,7 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
     full = tuple(n + lo + hi for n, (lo, hi) in spans)
     padded = low.new((node.shape[0], *full, node.shape[-1]), node.dtype, "pad")
     whole = View.whole(padded)
-    low.emit(Loop("fill", padded.shape, Literal(node.dtype, 0.0), whole))
+    low.emit(Loop.of("fill", padded.shape, Literal(node.dtype, 0.0), whole))
     grads, kernel = View.whole(low.store(dy)), View.whole(low.store(w))
     per_in, per_out = w.shape[-2], w.shape[-1] // groups
     axes = [Axis(dy.shape[0], grads.strides[0], 0, whole.strides[0])]
@@ -261,14 +265,16 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
     right = Load(dtype, View(kernel.buffer, tuple(a.right for a in axes)))
     expr = Apply(dtype, "multiply", (left, right))
     view = View(padded, tuple(a.out for a in axes))
-    low.emit(Loop("conv_transpose", tuple(a.size for a in axes), expr, view, adds=True))
+    low.emit(
+        Loop.of("conv_transpose", tuple(a.size for a in axes), expr, view, adds=True)
+    )
     target = low.new(node.shape, dtype)
     low.buffers[node] = target
     offset = sum(
         lo * s for (lo, _), s in zip(attrs["pairs"], whole.strides[1:], strict=False)
     )
     inside = Load(dtype, View(padded, whole.strides, offset))
-    low.emit(Loop("copy", node.shape, inside, View.whole(target)))
+    low.emit(Loop.of("copy", node.shape, inside, View.whole(target)))
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
@@ -315,4 +321,4 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     strides = row_major(partial.shape)
     total = Load(node.dtype, View(partial, (*strides[1:], strides[0])))
     view = View(target, out)
-    low.emit(Loop("sum", (*node.shape, parts), total, view, 1, "sum"))
+    low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))

@@ -76,7 +76,7 @@ class _Layout:
     def cleared(self, low: Lowering, dtype: np.dtype) -> View:
         """Return an array of zeros."""
         made = View.whole(low.new(self._shape, dtype, "pad"))
-        low.emit(Loop("fill", self._shape, Literal(dtype, 0), made))
+        low.emit(Loop.of("fill", self._shape, Literal(dtype, 0), made))
         return made
 
     def windows_of(self, made: View) -> View:
@@ -119,7 +119,7 @@ def lower_max_pool_back(
     dtype = np.dtype("uint8" if len(elements) < 256 else "int32")
     places = layout.cleared(low, dtype)
     which = _first_largest(elements, dtype)
-    low.emit(Loop("max_place", dy.shape, which, layout.windows_of(places)))
+    low.emit(Loop.of("max_place", dy.shape, which, layout.windows_of(places)))
     window = node.attrs["window"]
     here = Index(dtype, (*(0,) * node.ndim, *row_major(window)))
     mine = Apply(BOOL, "equal", (layout.asked(places), here))
@@ -133,7 +133,7 @@ def _emit_sum(low: Lowering, node: Node, expr: Expr) -> None:
     target = View.whole(low.new(node.shape, node.dtype))
     low.buffers[node] = target.buffer
     shape = (*node.shape, *window)
-    low.emit(Loop(node.op.name, shape, expr, target, len(window), "sum"))
+    low.emit(Loop.of(node.op.name, shape, expr, target, len(window), "sum"))
 
 
 def _first_largest(elements: tuple[Expr, ...], dtype: np.dtype) -> Expr:

@@ -72,7 +72,7 @@ def _surrounded(low: Lowering, x: Value, pairs: Pairs, value: float) -> View:
     spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
     target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
     whole = View.whole(target)
-    low.emit(Loop("fill", target.shape, Literal(x.dtype, value), whole))
+    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, value), whole))
     copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0,) * x.ndim)
     return whole
 
@@ -89,11 +89,11 @@ def lower_pool(low: Lowering, node: Node) -> None:
     if not low.for_gpu and math.prod(window) <= FEW_TAPS:
         taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
         every = _largest(taps) if is_max else chained("add", taps)
-        low.emit(Loop(node.op.name, node.shape, every, View.whole(target)))
+        low.emit(Loop.of(node.op.name, node.shape, every, View.whole(target)))
         return
     shape = (*node.shape, *window)
     how, reduced = "max" if is_max else "sum", len(window)
-    low.emit(Loop(node.op.name, shape, expr, View.whole(target), reduced, how))
+    low.emit(Loop.of(node.op.name, shape, expr, View.whole(target), reduced, how))
 
 
 def _largest(exprs: list[Expr]) -> Expr:
@@ -119,7 +119,7 @@ def _cleared(low: Lowering, node: Node) -> View:
     shape = (node.shape[0], *spatial, node.shape[-1])
     target = low.new(shape, node.dtype, "pad")
     whole = View.whole(target)
-    low.emit(Loop("fill", shape, Literal(node.dtype, 0.0), whole))
+    low.emit(Loop.of("fill", shape, Literal(node.dtype, 0.0), whole))
     return whole
 
 
@@ -133,7 +133,7 @@ def _cut_out(low: Lowering, node: Node, whole: View) -> None:
     low.buffers[node] = target
     offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides[1:], strict=False))
     inside = Load(node.dtype, View(whole.buffer, whole.strides, offset))
-    low.emit(Loop("copy", node.shape, inside, View.whole(target)))
+    low.emit(Loop.of("copy", node.shape, inside, View.whole(target)))
 
 
 def lower_sum_pool_back(low: Lowering, node: Node) -> None:
@@ -152,7 +152,7 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
     expr = Load(node.dtype, View(grads.buffer, (*grads.strides, *taps)))
     # Windows may overlap: within an image they are added one after the other.
     order = _taps_before_channels(len(shape), len(taps))
-    kernel = Loop(
+    kernel = Loop.of(
         node.op.name,
         tuple(shape[i] for i in order),
         Load(
@@ -179,7 +179,7 @@ def _spread(low: Lowering, node: Node, dy: Value) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     to = View(target, row_major(whole))
-    low.emit(Loop(node.op.name, whole, Load(node.dtype, grads), to))
+    low.emit(Loop.of(node.op.name, whole, Load(node.dtype, grads), to))
 
 
 def _taps_before_channels(rank: int, taps: int) -> list[int]:

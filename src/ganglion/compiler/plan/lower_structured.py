@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def _reduce(low: Lowering, node: Node) -> None:
     expr = low.at(x, places)
     if not (is_sum and long and parts > 1):
         view = View(target, row_major(node.shape))
-        low.emit(Loop(node.op.name, shape, expr, view, len(axes), node.op.name))
+        low.emit(Loop.of(node.op.name, shape, expr, view, len(axes), node.op.name))
         return
     _long_sum(low, node, shape, expr, parts, target)
 
@@ -103,11 +104,11 @@ def _long_sum(
     expr = _shifted(expr, kept, shape[kept] // parts)
     view = View(partial, row_major(partial.shape))
     reduced = len(shape) - kept
-    low.emit(Loop("sum", cut, expr, view, reduced, "sum"))
+    low.emit(Loop.of("sum", cut, expr, view, reduced, "sum"))
     strides = row_major(partial.shape)
     total = Load(wide, View(partial, (*strides[1:], strides[0])))
     view = View(target, row_major(node.shape))
-    low.emit(Loop("sum", (*node.shape, parts), total, view, 1, "sum"))
+    low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))
 
 
 def _shifted(expr: Expr, axis: int, part: int) -> Expr:
@@ -125,7 +126,7 @@ def _argmax(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     view = View(target, row_major(node.shape))
-    low.emit(Loop("argmax", shape, low.at(x, places), view, 1, "argmax"))
+    low.emit(Loop.of("argmax", shape, low.at(x, places), view, 1, "argmax"))
 
 
 def _cumsum(low: Lowering, node: Node) -> None:
@@ -150,7 +151,7 @@ def _pad(low: Lowering, node: Node) -> None:
     low.buffers[node] = target
     fill = Literal(node.dtype, node.dtype.type(node.attrs["value"]).item())
     whole = View.whole(target)
-    low.emit(Loop("fill", node.shape, fill, whole))
+    low.emit(Loop.of("fill", node.shape, fill, whole))
     copy_into(low, node.inputs[0], whole, pairs, interior)
 
 
@@ -169,7 +170,7 @@ def _scatter_add(low: Lowering, node: Node) -> None:
     updates, index = node.inputs
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    low.emit(Loop("fill", node.shape, Literal(node.dtype, 0), View.whole(target)))
+    low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0), View.whole(target)))
     count = index.size
     row = node.size // max(node.shape[0], 1)
     low.emit(
@@ -187,7 +188,7 @@ def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
         buffer = Buffer(name, value.shape, value.dtype, "result")
         if value.size:
             expr = low.at(value, identity(value.shape))
-            low.emit(Loop("result", value.shape, expr, View.whole(buffer)))
+            low.emit(Loop.of("result", value.shape, expr, View.whole(buffer)))
         made[name] = buffer
     return made
 
@@ -209,9 +210,9 @@ def _write_state(low: Lowering, program: Program) -> None:
         state = writer.target.buffer
         if readers.get(state, set()) - {number} or _read_out_of_place(low, writer):
             held = low.new(state.shape, state.dtype, "next")
-            low.emit(Loop(writer.name, writer.shape, writer.expr, View.whole(held)))
+            low.emit(replace(writer, outputs=((writer.expr, View.whole(held)),)))
             load = Load(state.dtype, View.whole(held))
-            copies.append(Loop("copy", state.shape, load, View.whole(state)))
+            copies.append(Loop.of("copy", state.shape, load, View.whole(state)))
         else:
             low.emit(writer)
     for copy in copies:
@@ -220,7 +221,7 @@ def _write_state(low: Lowering, program: Program) -> None:
 
 def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
     expr = low.at(value, identity(value.shape), force=isinstance(value, Node))
-    return Loop("update", value.shape, expr, View.whole(state))
+    return Loop.of("update", value.shape, expr, View.whole(state))
 
 
 def _read_out_of_place(low: Lowering, writer: Loop) -> bool:

@@ -394,7 +394,7 @@ def _exchanged(low: Lowering, w: Value, turned: bool) -> tuple[View, Shape]:
         last = (w.shape[0] - 1) * rows + (w.shape[1] - 1) * columns
         load = View(view.buffer, (-rows, -columns, 1, inside), last)
     target = View.whole(low.new(shape, w.dtype))
-    low.emit(Loop("pack", shape, Load(w.dtype, load), target))
+    low.emit(Loop.of("pack", shape, Load(w.dtype, load), target))
     return target, shape
 
 

@@ -58,10 +58,10 @@ def kernel_text(kernel: Kernel) -> str:
         how = ""
         if kernel.reduced:
             how = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} "
-        texts = _Texts([expr for expr, _ in kernel.stored])
+        texts = _Texts(kernel.exprs)
         bodies = [
             f"{_view(view)} {sign} {how}{texts.of(expr)}"
-            for expr, view in kernel.stored
+            for expr, view in kernel.outputs
         ]
         text = f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
         return "".join([text, *(f"\n      with: {one}" for one in texts.named)])

@@ -219,7 +219,7 @@ def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:
     """Return what a kernel stores in a buffer, None for what is more than a copy."""
     if not isinstance(kernel, Loop) or kernel.reduced or kernel.adds:
         return [None]
-    views = kernel.stored
+    views = kernel.outputs
     return [expr for expr, v in views if v.buffer.root is to]
 
 

@@ -27,7 +27,7 @@ def copy_into(
     strides = tuple(s * (i + 1) for s, i in zip(whole.strides, interior, strict=True))
     offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides, strict=True))
     view = View(whole.buffer, strides, whole.offset + offset)
-    low.emit(Loop("copy", x.shape, low.at(x, identity(x.shape)), view))
+    low.emit(Loop.of("copy", x.shape, low.at(x, identity(x.shape)), view))
 
 
 def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> View:
@@ -39,6 +39,6 @@ def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> Vie
     spatial = tuple(n + lo + hi + max(n - 1, 0) * i for n, (lo, hi), i in spans)
     target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
     whole = View.whole(target)
-    low.emit(Loop("fill", target.shape, Literal(x.dtype, 0.0), whole))
+    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, 0.0), whole))
     copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
     return whole

@@ -46,10 +46,10 @@ def verify(plan: Plan) -> Plan:
 
 
 def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         if isinstance(one, Load):
             _inside(plan, number, one.view, kernel.shape)
-    for _, view in kernel.stored:
+    for _, view in kernel.outputs:
         _inside(plan, number, view, kernel.outer)
 
 

@@ -137,7 +137,7 @@ def _written_out(kernel: Loop) -> Loop:
     window = kernel.shape[outer:]
     suits = (
         kernel.how == "sum"
-        and not (kernel.adds or kernel.more)
+        and not (kernel.adds or len(kernel.outputs) > 1)
         and 1 < math.prod(window) <= TUNING.unrolled_window
         and math.prod(kernel.outer) >= TUNING.fewest_depthwise_elements
         and kernel.expr.dtype == kernel.target.buffer.dtype
@@ -148,7 +148,7 @@ def _written_out(kernel: Loop) -> Loop:
         return kernel
     places = itertools.product(*map(range, window))
     total = chained("add", [fixed(kernel.expr, place) for place in places])
-    return Loop(kernel.name, kernel.outer, total, kernel.target)
+    return Loop.of(kernel.name, kernel.outer, total, kernel.target)
 
 
 def _side_by_side(expr: Expr, outer: int) -> bool:
@@ -179,11 +179,9 @@ def _sums_of_places(kernel: Contract) -> Iterator[Kernel]:
     places = list(itertools.product(*map(range, sizes(kernel.rows))))
     loops = -(-len(places) // TUNING.window_sums_per_thread)
     for part in range(loops):
-        first, *others = [
-            loop_of(_at_place(kernel, one), kept) for one in places[part::loops]
-        ]
-        more = tuple((one.expr, one.target) for one in others)
-        yield collapse(replace(first, more=more))
+        every = [loop_of(_at_place(kernel, one), kept) for one in places[part::loops]]
+        outputs = tuple(output for one in every for output in one.outputs)
+        yield collapse(replace(every[0], outputs=outputs))
 
 
 def _at_place(kernel: Contract, place: Sequence[int]) -> Contract:

@@ -69,7 +69,7 @@ def keep_bytes(step: StepKernels) -> StepKernels:
         if isinstance(kernel, Loop) and root(kernel.target.buffer) in kept:
             _, source, scaled = made[root(kernel.target.buffer)]
             target = replace(kernel.target, buffer=scaled)
-            kernel = replace(kernel, expr=source, target=target)
+            kernel = replace(kernel, outputs=((source, target),))
         elif isinstance(kernel, Contract):
             kernel = map_buffers(kernel, change)
         result.append(kernel)
@@ -79,7 +79,9 @@ def keep_bytes(step: StepKernels) -> StepKernels:
 def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
     """Return the bytes that a map scales, and what it stores if it leaves them so."""
     target = kernel.target
-    whole = is_map(kernel) and not kernel.more and is_flat(target, kernel.outer)
+    whole = (
+        is_map(kernel) and len(kernel.outputs) == 1 and is_flat(target, kernel.outer)
+    )
     if not whole or target.buffer.kind != "arena" or target.buffer.dtype != F32:
         return None
     expr, scale = kernel.expr, 1.0
@@ -168,7 +170,7 @@ def _halved(kernel: Kernel, found: set[Root]) -> Kernel:
 def _as_they_are(kernel: Kernel) -> Iterator[Root]:
     """Yield the memory that a kernel needs in its own type."""
     if isinstance(kernel, Loop):
-        exprs = [expr for expr, _ in kernel.stored]
+        exprs = kernel.exprs
         yield from (root(b) for one in walk(*exprs) for b in tables_of(one))
         # A largest element is found again by its value: it must not be rounded alone.
         for one in walk(*exprs):
@@ -225,4 +227,4 @@ def _with_copies(
 def _copy(weights: Buffer) -> Loop:
     made = Buffer(f"{weights.name} rounded", weights.shape, F32, "arena")
     load = Load(F32, View(weights, (1,)))
-    return Loop("pack", (weights.size,), load, View(made, (1,)))
+    return Loop.of("pack", (weights.size,), load, View(made, (1,)))

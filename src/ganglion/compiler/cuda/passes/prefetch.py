@@ -89,7 +89,7 @@ def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
     >>> w = Buffer("w", (2, 3), np.dtype("float32"), "state")
     >>> t = Buffer("t", (3, 2), np.dtype("float32"), "arena")
     >>> load = Load(w.dtype, View(w, (-1, 3), 2))
-    >>> made, order = _along_source(Loop("copy", (3, 2), load, View(t, (2, 1))))
+    >>> made, order = _along_source(Loop.of("copy", (3, 2), load, View(t, (2, 1))))
     >>> made.shape, made.expr.view.strides, made.expr.view.offset, order
     ((2, 3), (3, 1), 0, (1, 0))
     >>> made.target.strides, made.target.offset
@@ -110,7 +110,7 @@ def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
     reads, shape, writes, order = zip(*axes, strict=True) if axes else ((),) * 4
     load = replace(kernel.expr, view=View(source.buffer, reads, begin))
     out = View(target.buffer, writes, end)
-    return replace(kernel, shape=shape, expr=load, target=out), order
+    return replace(kernel, shape=shape, outputs=((load, out),)), order
 
 
 def _cut(kernel: Kernel) -> list[Kernel]:
@@ -118,7 +118,7 @@ def _cut(kernel: Kernel) -> list[Kernel]:
     if not is_map(kernel):
         return [kernel]
     assert isinstance(kernel, Loop)
-    return [replace(kernel, expr=e, target=t, more=()) for e, t in kernel.stored]
+    return [replace(kernel, outputs=(output,)) for output in kernel.outputs]
 
 
 def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
@@ -132,8 +132,7 @@ def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
         else:
             assert isinstance(whole, Loop)
             assert isinstance(one.kernel, Loop)
-            more = (*whole.more, (one.kernel.expr, one.kernel.target))
-            made[key] = replace(whole, more=more)
+            made[key] = replace(whole, outputs=whole.outputs + one.kernel.outputs)
     return list(made.values())
 
 
@@ -199,6 +198,6 @@ def _before(
         copy = Buffer(f"{state.name} before", state.shape, state.dtype, "arena")
         steps = row_major(state.shape)
         value = Load(state.dtype, View(state, steps))
-        copies.append(Loop("copy", state.shape, value, View(copy, steps)))
+        copies.append(Loop.of("copy", state.shape, value, View(copy, steps)))
         names[key] = root(copy)
     return copies, names

@@ -78,19 +78,13 @@ def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
     rest: list[Kernel] = []
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Loop):
-            stored = enumerate(kernel.stored)
-            kept = [pair for which, pair in stored if (number, which) not in gone]
+            outputs = enumerate(kernel.outputs)
+            kept = tuple(one for i, one in outputs if (number, i) not in gone)
             if kept:
-                rest.append(with_outputs(kernel, kept))
+                rest.append(replace(kernel, outputs=kept))
         else:
             rest.append(kernel)
     return rest
-
-
-def with_outputs(kernel: Loop, stored: Sequence[tuple[Expr, View]]) -> Loop:
-    """Return a loop that stores other expressions."""
-    (expr, target), *more = stored
-    return replace(kernel, expr=expr, target=target, more=tuple(more))
 
 
 def _value_key(
@@ -108,7 +102,7 @@ def _value_key(
         if not is_map(kernel):
             return None
         assert isinstance(kernel, Loop)
-        expr, view = kernel.stored[which]
+        expr, view = kernel.outputs[which]
         key = expression_key(expr, same)
         parts.append((kernel.shape, view.strides, view.offset, key))
     return (buffer.shape, buffer.dtype, tuple(parts))
@@ -148,7 +142,7 @@ def _joined(
     """Return the kernels with one sum over parts and what made them put together."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
         return None
-    for place, (expr, target) in enumerate(kernel.stored):
+    for place, (expr, target) in enumerate(kernel.outputs):
         source = _only_source(kernels, uses, number, expr, target, kernel)
         if source is None:
             continue
@@ -157,9 +151,10 @@ def _joined(
             new = _summed_contract(maker, kernel, expr, target)
             if new is None:
                 continue
-            rest = [one for n, one in enumerate(kernel.stored) if n != place]
+            outputs = enumerate(kernel.outputs)
+            rest = tuple(one for n, one in outputs if n != place)
             made = [new if n == source else one for n, one in enumerate(kernels)]
-            made[number : number + 1] = [with_outputs(kernel, rest)] if rest else []
+            made[number : number + 1] = [replace(kernel, outputs=rest)] if rest else []
             return made
         assert isinstance(maker, Loop)
         readers = _readers(kernels, uses, maker)
@@ -172,7 +167,7 @@ def _joined(
 
 def _readers(kernels: list[Kernel], uses: Uses, maker: Loop) -> list[int]:
     """Return who reads what a loop makes."""
-    found = {n for _, view in maker.stored for n in uses.readers[root(view.buffer)]}
+    found = {n for _, view in maker.outputs for n in uses.readers[root(view.buffer)]}
     return sorted(found)
 
 
@@ -232,7 +227,7 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Kernel | None:
     """Join sums of sums: each of the first one's results is added up by a reader."""
     if maker.how != "sum" or not maker.outer:
         return None
-    if any(not is_flat(view, maker.outer) for _, view in maker.stored):
+    if any(not is_flat(view, maker.outer) for _, view in maker.outputs):
         return None
     if any(not _adds_parts(one, maker.outer[0]) for one in readers):
         return None
@@ -244,26 +239,23 @@ def _summed_loop(maker: Loop, readers: list[Kernel]) -> Kernel | None:
     targets: dict[Root, View] = {}
     for one in readers:
         assert isinstance(one, Loop)
-        for expr, target in one.stored:
+        for expr, target in one.outputs:
             assert isinstance(expr, Load)
             key = root(expr.view.buffer)
             if key in targets:
                 return None
             targets[key] = View(target.buffer, row_major(maker.outer[1:]))
-    if targets.keys() != {root(view.buffer) for _, view in maker.stored}:
+    if targets.keys() != {root(view.buffer) for _, view in maker.outputs}:
         return None
-    stored = [
+    outputs = tuple(
         (rewrite(expr, strides), targets[root(view.buffer)])
-        for expr, view in maker.stored
-    ]
-    (first, target), *more = stored
+        for expr, view in maker.outputs
+    )
     whole = replace(
         maker,
         shape=strides(maker.shape),
-        expr=first,
-        target=target,
+        outputs=outputs,
         reduced=maker.reduced + 1,
-        more=tuple(more),
     )
     return collapse(whole)
 
@@ -277,7 +269,7 @@ def _adds_parts(kernel: Kernel, parts: int) -> bool:
         and target.buffer.kind == "arena"
         and _parts_first(expr, kernel)
         and is_flat(target, kernel.outer)
-        for expr, target in kernel.stored
+        for expr, target in kernel.outputs
     )
 
 
@@ -312,7 +304,7 @@ def _is_fill(kernels: Sequence[Kernel], uses: Uses, number: int) -> bool:
     """Return whether others write the same elements of a fill in every step."""
     kernel = kernels[number]
     assert isinstance(kernel, Loop)
-    if kernel.more or not isinstance(kernel.expr, Literal):
+    if len(kernel.outputs) > 1 or not isinstance(kernel.expr, Literal):
         return False
     key = root(kernel.target.buffer)
     first, *others = uses.writers[key]

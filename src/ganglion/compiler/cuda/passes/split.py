@@ -9,7 +9,6 @@ from ganglion.compiler.cuda.conv_tiling import split_k_of
 from ganglion.compiler.cuda.epilogue import Root, SplitContract, is_map, is_producer
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.passes.rewrite import Uses
-from ganglion.compiler.cuda.passes.simplify import with_outputs
 from ganglion.compiler.cuda.scheduler import by_priority
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import computed, root
@@ -47,7 +46,7 @@ def _split_contraction(kernel: Kernel, parts: int) -> tuple[SplitContract, Loop]
     load = Load(dtype, View(partial, (1, target.size)))
     return (
         SplitContract(**(values | {"out": out, "parts": parts})),
-        Loop("sum", (target.size, parts), load, View(target, (1,)), 1, "sum"),
+        Loop.of("sum", (target.size, parts), load, View(target, (1,)), 1, "sum"),
     )
 
 
@@ -79,10 +78,10 @@ def _row_parts(kernel: Kernel, producers: dict[Root, Kernel]) -> int:
     if not long or len(kernel.outer) != 1 or kernel.adds:
         return 1
     columns, rows = kernel.shape
-    views = [expr.view for expr, _ in kernel.stored if isinstance(expr, Load)]
+    views = [expr.view for expr, _ in kernel.outputs if isinstance(expr, Load)]
     flat = [one for one in views if (one.strides, one.offset) == ((1, columns), 0)]
     maps = [one for one in flat if is_map(producers.get(root(one.buffer), kernel))]
-    if len(maps) != len(kernel.stored):
+    if len(maps) != len(kernel.outputs):
         return 1
     wanted = max(columns * rows // TUNING.summed_per_block, 1)
     return math.gcd(rows, 1 << (wanted - 1).bit_length())
@@ -99,14 +98,14 @@ def _split_rows(kernel: Kernel, parts: int) -> list[Loop]:
 
     partial_sums: list[Loop] = []
     totals: list[tuple[Expr, View]] = []
-    for expr, target in kernel.stored:
+    for expr, target in kernel.outputs:
         dtype = computed(target.buffer.dtype)
         name = f"{target.buffer.name} rows"
         partial = Buffer(name, (parts, columns), dtype, "arena")
         shape, part = (parts, columns, each), rewrite(expr, strides)
         partial_sums.append(
-            Loop(kernel.name, shape, part, View.whole(partial), 1, "sum")
+            Loop.of(kernel.name, shape, part, View.whole(partial), 1, "sum")
         )
         totals.append((Load(dtype, View(partial, (1, columns))), target))
-    total = replace(kernel, shape=(columns, parts))
-    return [*partial_sums, with_outputs(total, totals)]
+    total = replace(kernel, shape=(columns, parts), outputs=tuple(totals))
+    return [*partial_sums, total]

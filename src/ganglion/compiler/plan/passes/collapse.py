@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ganglion.compiler.plan.kernels import (
@@ -14,7 +15,6 @@ from ganglion.compiler.plan.kernels import (
     Loop,
     Shape,
     View,
-    replaced,
     rewrite,
     walk,
 )
@@ -37,16 +37,11 @@ def collapse(kernel: Kernel) -> Kernel:
         kept_strides = tuple(view.strides[group[-1]] for group in outer)
         return View(view.buffer, kept_strides, view.offset)
 
-    (expr, target), *more = (
-        (rewrite(expr, strides), stored(view)) for expr, view in kernel.stored
-    )
-    return replaced(
+    return replace(
         kernel,
-        shape=tuple(_product(kernel.shape, group) for group in groups),
-        expr=expr,
-        target=target,
+        shape=tuple(math.prod(kernel.shape[a] for a in group) for group in groups),
+        outputs=tuple((rewrite(e, strides), stored(v)) for e, v in kernel.outputs),
         reduced=len(groups) - len(outer),
-        more=tuple(more),
     )
 
 
@@ -76,13 +71,6 @@ def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return tuple(made) or axes[-1:]
 
 
-def _product(shape: Shape, group: list[int]) -> int:
-    size = 1
-    for axis in group:
-        size *= shape[axis]
-    return size
-
-
 def _groups(kernel: Loop) -> list[list[int]]:
     """Return the axes to keep, each with the neighbours that melt into it."""
     every = _all_strides(kernel)
@@ -109,12 +97,12 @@ def _groups(kernel: Loop) -> list[list[int]]:
 
 def _all_strides(kernel: Loop) -> list[Shape]:
     found: list[Shape] = []
-    for one in walk(*(expr for expr, _ in kernel.stored)):
+    for one in walk(*kernel.exprs):
         if isinstance(one, Load):
             found.append(one.view.strides)
         elif isinstance(one, Index):
             found.append(one.strides)
         elif isinstance(one, Indirect):
             found.append(one.within)
-    targets = [view.strides + (0,) * kernel.reduced for _, view in kernel.stored]
+    targets = [view.strides + (0,) * kernel.reduced for _, view in kernel.outputs]
     return [*found, *targets]

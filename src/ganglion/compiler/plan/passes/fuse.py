@@ -91,7 +91,7 @@ def _alike(host: Loop, loop: Loop) -> bool:
         and host.shape == loop.shape
         and host.reduced == loop.reduced
         and host.how == loop.how
-        and len(host.more) + len(loop.more) + 2 <= MOST
+        and len(host.outputs) + len(loop.outputs) <= MOST
         and _same_order(host.target, loop.target)
     )
 
@@ -105,8 +105,8 @@ def _hands_on(known: _Known, loop: Loop) -> bool:
     """Return whether all the loop reads of the host is at the place just computed."""
     host, read_by_host = known.kernel, known.reads
     assert isinstance(host, Loop)
-    stored = {v.buffer.root: v for _, v in host.stored}
-    for one in walk(*(expr for expr, _ in loop.stored)):
+    stored = {v.buffer.root: v for _, v in host.outputs}
+    for one in walk(*loop.exprs):
         for buffer in _buffers_of(one):
             root = buffer.root
             if root not in stored:
@@ -116,7 +116,7 @@ def _hands_on(known: _Known, loop: Loop) -> bool:
             if not _same_place(one.view, stored[root]):
                 return False
     # What the host reads must not be overwritten at another place by the loop.
-    for _, view in loop.stored:
+    for _, view in loop.outputs:
         root = view.buffer.root
         if root in stored or (root in read_by_host and root.kind != "state"):
             return False
@@ -134,7 +134,7 @@ def _buffers_of(expr: Expr) -> list[Buffer]:
 
 def _reads_in_place(host: Loop, view: View) -> bool:
     root = view.buffer.root
-    for one in walk(*(expr for expr, _ in host.stored)):
+    for one in walk(*host.exprs):
         if isinstance(one, Load):
             is_read = one.view.buffer.root is root
             if is_read and not _same_place(one.view, view):
@@ -149,9 +149,9 @@ def _same_place(a: View, b: View) -> bool:
 
 
 def _together(host: Loop, loop: Loop) -> Loop:
-    stored = {v.buffer.root: expr for expr, v in host.stored}
-    joined = tuple((_handed(expr, stored), view) for expr, view in loop.stored)
-    return replace(host, more=(*host.more, *joined))
+    stored = {v.buffer.root: expr for expr, v in host.outputs}
+    joined = tuple((_handed(expr, stored), view) for expr, view in loop.outputs)
+    return replace(host, outputs=(*host.outputs, *joined))
 
 
 def _handed(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
@@ -176,14 +176,13 @@ def _without_unread(kernels: list[Kernel]) -> list[Kernel]:
                 continue
             kept = [
                 (expr, view)
-                for expr, view in kernel.stored
+                for expr, view in kernel.outputs
                 if view.buffer.kind != "arena" or read[view.buffer.root]
             ]
-            if len(kept) == len(kernel.stored):
+            if len(kept) == len(kernel.outputs):
                 made.append(kernel)
             elif kept:
-                (expr, target), *more = kept
-                made.append(replace(kernel, expr=expr, target=target, more=tuple(more)))
+                made.append(replace(kernel, outputs=tuple(kept)))
         if len(made) == len(kernels) and all(
             a is b for a, b in zip(made, kernels, strict=True)
         ):

@@ -81,7 +81,7 @@ class _Reader:
     @staticmethod
     def of(kernel: Kernel, pool: PoolBack) -> _Reader | None:
         """Return the reader that a kernel is, None if it is no such loop."""
-        if not isinstance(kernel, Loop) or kernel.adds or kernel.more:
+        if not isinstance(kernel, Loop) or kernel.adds or len(kernel.outputs) > 1:
             return None
         if kernel.how not in ("", "sum") or kernel.target.buffer.kind != "arena":
             return None
@@ -121,11 +121,8 @@ class _Reader:
             stored.append((expr, View(self.loop.target.buffer, strides, offset)))
         if self.loop.reduced:
             total = reduce(_added, (expr for expr, _ in stored))
-            return replace(self.loop, shape=shape, expr=total)
-        (expr, target), *more = stored
-        return replace(
-            self.loop, shape=shape, expr=expr, target=target, more=tuple(more)
-        )
+            return replace(self.loop, shape=shape, outputs=((total, self.loop.target),))
+        return replace(self.loop, shape=shape, outputs=tuple(stored))
 
     def _moved(self, tap: Shape) -> Move:
         """Return what turns places of images into those of one tap of the windows."""

@@ -1,17 +1,23 @@
-"""The F scores: precision and recall in one number."""
+"""Scores of a whole run: R² and the F scores."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.losses.base import whole
+from ganglion.losses.base import fitted_weights, whole
 from ganglion.losses.functions import paired
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
 from ganglion.variables import read
 
+__all__ = [
+    "F1Score", "FBetaScore", "R2Score",
+]  # fmt: skip
+
+_SUMS = ("squared_sum", "sum", "total_mse", "count")
 _COUNTS = (
     "true_positives",
     "false_positives",
@@ -63,7 +69,6 @@ class FBetaScore(Configured):
             )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add one batch of labels and predictions."""
         y_true, y_pred = whole(y_true), whole(y_pred)
         if len(y_pred.shape) != 2 or len(y_true.shape) != 2:
             raise ValueError(
@@ -82,11 +87,10 @@ class FBetaScore(Configured):
             getattr(self, name).assign_add(count)
 
     def result(self) -> Any:
-        """Return the score of each class, or their average."""
         if not self._variables:
             return ops.zeros((), self.dtype)
         tp, fp, fn, weights = (getattr(self, name) for name in _COUNTS)
-        return _score(tp, fp, fn, weights, self.beta, self.average)
+        return _f_score(tp, fp, fn, weights, self.beta, self.average)
 
 
 @op
@@ -115,7 +119,7 @@ def _counts(
 
 
 @op
-def _score(tp: Any, fp: Any, fn: Any, weights: Any, beta: float, average: Any) -> Any:
+def _f_score(tp: Any, fp: Any, fn: Any, weights: Any, beta: float, average: Any) -> Any:
     tp, fp, fn, weights = (read(one) for one in (tp, fp, fn, weights))
     fuzz = config.epsilon()
     precision, recall = tp / (tp + fp + fuzz), tp / (tp + fn + fuzz)
@@ -138,3 +142,95 @@ class F1Score(FBetaScore):
         dtype: Any = None,
     ) -> None:
         super().__init__(average, 1.0, threshold, name, dtype)
+
+
+@registered()
+class R2Score(Configured):
+    """The share of the labels' variance that the predictions explain.
+
+    >>> metric = R2Score()
+    >>> metric.update_state([[1.0], [4.0], [3.0]], [[2.0], [4.0], [4.0]])
+    >>> round(float(metric.result()), 4)
+    0.5714
+    """
+
+    def __init__(
+        self,
+        class_aggregation: str | None = "uniform_average",
+        num_regressors: int = 0,
+        name: str | None = "r2_score",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        known = (None, "uniform_average", "variance_weighted_average")
+        if class_aggregation not in known:
+            raise ValueError(
+                f"Unknown class_aggregation {class_aggregation!r}: use one of {known}."
+            )
+        if num_regressors < 0:
+            raise ValueError(f"`num_regressors` is negative: {num_regressors}.")
+        self.class_aggregation = class_aggregation
+        self.num_regressors = num_regressors
+        self.num_samples = self.add_variable((), "zeros", name="num_samples")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        made = _sums(whole(y_true), whole(y_pred), sample_weight, self.dtype)
+        if len(self._variables) == 1:
+            for name, value in zip(_SUMS, made, strict=True):
+                setattr(self, name, self.add_variable(value.shape, "zeros", name=name))
+        for name, value in zip(_SUMS, made, strict=True):
+            getattr(self, name).assign_add(value)
+        shape = whole(y_pred).shape
+        self.num_samples.assign_add(float(shape[0] * made[0].shape[0]))
+
+    def result(self) -> Any:
+        """Return the score; adjusted for the number of regressors, if it is given."""
+        if len(self._variables) == 1:
+            return ops.zeros((), self.dtype)
+        squares, total, errors, count = (getattr(self, name) for name in _SUMS)
+        score = _r2_score(squares, total, errors, count, self.class_aggregation)
+        if not self.num_regressors:
+            return score
+        left = float(self.num_samples) - self.num_regressors - 1.0
+        if left <= 0:
+            warnings.warn(
+                "R2Score: too few samples for this many regressors; the score is not "
+                "adjusted.",
+                stacklevel=2,
+            )
+            return score
+        return 1.0 - (1.0 - score) * (float(self.num_samples) - 1.0) / left
+
+
+@op
+def _sums(y_true: Any, y_pred: Any, sample_weight: Any, dtype: Any) -> tuple[Any, ...]:
+    label, prediction = paired("r2_score", astype(y_true, dtype), astype(y_pred, dtype))
+    if label.ndim != 2:
+        raise ValueError(
+            "R2Score needs labels and predictions with two axes (batch, outputs), not "
+            f"shape {label.shape}."
+        )
+    weights = ops.ones((), dtype)
+    if sample_weight is not None:
+        _, weights = fitted_weights(label, astype(sample_weight, dtype))
+    weights = ops.broadcast_to(weights, label.shape)
+    parts = (
+        label * label * weights,
+        label * weights,
+        ops.square(label - prediction) * weights,
+        weights,
+    )
+    return tuple(ops.sum(one, axis=0) for one in parts)
+
+
+@op
+def _r2_score(squares: Any, total: Any, errors: Any, count: Any, average: Any) -> Any:
+    squares, total, errors, count = map(read, (squares, total, errors, count))
+    variance = squares - total * (total / count)
+    scores = 1.0 - errors / variance
+    scores = ops.where(ops.isinf(scores), 0.0, scores)
+    if average == "uniform_average":
+        return ops.mean(scores)
+    if average == "variance_weighted_average":
+        return ops.sum(variance * scores) / ops.sum(variance)
+    return scores

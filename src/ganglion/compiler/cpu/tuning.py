@@ -1,0 +1,48 @@
+"""What was tuned by measurement, in one table.
+
+The numbers are the same on every machine, also those that stand for its caches and
+registers: a plan, and with it the bits of every result, must not depend on where it was
+made. What differs between machines is left to LLVM, which splits vectors of 16 lanes
+where the machine's are narrower, and to the number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CpuTuning:
+    """The tuning constants of the CPU backend; times are in nanoseconds."""
+
+    # ---- registers and memory
+    vector_width: int = 16  # lanes of a vector, of 4 bytes each
+    accumulators: int = 28  # vectors that fit beside the operands in 32 registers
+    tile_rows: int = 14  # at most, of a tile of accumulators
+    tile_vectors: int = 4  # at most, side by side in a tile
+    halfway_vectors: int = 24  # between the transforms of a tile's columns and rows
+    column_accumulators: int = 8  # vectors of column sums in one walk over the rows
+    narrow_sum: int = 32  # elements that are added up in their own type
+    page_bytes: int = 4096  # beyond, processors do not prefetch by themselves
+    prefetched_pages: int = 16  # of a buffer: smaller ones stay in the cache
+
+    # ---- zeros of the data
+    worth_skipping: float = 0.75  # part of nonzeros; with more, dense tiles are faster
+    sampled_vectors: int = 4  # that are tested before all are
+    sampled_elements: int = 16  # instead, where elements are not side by side
+    sampled_words: tuple[float, ...] = (0.3, 0.7)  # parts of an image: seldom a frame
+
+    # ---- threads
+    enough_pieces: int = 8  # of a contraction, for threads to share as they are
+    map_grain: int = 64  # elements of a map over one axis that stay on one thread
+    kernel_slices: int = 16  # for threads to take, where cache blocking says nothing
+    worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn
+    worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much
+    shared_time: float = 0.8  # estimated part of the time on one thread that still pays
+    spins: int = 40_000  # about a millisecond: waking a core may take 100 µs
+    spins_crowded: int = 50  # a waiting thread keeps others from working
+    crowded_load: float = 1.5  # per core; ours alone make a load of one at most
+    claim_cores_again: float = 10.0  # seconds until cores are asked for again
+
+
+CPU = CpuTuning()

@@ -9,7 +9,7 @@ from cuda_checks import LOSES, check, compiled, emulated
 from layer_cases import CASES
 
 from ganglion import config
-from ganglion.compiler.cuda import elementwise, reduce, row_fusion
+from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
@@ -74,15 +74,15 @@ def test_loops_of_any_size(size, dtype):
 
 @pytest.mark.parametrize("size", [16, 34])
 def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
-    monkeypatch.setattr(elementwise, "BUSY_THREADS", 1)
-    monkeypatch.setattr(reduce, "FEWEST_VECTORIZED", 0)
+    monkeypatch.setattr(TUNING, "busy_threads", 0)
+    monkeypatch.setattr(TUNING, "several_results_elements", 0)
     program, data, state = loops(size, "float32")
     check(program, data, state, tolerance=EXACT["float32"])
 
 
 @pytest.mark.parametrize("layer", ["Dense", "LayerNormalization"])
 def test_kernels_that_go_on_row_wise(layer, monkeypatch):
-    monkeypatch.setattr(row_fusion, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(TUNING, "fewest_rows", 2)
     case = next(one for one in CASES if one.layer == layer)
     program, data, state = training_step(case, "float32")
     text = "".join(compiled(program).emission.functions.values())

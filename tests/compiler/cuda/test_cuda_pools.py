@@ -6,8 +6,8 @@ import pytest
 from cpu_checks import pure
 from cuda_checks import check
 
-from ganglion.compiler.cuda import backend
-from ganglion.compiler.cuda.passes import depthwise
+from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back, sum_pool_back
 from ganglion.compiler.plan.kernels import Loop, PoolBack
@@ -49,7 +49,7 @@ def back(image, window, strides, pairs, x=None, channels=4):
 @pytest.mark.parametrize("written", [True, False])
 @pytest.mark.parametrize("case", WINDOWS, ids=str)
 def test_elements_are_given_what_windows_have(case, written, monkeypatch):
-    monkeypatch.setattr(depthwise, "FEWEST_PLACES", 1 if written else 1 << 30)
+    monkeypatch.setattr(TUNING, "fewest_depthwise_elements", 1 if written else 1 << 30)
     program, data = back(*case)
     check(program, data, {}, tolerance=1e-5)
 
@@ -64,6 +64,6 @@ def test_windows_with_nan_give_to_nobody(case):
 
 def test_no_window_waits_for_another():
     for case in WINDOWS:
-        kernels = backend.plan_of(back(*case)[0]).kernels
+        kernels = build(back(*case)[0], GpuSpec(), after="fuse").kernels
         assert not any(isinstance(one, Loop) and one.adds for one in kernels)
         assert all(one.covers for one in kernels if isinstance(one, PoolBack))

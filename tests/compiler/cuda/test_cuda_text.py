@@ -11,9 +11,10 @@ from cpu_checks import op_program, pure
 from folders import GOLDEN
 from step_programs import step_of
 
-from ganglion.compiler.cuda import backend, driver, emit
-from ganglion.compiler.cuda.emit import Target
+from ganglion.compiler.cuda import driver, emit
+from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.prelude import source
+from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.text import THREADS, root
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
@@ -28,7 +29,7 @@ ALL = (*RECIPES, *cuda_networks.NETWORKS)
 
 
 def emitted(program, **target):
-    return emit.emit(backend.plan_of(program), Target(**target))
+    return emit.emit_program(program, GpuSpec(**target))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_launches_keep_within_limits(name, capability, programs):
 def test_every_array_of_a_launch_has_a_place(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
     elsewhere = {"data", "state", "constant", "result", "step"}
-    places = emission.workspace.keys() | emission.offsets.keys()
+    places = emission.workspace.keys() | emission.schedule.offsets.keys()
     arrays = {one for call in emission.calls for one in call.buffers}
     lost = {one for one in arrays if one.kind not in elsewhere} - {
         one for one in arrays if root(one) in places
@@ -110,19 +111,20 @@ def test_every_array_of_a_launch_has_a_place(name, precision, programs):
 
 @pytest.mark.parametrize("name", ALL)
 def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
-    plan = backend.plan_of(programs[name])
-    emission = emit.emit(plan, Target())
+    emission = emit.emit_program(programs[name], GpuSpec())
     lives = {}
     for number, call in enumerate(emission.every):
         for one in call.buffers:
-            if one.kind == "arena" and one.name in {n for _, n in emission.offsets}:
-                start = emission.offsets["arena", one.name]
+            if one.kind == "arena" and one.name in {
+                n for _, n in emission.schedule.offsets
+            }:
+                start = emission.schedule.offsets["arena", one.name]
                 first = lives.get(one.name, (number,))[0]
                 lives[one.name] = (first, number, start, start + one.nbytes)
     spans = list(lives.values())
     assert spans
     for i, (first, last, start, stop) in enumerate(spans):
-        assert stop <= emission.arena
+        assert stop <= emission.schedule.arena
         assert start % 256 == 0
         for f, la, s, e in spans[:i]:
             together = first <= la and f <= last
@@ -131,10 +133,9 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
 @pytest.mark.parametrize("name", ALL)
-def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
+def test_partitions_side_by_side_do_not_need_each_other(name, precision, programs):
     """A CPU that plays the GPU runs block after block, and would not notice."""
-    plan = backend.plan_of(programs[name])
-    made = emit.schedule_of(plan, Target(precision=precision))
+    made = build(programs[name], GpuSpec(precision=precision))
     launches = [*made.once, *made.first, *made.every, *made.last]
     for launch in launches:
         touched = [
@@ -154,13 +155,14 @@ def test_wide_accesses_are_aligned(recipes):
     """Every array that is read four elements at a time starts at such a place."""
     for name in RECIPES:
         emission = emitted(recipes[name])
-        starts = [*emission.offsets.values(), *emission.workspace.values()]
+        starts = [*emission.schedule.offsets.values(), *emission.workspace.values()]
         assert all(start % 16 == 0 for start in starts)
 
 
 def test_a_step_has_few_launches(recipes):
     counts = {name: len(emitted(one).every) for name, one in recipes.items()}
-    kernels = {n: len(backend.plan_of(one).kernels) for n, one in recipes.items()}
+    plans = {n: build(one, GpuSpec(), after="fuse") for n, one in recipes.items()}
+    kernels = {name: len(plan.kernels) for name, plan in plans.items()}
     assert all(2 * counts[name] <= kernels[name] for name in RECIPES), counts
 
 

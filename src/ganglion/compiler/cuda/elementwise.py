@@ -83,7 +83,7 @@ def _map_width(fused: FusedKernel, kernel: Loop, total: int, spec: GpuSpec) -> i
     if not kernel.shape:
         return 1
     most = widest_access(kernel)
-    while most > 1 and total // most < spec.processors * THREADS:
+    while most > 1 and total // most < spec.processors * TUNING.busy_threads:
         most //= 2
     return vector_width(fused, kernel.shape[-1], most)
 

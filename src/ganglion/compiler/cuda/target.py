@@ -14,29 +14,25 @@ _LEAST_SHARED = (99, 100)
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """A GPU as the compiler sees it; its driver knows better than the defaults."""
+    """A GPU as the compiler sees it; its driver knows better than the defaults.
+
+    >>> GpuSpec(80).shared_per_block // 1024
+    163
+    """
 
     capability: int = 90  # 90 is compute capability 9.0
     precision: str = "tf32"  # that is asked of products; see `products`
     processors: int = 132  # streaming multiprocessors: those of an H100 or H200
-    shared_per_block: int = 227 * 1024  # bytes
-    shared_per_processor: int = 228 * 1024
+    shared_per_block: int = 0  # bytes; by default, what its capability has
+    shared_per_processor: int = 0
     l2_bytes: int = 50 << 20
 
-    @staticmethod
-    def of_capability(capability: int, precision: str = "tf32") -> GpuSpec:
-        """Return the spec of a GPU of which nothing else is known.
-
-        >>> GpuSpec.of_capability(80).shared_per_block // 1024
-        163
-        """
-        block, processor = _SHARED.get(capability, _LEAST_SHARED)
-        return GpuSpec(
-            capability,
-            precision,
-            shared_per_block=block * 1024,
-            shared_per_processor=processor * 1024,
-        )
+    def __post_init__(self) -> None:
+        block, processor = _SHARED.get(self.capability, _LEAST_SHARED)
+        if not self.shared_per_block:
+            object.__setattr__(self, "shared_per_block", block * 1024)
+        if not self.shared_per_processor:
+            object.__setattr__(self, "shared_per_processor", processor * 1024)
 
     @property
     def half(self) -> int:
@@ -73,6 +69,7 @@ class GpuTuning:
 
     # Launches
     one_block_elements: int = 2048  # that one block computes as fast as many would
+    busy_threads: int = 256  # of a processor, from which on each computes several
     own_launch_elements: int = 1 << 20  # of a loop that needs a GPU for itself
     longest_partition: int = 24  # fused kernels
     # Row-wise blocks would gather on processors that happen to be idle: each takes so

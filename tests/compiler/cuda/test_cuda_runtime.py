@@ -200,7 +200,8 @@ def test_only_what_has_changed_is_copied(training):
 def test_programs_share_what_is_on_the_device(training):
     made, driver, data, state = training
     made.run(data, state, 1)
-    other = backend.CompiledProgram(made.plan, made._memory)
+    program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
+    other = backend.CompiledProgram(program, made._memory)
     driver.log.clear()
     other.run(data, state, 1)
     assert driver.of("upload") == []
@@ -233,7 +234,8 @@ def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
     made, driver, data, state = training
     loaded = len(driver.modules)
     assert loaded
-    other = backend.CompiledProgram(made.plan, made._memory)
+    program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
+    other = backend.CompiledProgram(program, made._memory)
     other.run(data, state, 50)
     assert len(driver.modules) == 2 * loaded
     recorded = sum(len(one.graphs) for one in other._places.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import keras2, ops
-from ganglion.lookup import resolve
 from ganglion.ops import (
     celu,
     elu,
@@ -36,6 +35,7 @@ from ganglion.ops import (
 from ganglion.serialization import (
     custom_object_scope,
     export,
+    resolve,
     serialize_keras_object,
 )
 

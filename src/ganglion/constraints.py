@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.lookup import Configured, resolve
 from ganglion.serialization import (
+    Configured,
     custom_object_scope,
     export,
+    resolve,
     serialize_keras_object,
 )
 

@@ -21,7 +21,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -114,6 +114,23 @@ def clear_leftovers(folder: Path, name: str = "") -> None:
             if entry.name.endswith(".part") and (own or _PART.fullmatch(entry.name)):
                 with suppress(OSError):
                     _remove_if_abandoned(Path(entry.path))
+
+
+def remove_oldest(paths: Iterable[Path], limit: int) -> None:
+    """Remove the files or folders used longest ago until the rest fits into a limit."""
+    entries = []
+    for path in paths:
+        with suppress(OSError):  # another process may be removing it
+            files = path.iterdir() if path.is_dir() else [path]
+            size = sum(file.stat().st_size for file in files)
+            entries.append((path.stat().st_mtime, size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= limit:
+            return
+        with suppress(OSError):
+            _remove(path)
+        total -= size
 
 
 def _part_name(place: Path) -> Path:

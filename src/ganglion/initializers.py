@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
-from ganglion.lookup import Configured, resolve
 from ganglion.random import SeedGenerator
 from ganglion.serialization import (
+    Configured,
     custom_object_scope,
     export,
+    resolve,
     serialize_keras_object,
 )
 from ganglion.variables import draw_seed, register_initializers

@@ -79,7 +79,6 @@ class _OldModule(Loader):
     """Makes a module that passes every name on to another."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Make the module."""
         new = OLD_PATHS[spec.name]
         if spec.name not in _FOLDERS:
             _note(spec.name)

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from ganglion import keras2, ops
-from ganglion.lookup import Configured, resolve
 from ganglion.serialization import (
+    Configured,
     custom_object_scope,
     export,
+    resolve,
     serialize_keras_object,
 )
 

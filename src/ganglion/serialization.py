@@ -6,8 +6,10 @@ nothing named in a file is imported.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,14 +45,11 @@ def export(module: str, *aliases: str) -> Callable[[Any], Any]:
         for name in (thing.__name__, *aliases):
             _builtin[module, name] = thing
         if inspect.isclass(thing):
-            _mark(thing, module)
+            cls: Any = thing
+            cls._keras_module, cls._keras_name = module, cls.__name__
         return thing
 
     return register
-
-
-def _mark(cls: Any, module: str) -> None:
-    cls._keras_module, cls._keras_name = module, cls.__name__
 
 
 def names_in(module: str) -> list[str]:
@@ -153,19 +152,13 @@ def get_custom_objects() -> dict[str, Any]:
     return _custom
 
 
-def look_up(module: str, identifier: Any, what: str) -> Any:
-    """Return what a name, configuration or object means; refuse the unknown.
-
-    Classes come back as classes, so that the caller decides how to make one.
-    """
-    custom = get_registered_object(identifier)
-    if custom is not None:
-        return custom
-    found = _builtin.get((module, identifier))
+def look_up(module: str, name: str, kind: str) -> Any:
+    """Return the class or function of a name; refuse an unknown one."""
+    found = get_registered_object(name)
     if found is None:
-        raise ValueError(
-            f"Unknown {what} {identifier!r}. {closest(identifier, names_in(module))}"
-        )
+        found = _builtin.get((module, name))
+    if found is None:
+        raise ValueError(f"Unknown {kind} {name!r}. {closest(name, names_in(module))}")
     return found
 
 
@@ -187,9 +180,9 @@ def serialize_keras_object(obj: Any) -> Any:
     if obj is Ellipsis:
         return {"class_name": "__ellipsis__", "config": {}}
     if isinstance(obj, (list, tuple)):
-        return [serialize_keras_object(one) for one in obj]
+        return [serialize_keras_object(part) for part in obj]
     if isinstance(obj, dict):
-        return {key: serialize_keras_object(one) for key, one in obj.items()}
+        return {key: serialize_keras_object(part) for key, part in obj.items()}
     if inspect.isfunction(obj) or inspect.isclass(obj):
         return _serialize_function(obj)
     if hasattr(obj, "get_config"):
@@ -202,7 +195,8 @@ def serialize_keras_object(obj: Any) -> Any:
 def _serialize_function(thing: Any) -> Any:
     for (module, name), known in list(_builtin.items()):
         if known is thing:
-            return name if not inspect.isclass(thing) else _class_entry(module, name)
+            entry = {"module": module, "class_name": "__class__", "config": name}
+            return entry if inspect.isclass(thing) else name
     if _active.references is not None:
         return _function_entry(_name_of_reference(thing))
     if thing.__name__ == "<lambda>":
@@ -223,18 +217,15 @@ def _function_entry(name: str) -> dict[str, Any]:
     }
 
 
-def _class_entry(module: str, name: str) -> dict[str, Any]:
-    return {"module": module, "class_name": "__class__", "config": name}
-
-
 def _serialize_instance(thing: Any) -> dict[str, Any]:
     cls = type(thing)
     is_ours = cls.__dict__.get("_keras_name") is not None
+    name_of = get_registered_name if _active.references is None else _name_of_reference
     entry = {
         "module": cls._keras_module if is_ours else cls.__module__,
         "class_name": cls._keras_name if is_ours else cls.__name__,
         "config": plain_config(thing.get_config()),
-        "registered_name": None if is_ours else _registered_name(cls),
+        "registered_name": None if is_ours else name_of(cls),
     }
     for extra in ("build_config", "compile_config"):
         found = getattr(thing, f"get_{extra}", lambda: None)()
@@ -249,12 +240,6 @@ def _serialize_instance(thing: Any) -> dict[str, Any]:
     return entry
 
 
-def _registered_name(cls: Any) -> str:
-    if _active.references is not None:
-        return _name_of_reference(cls)
-    return get_registered_name(cls)
-
-
 def plain_config(config: dict[str, Any]) -> dict[str, Any]:
     """Serialize the values of a configuration; tuples become lists, as in Keras."""
     return {key: _plain(value) for key, value in config.items()}
@@ -262,10 +247,10 @@ def plain_config(config: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, dict) and "class_name" not in value:
-        return {key: _plain(one) for key, one in value.items()}
-    return value if isinstance(value, dict) else serialize_keras_object(value)
+        return [_plain(part) for part in value]
+    if not isinstance(value, dict):
+        return serialize_keras_object(value)
+    return value if "class_name" in value else plain_config(value)
 
 
 def deserialize_keras_object(
@@ -276,12 +261,15 @@ def deserialize_keras_object(
         with custom_object_scope(custom_objects):
             return deserialize_keras_object(config)
     if isinstance(config, list):
-        return [deserialize_keras_object(one) for one in config]
+        return [deserialize_keras_object(part) for part in config]
     if not isinstance(config, dict):
         return config
-    if "class_name" not in config:
-        return {key: deserialize_keras_object(one) for key, one in config.items()}
-    return _rebuild(config)
+    return _rebuild(config) if "class_name" in config else arguments_from(config)
+
+
+def arguments_from(config: dict[str, Any]) -> dict[str, Any]:
+    """Rebuild the values of a configuration."""
+    return {key: deserialize_keras_object(value) for key, value in config.items()}
 
 
 def _rebuild(entry: dict[str, Any]) -> Any:
@@ -290,7 +278,7 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if kind in ("__numpy__", "__tensor__"):
         return _array(**entry["config"])
     if kind == "__slice__":
-        return slice(*(entry["config"][one] for one in ("start", "stop", "step")))
+        return slice(*(entry["config"][part] for part in ("start", "stop", "step")))
     if kind == "__ellipsis__":
         return Ellipsis
     if kind == "__lambda__":
@@ -310,16 +298,18 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if shared is not None and _active.sharing and shared in _active.sharing[-1]:
         return _active.sharing[-1][shared]
     with budget.deeper():
-        made = _made(thing, entry["config"] or {})
-    for extra, restore in (
-        ("build_config", "build_from_config"),
-        ("compile_config", "compile_from_config"),
-    ):
-        if entry.get(extra) and hasattr(made, restore):
-            getattr(made, restore)(entry[extra])
+        config = entry["config"] or {}
+        if hasattr(thing, "from_config"):
+            rebuilt = thing.from_config(config)
+        else:
+            rebuilt = thing(**arguments_from(config))
+    for step in ("build", "compile"):
+        restore = getattr(rebuilt, f"{step}_from_config", None)
+        if entry.get(f"{step}_config") and restore is not None:
+            restore(entry[f"{step}_config"])
     if shared is not None and _active.sharing:
-        _active.sharing[-1][shared] = made
-    return made
+        _active.sharing[-1][shared] = rebuilt
+    return rebuilt
 
 
 def _array(value: Any, dtype: Any) -> np.ndarray:
@@ -330,23 +320,17 @@ def _array(value: Any, dtype: Any) -> np.ndarray:
     return np.array(value, dtype=kind)
 
 
-def _made(thing: Any, config: dict[str, Any]) -> Any:
-    if hasattr(thing, "from_config"):
-        return thing.from_config(config)
-    return thing(**{key: deserialize_keras_object(v) for key, v in config.items()})
-
-
 def find_class(entry: dict[str, Any]) -> Any:
     """Find the class or function an entry means: the user's first, then ours."""
     kind, module = entry["class_name"], entry.get("module")
     name = entry["config"] if kind in ("function", "__class__") else kind
     registered = entry.get("registered_name")
-    for one in (registered, name, f"Custom>{name}"):
-        found = get_registered_object(one) if one else None
+    for candidate in (registered, name, f"Custom>{name}"):
+        found = get_registered_object(candidate) if candidate else None
         if found is not None:
             return found
     for where, known in list(_builtin):  # another thread may be importing
-        if known == name and (not module or _same_place(where, module)):
+        if known == name and (not module or _is_same_module(where, module)):
             return _builtin[where, known]
     every = [known for _, known in list(_builtin)]
     raise ValueError(
@@ -356,8 +340,95 @@ def find_class(entry: dict[str, Any]) -> Any:
     )
 
 
-def _same_place(ours: str, theirs: str) -> bool:
+def _is_same_module(ours: str, theirs: str) -> bool:
     """Compare a Keras module with its public or private spelling."""
     ours = ours.replace("keras.src.", "keras.")
     theirs = theirs.replace("keras.src.", "keras.").replace("tf_keras.", "keras.")
     return theirs == ours or theirs.startswith(ours + ".") or theirs == "builtins"
+
+
+# ---- identifiers ------------------------------------------------------------------
+
+
+def resolve(module: str, identifier: Any, what: str) -> Any:
+    """Return the object that `"relu"`, a configuration or an object itself means.
+
+    A class is made with its defaults; an unknown name is refused with the closest ones.
+    """
+    if identifier is None:
+        return None
+    if isinstance(identifier, dict):
+        return deserialize_keras_object(identifier)
+    if isinstance(identifier, str):
+        identifier = look_up(module, identifier, what)
+    if inspect.isclass(identifier):
+        return identifier()
+    if callable(identifier) or hasattr(identifier, "get_config"):
+        return identifier
+    raise ValueError(f"{identifier!r} is no {what}: give a name, an object or None.")
+
+
+class Configured:
+    """A small object that is remade from the attributes its `__init__` names."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an equal object."""
+        names = list(inspect.signature(type(self).__init__).parameters)[1:]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Make an object from its configuration."""
+        return cls(**arguments_from(config))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Configured) or type(self) is not type(other):
+            return False
+        return bool(_key(self.get_config()) == _key(other.get_config()))
+
+    def __hash__(self) -> int:
+        return hash((type(self), _key(self.get_config())))
+
+
+def _key(value: Any) -> Any:
+    """Return something that is equal, and hashed alike, for equal configurations.
+
+    >>> _key({"b": [1, 2.0]}) == _key({"b": (1.0, 2)})
+    True
+    """
+    if isinstance(value, dict):
+        return frozenset((name, _key(part)) for name, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(part) for part in value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    try:
+        hash(value)
+    except TypeError:
+        return type(value), id(value)
+    return value
+
+
+def with_defaults(function: Any, qualname: str, **defaults: Any) -> Any:
+    """Return a copy of a function under another name, with some other defaults.
+
+    >>> def scale(x, factor=2):
+    ...     return x * factor
+    >>> with_defaults(scale, "triple", factor=3)(5)
+    15
+    """
+    copy = types.FunctionType(
+        function.__code__, function.__globals__, closure=function.__closure__
+    )
+    functools.update_wrapper(copy, function)
+    del copy.__wrapped__  # type: ignore[attr-defined]
+    copy.__qualname__ = qualname
+    parameters = inspect.signature(function).parameters.values()
+    copy.__defaults__ = tuple(
+        defaults.get(parameter.name, parameter.default)
+        for parameter in parameters
+        if parameter.default is not parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy

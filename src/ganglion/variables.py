@@ -187,7 +187,6 @@ class Variable(Operators):
         return self.assign(self - value)
 
     def __eq__(self, other: object) -> Any:
-        """Compare numbers element by element, but variables by identity (`in`)."""
         if isinstance(other, Variable):
             return self is other
         return super().__eq__(other)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ganglion import explain, saving
-from ganglion.applications import kept, transfer
+from ganglion.applications import feature_cache, transfer
 from ganglion.cli.app import app
 
 
@@ -49,7 +49,7 @@ def test_a_folder_is_learned_and_the_model_answers(folder, tmp_path):
     )
     assert asked.exit_code == 0, asked.output
     assert len(asked.stdout.splitlines()) == 25
-    kinds = {one.name for one in kept.folder().iterdir()}
+    kinds = {one.name for one in feature_cache.folder().iterdir()}
     # Maps and features to train, validate and test on; the last two after tuning, too.
     assert len(kinds) == 3 * 2 + 2
     assert all(name.endswith(".outputs") for name in kinds)

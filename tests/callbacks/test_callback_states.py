@@ -11,7 +11,7 @@ import pytest
 
 import ganglion as keras
 from ganglion import callbacks, layers, saving
-from ganglion.saving import h5, plain
+from ganglion.saving import h5, state
 
 pytest.importorskip("h5py")
 
@@ -306,4 +306,4 @@ def test_states_that_are_nested_too_deeply_are_refused(depth):
         h5.put(file, "json", np.frombuffer(text.encode(), "uint8"))
         file.create_group("arrays")
         with pytest.raises(ValueError, match="nested too deeply"):
-            plain.get(file)
+            state.get_plain(file)

@@ -24,7 +24,7 @@ from PIL import Image
 import ganglion
 from ganglion import callbacks, images, saving
 from ganglion.cli import app, resume
-from ganglion.images import judging, training
+from ganglion.images import training
 
 CHOICES = {
     "size": "48x64",
@@ -188,7 +188,7 @@ class Stop(callbacks.Callback):
 def impatient(monkeypatch):
     """Let training end soon: least epochs, whatever the steps."""
     for name in ("WARM_UP_STEPS", "SLOWER_STEPS", "STOP_STEPS"):
-        monkeypatch.setattr(judging, name, 1)
+        monkeypatch.setattr(training, name, 1)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from folders import ROOT
 import ganglion
 from ganglion import config
 from ganglion.cli.app import app
-from ganglion.race import facts, machine
+from ganglion.race import machine
 from ganglion.race.engines import engine
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,7 +66,7 @@ def test_another_package_named_ganglion_is_not_taken_for_ours(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert machine.version("ganglion") == config.VERSION
-    assert facts.versions([])["ganglion"] == config.VERSION
+    assert machine.versions([])["ganglion"] == config.VERSION
 
 
 def test_a_checkout_says_what_ganglion_needs(monkeypatch):
@@ -78,7 +78,7 @@ def test_a_checkout_says_what_ganglion_needs(monkeypatch):
         return requires(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", of_others)
-    assert facts.install_size(engine("ganglion")) > 50e6  # NumPy and LLVM alone
+    assert machine.install_size(engine("ganglion")) > 50e6  # NumPy and LLVM alone
 
 
 def test_the_readme_gives_the_size_installed_beside_the_download():

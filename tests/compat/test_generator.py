@@ -10,8 +10,8 @@ import pytest
 import ganglion as keras
 from ganglion import config, layers
 from ganglion.compat.image_generator import ImageDataGenerator
-from ganglion.training import model_data
-from ganglion.training.data_adapters import Batches, Table
+from ganglion.training import data_adapters
+from ganglion.training.data_adapters import Stream, Table
 
 X = np.random.default_rng(1).integers(0, 256, (22, 6, 6, 3)).astype("uint8")
 Y = np.arange(22) % 3
@@ -48,15 +48,15 @@ def test_zoom_is_keras_2s() -> None:
 def test_fit_takes_rows_and_changes_them_in_the_step() -> None:
     made = model()
     batches = generator().flow(X, Y, batch_size=8)
-    source = model_data.training_source(made, batches, None, None, None, True, {})
+    source = data_adapters.training_source(made, batches, None, None, None, True, {})
     assert isinstance(source, Table)
     assert np.shares_memory(source.columns[0][1], X)  # no copy, and no floats
     assert (source.batch_size, source.shuffle) == (8, True)
     own = generator(preprocessing_function=lambda x: x)
-    source = model_data.training_source(
+    source = data_adapters.training_source(
         made, own.flow(X, Y), None, None, None, True, {}
     )
-    assert isinstance(source, Batches)
+    assert isinstance(source, Stream)
 
 
 @pytest.mark.parametrize("seed", [None, 5])
@@ -88,10 +88,10 @@ def test_a_step_is_shared_by_equal_flows_and_forgotten_when_settings_change() ->
     made, source = model(), generator()
     for _ in range(2):
         made.fit(source.flow(X[:16], Y[:16], batch_size=8), verbose=0)
-    assert len(made._runner._steps) == 1
+    assert len(made._step_cache._steps) == 1
     source.rescale = 1.0
     made.fit(source.flow(X[:16], Y[:16], batch_size=8), verbose=0)
-    assert len(made._runner._steps) == 2
+    assert len(made._step_cache._steps) == 2
 
 
 @pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")

@@ -12,7 +12,7 @@ from ganglion.compiler import choice
 from ganglion.compiler.cuda import backend, driver
 from ganglion.race import machine
 from ganglion.system import terminal
-from ganglion.training.step_cache import Pace
+from ganglion.training.fit_loop import ChunkSizer
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,9 @@ def test_a_gpu_that_is_asked_for_by_name_gets_ready_while_a_step_is_traced(monke
     model.fit(x, y, verbose=0)
     assert not begun
     config.set_backend("cuda")
-    monkeypatch.setattr(model._runner, "traced", lambda *_: pytest.fail("too early"))
+    monkeypatch.setattr(
+        model._step_cache, "traced", lambda *_: pytest.fail("too early")
+    )
     with pytest.raises(pytest.fail.Exception):
         model.fit(x, y, verbose=0)
     assert begun
@@ -118,7 +120,7 @@ def test_operations_of_all_three_passes_of_a_convolution():
     config.set_backend("numpy")
     x, y = np.zeros((7, 6, 5, 2), "float32"), np.zeros((7, 1), "float32")
     model.fit(x, y, batch_size=7, verbose=0)
-    ((step, _),) = model._runner._steps.values()
+    ((step, _),) = model._step_cache._steps.values()
     first, second, dense = 6 * 5 * 9 * 2 * 3, 6 * 5 * 9 * 3 * 4, 6 * 5 * 4
     expected = 2 * 7 * (2 * first + 3 * second + 3 * dense)  # pixels need no gradient
     assert choice.operations(step.program.graph) == expected
@@ -172,11 +174,13 @@ def test_a_layer_takes_the_policy_and_keeps_float32_weights(policy):
 
 def test_the_second_epoch_knows_how_many_steps_to_take_at_a_time(monkeypatch):
     taken = []
-    chunk = Pace.chunk
+    chunk = ChunkSizer.chunk
     monkeypatch.setattr(
-        Pace, "chunk", lambda self, most: taken.append(chunk(self, most)) or taken[-1]
+        ChunkSizer,
+        "chunk",
+        lambda self, most: taken.append(chunk(self, most)) or taken[-1],
     )
-    monkeypatch.setattr("ganglion.training.step_cache.CHUNK_SECONDS", 1e9)
+    monkeypatch.setattr("ganglion.training.fit_loop.CHUNK_SECONDS", 1e9)
     config.set_backend("numpy")
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -185,4 +189,4 @@ def test_the_second_epoch_knows_how_many_steps_to_take_at_a_time(monkeypatch):
     assert taken == [1, 16, 33, 50]
     taken.clear()
     model.fit(x, y, batch_size=4, epochs=1, verbose=0)
-    assert taken[0] == 1  # another step, another pace
+    assert taken[0] == 1  # another step, another sizer

@@ -10,6 +10,7 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 from ganglion import config, layers, models, ops, optimizers, saving, utils
 from ganglion.cli.dump import text_of
 from ganglion.compiler.cpu import emit
+from ganglion.compiler.cpu.barriers import unguarded
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
@@ -18,11 +19,8 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, toposort
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
-from ganglion.compiler.plan.barriers import unguarded
-from ganglion.compiler.plan.memory import packed
-from ganglion.compiler.plan.spans import Spans
+from ganglion.compiler.plan.memory import Spans, packed
 from ganglion.training.data_adapters import Table
-from ganglion.training.step_cache import batch_of
 from ganglion.variables import Scope
 
 long_test = pytest.mark.skipif(
@@ -102,7 +100,7 @@ def training_program(model, rows) -> Program:
     x, y = (np.zeros((rows, *s), "float32") for s in (model.input_shape[1:], shape))
     table = Table(x, y)
     signature = table.signature(rows, rows, True)
-    return model._runner.traced("train", batch_of(table), signature).program
+    return model._step_cache.traced("train", table, signature).program
 
 
 def test_one_call_of_1000_ops():
@@ -318,7 +316,9 @@ def test_prime_batches_are_cut_into_slices(rows):
     y = rng.normal(size=(rows, 3)).astype("float32")
     program, data, state = step_of_model(model, x, y, rows, rows)
     plan = build(program)
-    assert any(band.units == rows and band.slices >= 16 for band in plan.bands)
+    assert any(
+        segment.units == rows and segment.slices >= 16 for segment in plan.segments
+    )
     assert unguarded(plan) is None
     check(program, data, state, rtol=2e-4, atol=2e-5)
     alone = ran(compiled(program, 1), data, state, 2)

@@ -27,7 +27,6 @@ from datasets_fakes import (
 
 from ganglion import datasets
 from ganglion.datasets import (
-    cache,
     cifar10,
     decode,
     fashion_mnist,
@@ -35,8 +34,7 @@ from ganglion.datasets import (
     loading,
     mnist,
 )
-from ganglion.datasets.arrays import Arrays
-from ganglion.datasets.errors import DamageError
+from ganglion.datasets.decode import Arrays, DamageError
 
 
 @pytest.fixture(autouse=True)
@@ -251,7 +249,7 @@ def test_a_load_from_the_cache_is_silent(
 
 def test_check_names_both_sums() -> None:
     with pytest.raises(DamageError, match=r"SHA-256 \w{12}\.\.\., expected 0{12}"):
-        cache.check(tiny_arrays(), "0" * 64)
+        loading.check(tiny_arrays(), "0" * 64)
 
 
 # The real thing -----------------------------------------------------------------------

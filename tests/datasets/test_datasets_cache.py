@@ -28,12 +28,9 @@ from datasets_fakes import (
 )
 
 from ganglion import datasets
-from ganglion.datasets import (
-    cache,
-    loading,
-    mnist,
-)
-from ganglion.datasets.arrays import Arrays
+from ganglion.datasets import loading, mnist
+from ganglion.datasets.decode import Arrays
+from ganglion.files import locked
 
 
 @pytest.fixture(autouse=True)
@@ -57,18 +54,18 @@ def site() -> Iterator[Site]:
 
 
 def test_home_overrides_the_cache_folder(home: Path) -> None:
-    assert cache.folder() == home / "datasets"
+    assert loading.folder() == home / "datasets"
 
 
 def test_without_home_the_users_cache_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GANGLION_HOME", "")
-    assert "ganglion" in str(cache.folder())
+    assert "ganglion" in str(loading.folder())
 
 
 def test_what_is_written_is_read_back(home: Path) -> None:
     path = home / "datasets" / "tiny.npz"
-    cache.write(path, tiny_arrays())
-    kept = cache.read(path, tiny_arrays().sha256())
+    loading.write_cached(path, tiny_arrays())
+    kept = loading.read_cached(path, tiny_arrays().sha256())
     assert kept is not None
     assert same(kept, tiny_arrays())
     assert [file.name for file in path.parent.iterdir()] == ["tiny.npz"]
@@ -85,15 +82,15 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = home / "datasets" / "tiny.npz"
-    cache.write(path, tiny_arrays())
+    loading.write_cached(path, tiny_arrays())
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        cache.write(path, tiny_arrays()._replace(y_test=np.zeros(2, np.uint8)))
-    kept = cache.read(path, tiny_arrays().sha256())
+        loading.write_cached(path, tiny_arrays()._replace(y_test=np.zeros(2, np.uint8)))
+    kept = loading.read_cached(path, tiny_arrays().sha256())
     assert kept is not None
     assert same(kept, tiny_arrays())
     assert [file.name for file in path.parent.iterdir()] == ["tiny.npz"]
@@ -102,21 +99,21 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
 @posix_only
 def test_a_disk_that_fills_up_half_way_loses_nothing(home: Path) -> None:
     path = home / "datasets" / "tiny.npz"
-    cache.write(path, tiny_arrays())
+    loading.write_cached(path, tiny_arrays())
     script = f"""
 import resource, numpy as np
 from pathlib import Path
-from ganglion.datasets import cache
-from ganglion.datasets.arrays import Arrays
+from ganglion.datasets import loading
+from ganglion.datasets.decode import Arrays
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 big = np.zeros((9, 28, 28), np.uint8)
 try:
-    cache.write(Path({str(path)!r}), Arrays(big, big, big, big))
+    loading.write_cached(Path({str(path)!r}), Arrays(big, big, big, big))
 except OSError as error:
     print("refused:", error.strerror)
 """
     assert "refused: File too large" in run_python(script).stdout
-    assert cache.read(path, tiny_arrays().sha256()) is not None
+    assert loading.read_cached(path, tiny_arrays().sha256()) is not None
     assert [file.name for file in path.parent.iterdir()] == ["tiny.npz"]
 
 
@@ -124,7 +121,7 @@ def test_a_killed_writer_s_leftovers_are_cleared(home: Path) -> None:
     path = home / "datasets" / "tiny.npz"
     path.parent.mkdir(parents=True)
     (path.parent / ".tiny.npz.123-456.part").write_bytes(b"half")
-    cache.write(path, tiny_arrays())
+    loading.write_cached(path, tiny_arrays())
     assert [file.name for file in path.parent.iterdir()] == ["tiny.npz"]
 
 
@@ -178,7 +175,7 @@ def test_a_damaged_file_is_named_and_fetched_again(
     with pytest.warns(UserWarning, match="damaged: .*; fetching it again") as caught:
         assert same(loading.load(data_set), tiny_arrays())
     assert str(data_set.path) in str(caught[0].message)
-    assert cache.read(data_set.path, data_set.sha256) is not None
+    assert loading.read_cached(data_set.path, data_set.sha256) is not None
 
 
 def test_a_damaged_file_that_cannot_be_replaced_is_in_the_error() -> None:
@@ -258,8 +255,8 @@ def test_a_killed_holder_does_not_block_the_next(site: Site) -> None:
     script = f"""
 import time
 from pathlib import Path
-from ganglion.datasets import cache
-with cache.locked(Path({str(data_set.path)!r}), lambda: None):
+from ganglion.files import locked
+with locked(Path({str(data_set.path)!r}), lambda: None):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -276,7 +273,7 @@ with cache.locked(Path({str(data_set.path)!r}), lambda: None):
         waited.append(True)
         holder.send_signal(signal.SIGKILL)
 
-    with cache.locked(data_set.path, kill_the_holder):
+    with locked(data_set.path, kill_the_holder):
         assert waited == [True]
     holder.wait()
     holder.stdout.close()

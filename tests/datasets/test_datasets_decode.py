@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganglion.datasets import decode, png
-from ganglion.datasets.arrays import Arrays
+from ganglion.datasets.decode import Arrays
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:

@@ -7,8 +7,9 @@ import pytest
 from datasets_fakes import use_home
 
 from ganglion import datasets
-from ganglion.datasets import cache, glyphs
-from ganglion.datasets.arrays import Arrays
+from ganglion.datasets import glyphs
+from ganglion.datasets.decode import Arrays
+from ganglion.datasets.loading import read_cached
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,7 @@ def test_nearest_centroid_finds_it_neither_trivial_nor_hopeless() -> None:
 @pytest.mark.slow
 def test_the_default_set_is_kept_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     path = datasets.fetch("glyphs")
-    assert cache.read(path, glyphs.DATA_SET.sha256) is not None
+    assert read_cached(path, glyphs.DATA_SET.sha256) is not None
     monkeypatch.setattr(glyphs, "_draw", None)  # from here on, only the cache will do
     (x_train, _), _ = glyphs.load_data()
     assert x_train.shape == (60_000, 28, 28)
@@ -95,7 +96,7 @@ def test_a_damaged_cache_file_is_drawn_again(home: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"junk")
     glyphs.load_data()
-    assert cache.read(path, glyphs.DATA_SET.sha256) is not None
+    assert read_cached(path, glyphs.DATA_SET.sha256) is not None
 
 
 @pytest.mark.parametrize("name", ["train", "test", "seed"])

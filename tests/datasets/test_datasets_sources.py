@@ -32,11 +32,10 @@ from ganglion.datasets import (
     fashion_mnist,
     loading,
     mnist,
-    report,
     sources,
 )
-from ganglion.datasets.arrays import Arrays
-from ganglion.datasets.errors import SourceError
+from ganglion.datasets.decode import Arrays
+from ganglion.datasets.download import SourceError
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +71,7 @@ def test_a_download_is_checked_and_kept(
 
 def reason(url: str) -> str:
     with pytest.raises(SourceError) as caught:
-        download.download(url, report.Report())
+        download.download(url, download.Report())
     return str(caught.value)
 
 

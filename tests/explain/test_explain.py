@@ -180,10 +180,10 @@ def test_a_step_is_compiled_once_and_a_model_is_let_go():
     model, x = channel_model(), pictures()
     explain.class_activation_map(model, x)
     first = maps._explainer(model, "auto", None)
-    steps = dict(first._runner._steps)
+    steps = dict(first._step_cache._steps)
     explain.class_activation_map(model, x, class_index=1)
     assert maps._explainer(model, "auto", None) is first
-    assert first._runner._steps.keys() == steps.keys()
+    assert first._step_cache._steps.keys() == steps.keys()
     # Other weights are seen, though nothing is compiled anew.
     model.set_weights([one * 2 + 1 for one in model.get_weights()])
     found = explain.class_activation_map(model, x)

@@ -16,7 +16,7 @@ from PIL import Image
 import ganglion
 from ganglion import images
 from ganglion.images import networks, training
-from ganglion.images.judging import Judge, Patience
+from ganglion.images.training import Judge, Patience
 
 
 def drawn(kind: str, rng: np.random.Generator) -> np.ndarray:

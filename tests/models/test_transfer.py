@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ganglion import explain, layers, saving
-from ganglion.applications import kept, transfer
+from ganglion.applications import feature_cache, transfer
 
 SIZE = 32
 
@@ -86,22 +86,22 @@ def test_what_would_not_fit_goes_the_whole_way(made, monkeypatch):
 def test_damaged_features_are_computed_anew(made):
     x, _ = two_kinds()
     first = transfer.maps(made, x)
-    (path,) = kept.folder().glob("*.outputs")
+    (path,) = feature_cache.folder().glob("*.outputs")
     whole = path.read_bytes()
     for damaged in (b"", whole[:-30], whole[:200] + b"\xff" * 40 + whole[240:]):
         path.write_bytes(damaged)
         assert np.array_equal(transfer.maps(made, x), first)
         assert path.read_bytes() != damaged
-    assert [one.name for one in kept.folder().iterdir()] == [path.name]
+    assert [one.name for one in feature_cache.folder().iterdir()] == [path.name]
 
 
 def test_features_under_another_s_name_are_computed_anew(made):
     x, _ = two_kinds()
     first = transfer.maps(made, x)
-    (path,) = kept.folder().glob("*.outputs")
+    (path,) = feature_cache.folder().glob("*.outputs")
     wrong = transfer.maps(made, np.roll(x, 1, axis=0))
     assert not np.array_equal(wrong, first)
-    (other,) = set(kept.folder().glob("*.outputs")) - {path}
+    (other,) = set(feature_cache.folder().glob("*.outputs")) - {path}
     path.write_bytes(other.read_bytes())
     np.testing.assert_array_equal(transfer.maps(made, x), first)
 
@@ -109,10 +109,10 @@ def test_features_under_another_s_name_are_computed_anew(made):
 def test_old_features_make_room(made, monkeypatch):
     x, _ = two_kinds()
     most = 300_000  # two of them
-    monkeypatch.setattr(kept, "MOST_KEPT", most)
+    monkeypatch.setattr(feature_cache, "MOST_KEPT", most)
     for row in range(3):
         transfer.features(made, np.roll(x, row, axis=0))
-    total = sum(one.stat().st_size for one in kept.folder().iterdir())
+    total = sum(one.stat().st_size for one in feature_cache.folder().iterdir())
     assert most / 2 < total <= most
 
 

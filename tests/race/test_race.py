@@ -16,15 +16,16 @@ from race_helpers import (
     fake,
     interrupted,
     noise,
+    refused,
     small_race,  # noqa: F401 (a fixture)
     start,
 )
 
 from ganglion import recipes
 from ganglion.compiler.cpu import threads
-from ganglion.race import facts, lockstep, order, results, runner, settings
+from ganglion.race import lockstep, machine, results, run_engine, run_race, settings
 from ganglion.race.engines import engine
-from ganglion.race.lockstep import Found
+from ganglion.race.lockstep import Examined
 from ganglion.race.report import html, markdown, terminal_tables
 from ganglion.race.watch import LiveWatch, Quiet
 
@@ -36,7 +37,9 @@ def race(folder, *engines, runs=1, epochs=2, limit=LIMIT, memory=None, before=No
     chosen = settings.Settings(
         RECIPE.name, names, runs, epochs, 16, 1, "cpu", 7, limit, memory
     )
-    racing = runner.Racing(chosen, engines, folder, Quiet(), "the command", before)
+    racing = run_race.RaceRunner(
+        chosen, engines, folder, Quiet(), "the command", before
+    )
     made = racing.run()
     assert made == results.load(folder)  # what is returned is what was kept
     return made
@@ -196,7 +199,7 @@ def test_steps_that_agree_in_float32_are_taken_once(tmp_path):
 
 
 def found(name, *losses, parameters=10):
-    return Found(name, "form", parameters, losses)
+    return Examined(name, "form", parameters, losses)
 
 
 def test_most_engines_are_right_and_ganglion_among_two():
@@ -218,7 +221,7 @@ def test_the_fastest_form_races_and_a_form_that_fails_does_not(tmp_path):
     rival = fake("rival", "unbuildable", "good")
     made = race(tmp_path, fake("ganglion", "good"), rival)
     assert made.finished[-1].form == "good"
-    kept = lockstep.kept(tmp_path)["rival"]
+    kept = lockstep.load(tmp_path)["rival"]
     assert kept.tried["unbuildable"] == "ended with exit code 1"
     assert kept.tried["good"].endswith("ms a step")
 
@@ -265,12 +268,9 @@ def test_ctrl_c_loses_nothing_and_resume_does_the_rest_once(tmp_path):
     for name in ("results.md", "report.html", "lockstep.json"):
         assert (tmp_path / "here" / name).stat().st_size
 
-    third = start(tmp_path, "--resume", "here", "--runs", "3")
-    _, told = third.communicate(timeout=60)
-    assert third.returncode == 1
+    told = refused("--resume", tmp_path / "here", "--runs", 3)
     assert "holds a race with --runs 2: leave --runs out" in told
-    fourth = start(tmp_path, "mnist-mlp", "--out", "here")
-    _, told = fourth.communicate(timeout=60)
+    told = refused("mnist-mlp", "--out", tmp_path / "here")
     assert "here holds a race already" in told
 
 
@@ -312,7 +312,7 @@ def test_a_race_that_goes_on_keeps_its_limits(tmp_path):
     chosen = settings.of_race(made, tmp_path, {})
     assert (chosen.limit, chosen.memory) == (33.0, 10**12)
     assert settings.of_race(made, tmp_path, {}, limit=5.0).limit == 5.0
-    command = runner.command_line(chosen, tmp_path / "a folder")
+    command = run_race.command_line(chosen, tmp_path / "a folder")
     assert "--limit 33 --memory 1000 --out '" in command
 
 
@@ -327,7 +327,7 @@ def test_where_nothing_was_run_the_engines_are_looked_for_anew(tmp_path):
 
 def test_the_children_are_gone_after_ctrl_c(tmp_path, monkeypatch):
     started = []
-    opened = runner.session.Process
+    opened = run_engine.Process
 
     def noted(*given):
         started.append(opened(*given))
@@ -336,7 +336,7 @@ def test_the_children_are_gone_after_ctrl_c(tmp_path, monkeypatch):
     def press(self, engine, run, epoch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner.session, "Process", noted)
+    monkeypatch.setattr(run_engine, "Process", noted)
     monkeypatch.setattr(Quiet, "tested", press)
     with pytest.raises(KeyboardInterrupt):
         race(tmp_path, fake("ganglion", "good"))
@@ -347,7 +347,7 @@ def test_the_children_are_gone_after_ctrl_c(tmp_path, monkeypatch):
 def test_the_order_is_that_of_fit(tmp_path):
     """Ganglion shuffles by itself; others who are given the order see its batches."""
     (x, y), _, _ = noise(RECIPE, 50)
-    start = order.lay_out_start(RECIPE, 3, 2, 50, tmp_path)
+    start = run_engine.write_start(RECIPE, 3, 2, 50, tmp_path)
     orders = np.load(tmp_path / "orders.npy")
     assert (orders[0] != orders[1]).any()
     losses = {}
@@ -389,7 +389,7 @@ def test_our_own_engines_start_anew_after_the_first_steps(name, tmp_path):
     from ganglion.race.engines import Task
 
     (x, y), (x_test, y_test), _ = noise(RECIPE, 50)
-    start = order.lay_out_start(RECIPE, 3, 2, 50, tmp_path)
+    start = run_engine.write_start(RECIPE, 3, 2, 50, tmp_path)
     orders = np.load(tmp_path / "orders.npy")
     with np.load(tmp_path / "weights.npz") as kept:
         weights = [kept[f"w{i}"] for i in range(len(kept.files))]
@@ -431,12 +431,12 @@ def test_settings_are_checked():
 
 
 def test_facts_are_those_of_this_machine():
-    known = facts.about_machine("drawn digits")
+    known = machine.about_machine("drawn digits")
     assert known["cores"] >= 1
     assert known["data"] == "drawn digits"
-    assert facts.install_size(engine("ganglion")) > 50e6  # NumPy and LLVM alone
-    assert facts.install_size(fake("x", "y", packages=("no_such_package",))) == 0
-    assert facts.versions([engine("ganglion")])["numpy"] == np.__version__
+    assert machine.install_size(engine("ganglion")) > 50e6  # NumPy and LLVM alone
+    assert machine.install_size(fake("x", "y", packages=("no_such_package",))) == 0
+    assert machine.versions([engine("ganglion")])["numpy"] == np.__version__
 
 
 def _raises():
@@ -449,8 +449,8 @@ def test_a_machine_that_tells_no_load_is_raced_on(change, monkeypatch):
         monkeypatch.setattr(os, "getloadavg", _raises)
     else:
         monkeypatch.delattr(os, "getloadavg")
-    assert facts.about_machine("")["load before"] == ""
-    assert facts.busy(facts.about_machine(""), 1) == ""
+    assert machine.about_machine("")["load before"] == ""
+    assert machine.busy(machine.about_machine(""), 1) == ""
     assert not threads.crowded(1)
 
 
@@ -468,7 +468,7 @@ def test_a_race_that_goes_on_under_load_says_so(tmp_path, monkeypatch):
 def packages(tmp_path, monkeypatch):
     """Return a way to install packages of so many bytes, the only ones there are."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    facts._owners.cache_clear()
+    machine._owners.cache_clear()
 
     def install(name, size, *needs):
         (tmp_path / f"{name}.bin").write_bytes(bytes(size))
@@ -483,7 +483,7 @@ def packages(tmp_path, monkeypatch):
         (about / "RECORD").write_text(f"{name}.bin,,\n")
 
     yield install
-    facts._owners.cache_clear()
+    machine._owners.cache_clear()
 
 
 def test_an_engine_weighs_more_on_a_gpu(packages):
@@ -494,19 +494,19 @@ def test_an_engine_weighs_more_on_a_gpu(packages):
     packages("gpu", 100, 'big-one; sys_platform != "x" and extra == "with_cuda"')
     packages("big_one", 1000)
     packages("no", 10_000)
-    assert facts.install_size(engine("jax")) == 11
-    assert facts.install_size(engine("jax"), "cuda") == 1111
+    assert machine.install_size(engine("jax")) == 11
+    assert machine.install_size(engine("jax"), "cuda") == 1111
 
 
 def test_ganglion_counts_what_it_needs_or_says_nothing(packages):
     ours = engine("ganglion")
-    assert facts.install_size(ours) == 0  # on the path only
+    assert machine.install_size(ours) == 0  # on the path only
     packages("ganglion_nn", 7, "numpy", "nvrtc; extra == 'cuda'")  # weighed as source
     packages("numpy", 10)
     packages("nvrtc", 100)
-    source = facts.install_size(ours) - 10
+    source = machine.install_size(ours) - 10
     assert source > 1e6
-    assert facts.install_size(ours, "cuda") == source + 110
+    assert machine.install_size(ours, "cuda") == source + 110
 
 
 def test_the_tables_have_every_run_and_average(tmp_path, capsys):
@@ -533,7 +533,7 @@ def test_the_live_table_follows_the_engines():
 
 
 def test_lockstep_is_plain_json(tmp_path):
-    lockstep.keep([found("a", 1.0, 0.5)], tmp_path)
+    lockstep.save([found("a", 1.0, 0.5)], tmp_path)
     assert json.loads((tmp_path / lockstep.FILE).read_text())[0]["losses"] == [1.0, 0.5]
     (tmp_path / lockstep.FILE).write_text("{broken")
-    assert lockstep.kept(tmp_path) == {}
+    assert lockstep.load(tmp_path) == {}

@@ -13,7 +13,7 @@ import pytest
 from ganglion import config, recipes, utils
 from ganglion.race.engines import augmented
 from ganglion.race.engines.worker import Handler
-from ganglion.race.order import lay_out_start
+from ganglion.race.run_engine import write_start
 
 ROWS, SIZE, EPOCHS = 50, 16, 2
 CAM = recipes.get("cifar10-cam")
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def prepared(module: str, form: str, folder: Path) -> Handler:
-    start = lay_out_start(SMALL, 3, EPOCHS, ROWS, folder / "start")
+    start = write_start(SMALL, 3, EPOCHS, ROWS, folder / "start")
     handler = Handler(f"ganglion.race.engines.{module}", form)
     answer = handler.prepare(
         json.loads(json.dumps(asdict(SMALL))),
@@ -58,7 +58,7 @@ def prepared(module: str, form: str, folder: Path) -> Handler:
 def test_the_images_are_those_of_the_step(folder: Path) -> None:
     """A network that is its own average tells what its step has seen."""
     x = np.load(folder / "x.npy")
-    start = lay_out_start(SMALL, 3, EPOCHS, ROWS, folder / "start")
+    start = write_start(SMALL, 3, EPOCHS, ROWS, folder / "start")
     order = np.load(start.folder / "orders.npy")
     states = np.load(start.folder / augmented.STATES)
     config.set_backend("numpy")

@@ -22,10 +22,10 @@ from race_helpers import (
     start,
 )
 
-from ganglion.race import machine, results, session, settings
-from ganglion.race.cluster import connection, node, tasks
+from ganglion.race import machine, results, run_engine, settings
+from ganglion.race.cluster import connection, node
 from ganglion.race.cluster import run as cluster
-from ganglion.race.cluster.run import RayRacing
+from ganglion.race.cluster.run import RayRunner
 from ganglion.race.watch import LiveWatch, Watch
 
 # Ray leaves files of its own open.
@@ -121,7 +121,7 @@ def race(folder, *engines, watch=None, runs=2, before=None, **more):
     chosen = settings.Settings(
         RECIPE.name, names, runs, 4, 16, 1, "cpu", 7, 60.0, on="ray"
     )
-    racing = RayRacing(
+    racing = RayRunner(
         replace(chosen, **more), engines, folder, watch or Told(), "", before
     )
     made = racing.run()
@@ -200,7 +200,7 @@ def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
 
     put, sent = ray.put, []
     monkeypatch.setattr(ray, "put", lambda one: sent.append(one) or put(one))
-    monkeypatch.setattr(session, "Process", nothing_here)
+    monkeypatch.setattr(run_engine, "Process", nothing_here)
     engines = fake("ganglion", "good"), fake("rival", "crash"), deadly("drifts", "far")
     absent = fake("other", "x", packages=("no_such_package",), install="pip install it")
     swept = {"lr": [0.1, 0.5], "batch-size": [8, 16]}
@@ -260,8 +260,8 @@ def test_a_node_without_ganglion_says_so(tmp_path, nodes):
     shadow.mkdir()
     (shadow / "__init__.py").write_text("raise ImportError('no Ganglion here')")
     with connection.connected("ray"):
-        board = ray.remote(tasks.board()).options(num_cpus=0).remote()
-        task = ray.remote(tasks.task()).options(
+        board = ray.remote(cluster.board()).options(num_cpus=0).remote()
+        task = ray.remote(cluster.task()).options(
             num_cpus=1, runtime_env={"env_vars": {"PYTHONPATH": str(tmp_path)}}
         )
         answer = ray.get(task.remote("x", {}, {}, {}, board), timeout=60)
@@ -355,7 +355,7 @@ def test_without_ray_the_error_names_the_command(monkeypatch):
 def test_what_is_no_address_is_refused_at_once(on, tmp_path):
     chosen = settings.choose("mnist-mlp", engines="ganglion", on=on)
     with pytest.raises(ValueError, match="write ray, for the cluster that"):
-        RayRacing(chosen, [], tmp_path, Told())
+        RayRunner(chosen, [], tmp_path, Told())
 
 
 def test_an_address_that_does_not_answer_is_told_soon(monkeypatch):

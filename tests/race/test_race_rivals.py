@@ -17,9 +17,9 @@ import pytest
 from folders import SUPPORT
 
 from ganglion import recipes
-from ganglion.race import engines, exact, figures, order, session, settings
+from ganglion.race import engines, figures, lockstep, run_engine, settings
 from ganglion.race.engines import Unavailable
-from ganglion.race.session import Job, Place
+from ganglion.race.run_engine import Folders, Job
 
 ROWS, BATCH, STEPS = 330, 16, 20  # the last batch has ten rows
 FORMS = [
@@ -58,13 +58,13 @@ def courses(tmp_path_factory):
 def run(folder, recipe, name, form, device="cpu"):
     data = folder / recipe.name
     data.mkdir(exist_ok=True)
-    rows, _ = order.lay_out_data(recipe, data)
-    start = order.lay_out_start(recipe, 1, 2, rows, data / "start")
+    rows, _ = run_engine.write_data(recipe, data)
+    start = run_engine.write_start(recipe, 1, 2, rows, data / "start")
     chosen = settings.Settings(recipe.name, (name,), 1, 2, BATCH, 1, device, 1)
     if recipe.name == "mnist-cnn":
         chosen = replace(chosen, optimizer={"learning_rate": 0.01})
-    job = Job(engines.engine(name), chosen, Place(data, folder), start, form)
-    with session.opened(job, form) as asked:
+    job = Job(engines.engine(name), chosen, Folders(data, folder), start, form)
+    with run_engine.opened(job, form) as asked:
         asked.load()
         made = asked.prepare()
         assert made["parameters"] == recipe.parameters
@@ -132,16 +132,16 @@ def small_course(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipes, "load", digits)
-        rows, _ = order.lay_out_data(SMALL, folder)
-    start = order.lay_out_start(SMALL, 1, 1, rows, folder / "start")
+        rows, _ = run_engine.write_data(SMALL, folder)
+    start = run_engine.write_start(SMALL, 1, 1, rows, folder / "start")
 
     @functools.cache
     def course(name, dtype):
         chosen = settings.Settings(SMALL.name, (name,), 1, 1, BATCH, 1, "cpu", 1)
-        chosen = replace(chosen, made=SMALL, dtype=dtype)
-        engine, place = engines.engine(name), Place(folder, folder)
+        chosen = replace(chosen, custom=SMALL, dtype=dtype)
+        engine, place = engines.engine(name), Folders(folder, folder)
         job = Job(engine, chosen, place, start, engine.forms[0])
-        with session.opened(job, dtype) as asked:
+        with run_engine.opened(job, dtype) as asked:
             asked.load()
             assert asked.prepare()["parameters"] == SMALL.parameters
             return asked.first_losses(STEPS)
@@ -158,11 +158,11 @@ def test_where_float32_parts_float64_does_not(name, small_course):
         pytest.skip(reason)
     far = {
         dtype: figures.distance(small_course(one, dtype) for one in ("ganglion", name))
-        for dtype in ("float32", exact.DTYPE)
+        for dtype in ("float32", lockstep.EXACT)
     }
-    assert far[exact.DTYPE] < 1e-9
+    assert far[lockstep.EXACT] < 1e-9
     # Ganglion without shortcuts may have the very same bits.
-    assert far[exact.DTYPE] <= 1e-3 * far["float32"]
+    assert far[lockstep.EXACT] <= 1e-3 * far["float32"]
 
 
 @pytest.mark.rivals
@@ -180,11 +180,11 @@ def test_a_device_that_is_not_there_is_named(name, tmp_path):
         np.save(
             tmp_path / part.replace("x", "y"), np.eye(10, dtype="float32")[[0] * 32]
         )
-    start = order.lay_out_start(recipe, 1, 1, 32, tmp_path)
+    start = run_engine.write_start(recipe, 1, 1, 32, tmp_path)
     chosen = settings.Settings(recipe.name, (name,), 1, 1, 16, 1, "cuda", 1)
-    place = Place(tmp_path, tmp_path)
+    place = Folders(tmp_path, tmp_path)
     job = Job(engine, chosen, place, start, engine.forms[0])
-    with session.opened(job, "refused") as asked:
+    with run_engine.opened(job, "refused") as asked:
         asked.load()
         with pytest.raises(Unavailable, match="sees no"):
             asked.prepare()

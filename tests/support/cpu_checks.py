@@ -10,14 +10,12 @@ import pytest
 
 from ganglion import layers, models
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import backend, barriers
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.graph import Graph, Value
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan import barriers
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.training.data_adapters import Table
-from ganglion.training.step_cache import batch_of
 
 Arrays = dict[str, np.ndarray]
 Ran = tuple[Arrays, Arrays]
@@ -67,7 +65,7 @@ def step_of_model(model, x, y, batch, rows):
     """Return a compiled model's training step, what it runs on, and its state."""
     table = Table(x, y)
     signature = table.signature(batch, rows, False)
-    step, _ = model._runner.step("train", batch_of(table), signature)
+    step, _ = model._step_cache.step("train", table, signature)
     state = {name: one.numpy().copy() for name, one in step.variables.items()}
     arrays = table.arrays()
     return step.program, {name: arrays[name] for name in step.program.data}, state

@@ -373,14 +373,14 @@ def a_data_set_that_unpacks_to_gigabytes(folder: Path) -> Callable[[], Any]:
     packed = head + gzip.compress(bytes(1 << 20)) * (3 << 10)
     for name in decode.IDX_FILES:
         (folder / f"{name}.gz").write_bytes(packed)
-    from ganglion.datasets.report import Report
+    from ganglion.datasets.download import Report
 
     return lambda: sources.placed(folder, decode.idx_files).fetch(Report())
 
 
 @case
 def a_kept_data_set_that_claims_gigabytes(folder: Path) -> Callable[[], Any]:
-    from ganglion.datasets import cache
+    from ganglion.datasets import loading
 
     head = io.BytesIO()
     claims = {"descr": "|u1", "fortran_order": False, "shape": (6 * HUGE,)}
@@ -389,13 +389,13 @@ def a_kept_data_set_that_claims_gigabytes(folder: Path) -> Callable[[], Any]:
     with zipfile.ZipFile(path, "w") as written:
         for name in ("x_train", "y_train", "x_test", "y_test"):
             written.writestr(f"{name}.npy", head.getvalue() + bytes(1000))
-    return lambda: cache.read(path, "0" * 64)
+    return lambda: loading.read_cached(path, "0" * 64)
 
 
 @case
 def an_image_of_gigabytes(folder: Path) -> Callable[[], Any]:
     from ganglion.datasets import decode, png, sources
-    from ganglion.datasets.report import Report
+    from ganglion.datasets.download import Report
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         crc = struct.pack(">I", zlib.crc32(kind + body))

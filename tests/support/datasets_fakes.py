@@ -24,7 +24,7 @@ from ganglion.datasets import (
     mnist,
     sources,
 )
-from ganglion.datasets.arrays import Arrays
+from ganglion.datasets.decode import Arrays
 
 SOURCE_ROOT = str(Path(datasets.__file__).parents[2])
 posix_only = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")

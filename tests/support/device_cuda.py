@@ -317,7 +317,6 @@ def training(name, rows=12_800, batch=None):
 
     from ganglion import recipes
     from ganglion.training.data_adapters import Table
-    from ganglion.training.step_cache import batch_of
 
     config.set_backend("numpy")
     if name in cuda_networks.NETWORKS:
@@ -333,7 +332,7 @@ def training(name, rows=12_800, batch=None):
     table = Table(x, y)
     model = recipes.build(recipe)
     signature = table.signature(size, rows, recipe.shuffle)
-    step, _ = model._runner.step("train", batch_of(table), signature)
+    step, _ = model._step_cache.step("train", table, signature)
     state = {key: one.numpy().copy() for key, one in step.variables.items()}
     arrays = table.arrays()
     return (

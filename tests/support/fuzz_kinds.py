@@ -21,13 +21,12 @@ from layer_cases import CASES
 
 import ganglion as keras
 from ganglion import config, layers, saving
-from ganglion.applications import kept, torch_file
+from ganglion.applications import feature_cache, torch_file
 from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler.cpu import backend
-from ganglion.datasets import cache as dataset_cache
-from ganglion.datasets import decode, sources
-from ganglion.datasets.arrays import Arrays
-from ganglion.datasets.report import Report
+from ganglion.datasets import decode, loading, sources
+from ganglion.datasets.decode import Arrays
+from ganglion.datasets.download import Report
 from ganglion.images import Form, cache, decoding
 from ganglion.race import results
 from ganglion.saving import pickling
@@ -234,7 +233,7 @@ def data_sets(folder: Path) -> list[Kind]:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (4, 5, 5)).astype("u1"), np.arange(4, dtype="u1")
     idx = b"\x00\x00\x08\x03" + struct.pack(">3I", *x.shape) + x.tobytes()
-    dataset_cache.write(folder / "d.npz", Arrays(x, y, x, y))
+    loading.write_cached(folder / "d.npz", Arrays(x, y, x, y))
     sha = Arrays(x, y, x, y).sha256()
     records = rng.integers(0, 10, (2, decode.CIFAR_RECORD)).astype("u1").tobytes()
     tar = io.BytesIO()
@@ -285,7 +284,7 @@ def data_sets(folder: Path) -> list[Kind]:
         Kind("IDX, packed", gzip.compress(idx), decode.IDX_FILES[0],
              mutations.damaged, fetched(decode.idx_files)),
         Kind("npz", (folder / "d.npz").read_bytes(), "d.npz", mutations.damaged,
-             lambda path: dataset_cache.read(path, sha)),
+             lambda path: loading.read_cached(path, sha)),
         Kind("tar", tar.getvalue(), decode.CIFAR_ARCHIVE, mutations.damaged,
              fetched(decode.cifar_binary)),
         Kind("sheet", sheet(bytes([0, 1, 2, 3, 4])), "data_batch_1.png", changed_png,
@@ -327,12 +326,12 @@ def caches(folder: Path) -> list[Kind]:
         held = cache.read(key, 3, form)
         assert held is None or (held.pixels == 7).all()
 
-    outputs = kept.folder() / f"{'1' * 40}.outputs"
-    kept._write(outputs, np.full((3, 5), 2.5, "float32"))
+    outputs = feature_cache.folder() / f"{'1' * 40}.outputs"
+    feature_cache._write(outputs, np.full((3, 5), 2.5, "float32"))
 
     def kept_outputs(path: Path) -> None:
         shutil.copy(path, outputs)
-        held = kept._read(outputs, (3, 5))
+        held = feature_cache._read(outputs, (3, 5))
         assert held is None or (held == 2.5).all()
 
     from step_programs import step_of

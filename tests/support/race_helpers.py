@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 
+import forked_workers
 import numpy as np
 import pytest
 from folders import SUPPORT
+from typer.testing import CliRunner
 
 from ganglion import recipes
-from ganglion.race import lockstep, runner
-from ganglion.race.engines import Engine
+from ganglion.cli.app import app
+from ganglion.race import lockstep, run_race
+from ganglion.race.engines import Engine, process
 
 RECIPE = recipes.get("mnist-perceptron")
 
@@ -29,13 +32,14 @@ def take_noise(monkeypatch):
         "PYTHONPATH", f"{SUPPORT}{os.pathsep}{os.getenv('PYTHONPATH', '')}"
     )
     monkeypatch.setattr(recipes, "load", noise)
+    monkeypatch.setattr(process, "start_worker", forked_workers.start_worker)
 
 
 @pytest.fixture(autouse=True)
 def small_race(monkeypatch):
     """Make races short, in every module that imports this."""
     take_noise(monkeypatch)
-    monkeypatch.setattr(runner, "PAUSE", 0.0)
+    monkeypatch.setattr(run_race, "PAUSE", 0.0)
     monkeypatch.setattr(lockstep, "TRIALS", 1)
 
 
@@ -53,6 +57,13 @@ def start(folder, *arguments):
     return subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+
+
+def refused(*arguments):
+    """Return the error of `ganglion race`, which begins no race."""
+    done = CliRunner().invoke(app, ["race", *map(str, arguments)])
+    assert isinstance(done.exception, ValueError), done.output
+    return str(done.exception)
 
 
 def interrupted(process, words, excuse=None):

@@ -16,9 +16,8 @@ def program_of(op, arrays, attrs):
 def step_of(name, rows=6, batch=4, kind="train", shuffle=True):
     """Return a recipe's step on a few made-up rows, and the arrays it runs on."""
     from ganglion import recipes
-    from ganglion.training import trace
     from ganglion.training.data_adapters import Table
-    from ganglion.training.step_cache import batch_of
+    from ganglion.training.step import state_arrays
 
     recipe = recipes.get(name)
     rng = np.random.default_rng(0)
@@ -28,7 +27,7 @@ def step_of(name, rows=6, batch=4, kind="train", shuffle=True):
     table = Table(x, y)
     model = recipes.build(recipe)
     signature = table.signature(batch, rows, shuffle)
-    step, _ = model._runner.step(kind, batch_of(table), signature)
+    step, _ = model._step_cache.step(kind, table, signature)
     state = {n: v.numpy() for n, v in step.variables.items()}
-    assert trace.as_state(step, {}).keys() == state.keys()
+    assert state_arrays(step, {}).keys() == state.keys()
     return step.program, table.arrays(), state

@@ -105,7 +105,7 @@ def test_float64_is_used_throughout():
         ]
         _, weights = by_hand(model, batches, 0.1)
         model.fit(x, y, batch_size=20, shuffle=False, verbose=0)
-        step, _ = next(iter(model._runner._steps.values()))
+        step, _ = next(iter(model._step_cache._steps.values()))
         floats = {v.dtype for v in step.program.graph.nodes if v.dtype.kind == "f"}
     finally:
         keras.config.set_floatx("float32")
@@ -127,7 +127,7 @@ def test_one_step_graph_holds_everything():
     )
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     model.fit(x, y, batch_size=30, verbose=0)
-    (step, _), *_ = model._runner._steps.values()
+    (step, _), *_ = model._step_cache._steps.values()
     graph = step.program.graph
     ops = {node.op.name for node in graph.nodes}
     assert {"shuffle", "gather", "matmul", "random_uniform"} <= ops
@@ -163,13 +163,13 @@ def test_steps_run_in_chunks_when_nobody_asks():
     x, y = blobs(640)
     model = classifier()
     seen = []
-    run = model._runner._run
+    run = model._step_cache.run
 
     def watched(compiled, table, steps, cursor):
         seen.append(steps)
         return run(compiled, table, steps, cursor)
 
-    model._runner._run = watched
+    model._step_cache.run = watched
     model.fit(x, y, batch_size=10, epochs=1, verbose=0)
     assert sum(seen) == 64
     assert len(seen) < 64
@@ -190,11 +190,11 @@ def test_learning_rate_changes_without_a_new_trace():
     x, y = blobs()
     model = classifier()
     model.fit(x, y, verbose=0)
-    count = len(model._runner._steps)
+    count = len(model._step_cache._steps)
     weights = model.get_weights()
     model.optimizer.learning_rate = 0.0
     model.fit(x, y, verbose=0)
-    assert len(model._runner._steps) == count
+    assert len(model._step_cache._steps) == count
     for a, b in zip(weights, model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -45,7 +45,6 @@ STAGES = (
     Stage(4, 5, 2, 6, 192),
     Stage(1, 3, 1, 6, 320),
 )
-_BLOCKS = sum(stage.repeats for stage in STAGES)
 
 
 def preprocess_input(x: Any, data_format: str | None = None) -> Any:
@@ -105,8 +104,7 @@ def EfficientNetLite0(  # noqa: N802 (Keras writes models like classes)
     if include_top:
         x = layers.GlobalAveragePooling2D(name="avg_pool")(x)
         x = layers.Dropout(0.2, name="top_dropout")(x)
-        given = {"activation": classifier_activation, "name": "predictions"}
-        x = layers.Dense(classes, **given)(x)
+        x = layers.Dense(classes, classifier_activation, name="predictions")(x)
     elif pooling == "avg":
         x = layers.GlobalAveragePooling2D(name="avg_pool")(x)
     elif pooling == "max":
@@ -143,35 +141,36 @@ def _start(input_tensor: Any, input_shape: Any) -> Any:
             f"`input_shape` is (rows, columns, 3), not {shape}: the network sees "
             "colours."
         )
-    if any(one is not None and one < 32 for one in shape[:2]):
+    if any(side is not None and side < 32 for side in shape[:2]):
         raise ValueError(f"Images need at least 32 rows and columns, not {shape}.")
     return layers.Input(shape)
 
 
 def _sources(tensor: Any) -> Any:
     """Return the inputs that a Keras tensor was computed from."""
-    found, seen, todo = [], set(), [tensor]
+    inputs, seen, todo = [], set(), [tensor]
     while todo:
-        one = todo.pop()
-        if id(one) in seen:
+        tensor = todo.pop()
+        if id(tensor) in seen:
             continue
-        seen.add(id(one))
-        before = one.call.inputs if one.call is not None else []
+        seen.add(id(tensor))
+        before = tensor.call.inputs if tensor.call is not None else []
         if not before:
-            found.append(one)
+            inputs.append(tensor)
         todo.extend(tree.flatten(before))
-    return found[0] if len(found) == 1 else found
+    return inputs[0] if len(inputs) == 1 else inputs
 
 
 def _features(x: Any, drop_connect_rate: float) -> Any:
     x = _normed(_conv(x, 32, 3, 2, "stem_conv"), "stem_bn")
-    number = 0
-    for stage in STAGES:
-        for repeat in range(stage.repeats):
-            rate = drop_connect_rate * number / _BLOCKS
-            first = repeat == 0
-            x = _block(x, stage, stage.stride if first else 1, number, rate)
-            number += 1
+    blocks = [
+        (stage, 1 if repeat else stage.stride)
+        for stage in STAGES
+        for repeat in range(stage.repeats)
+    ]
+    for number, (stage, stride) in enumerate(blocks):
+        rate = drop_connect_rate * number / len(blocks)
+        x = _block(x, stage, stride, number, rate)
     return _normed(_conv(x, 1280, 1, 1, "top_conv"), "top_bn")
 
 
@@ -229,9 +228,9 @@ def _normed(x: Any, name: str) -> Any:
 
 def weights_file() -> Path:
     """Return the file of the ImageNet weights; the package with it is not imported."""
-    found = importlib.util.find_spec(PACKAGE)
-    places = list(found.submodule_search_locations or ()) if found else []
-    files = [one for place in places for one in Path(place).glob("models/*.pth")]
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    files = [path for folder in folders for path in Path(folder).glob("models/*.pth")]
     if not files:
         raise ImportError(
             "The ImageNet weights of EfficientNet-Lite0 are not installed: "
@@ -296,7 +295,7 @@ def _sources_of(layer: Any) -> list[tuple[Any, str]]:
     else:
         return []
     names = _NORM if there.split(".")[-1].startswith("_bn") else {"kernel": "weight"}
-    return [(one, f"{there}.{names.get(one.name, one.name)}") for one in layer.weights]
+    return [(w, f"{there}.{names.get(w.name, w.name)}") for w in layer.weights]
 
 
 def _arranged(layer: Any, array: np.ndarray) -> np.ndarray:

@@ -37,18 +37,18 @@ def decode_predictions(
     labels = class_labels(class_index)
     best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return [
-        [(*labels[at], float(row[at])) for at in places]
-        for row, places in zip(scores, best, strict=True)
+        [(*labels[index], float(row[index])) for index in indices]
+        for row, indices in zip(scores, best, strict=True)
     ]
 
 
 def class_labels(class_index: str | os.PathLike[str] | None = None) -> list[Label]:
     """Return WordNet number and name of the 1,000 classes, in order."""
-    path = Path(class_index) if class_index is not None else _kept()
+    path = Path(class_index) if class_index is not None else _index_file()
     try:
         table = json.loads(path.read_text())
-        found = [table[str(number)] for number in range(CLASSES)]
-        return [(str(wordnet), str(name)) for wordnet, name in found]
+        rows = [table[str(number)] for number in range(CLASSES)]
+        return [(str(wordnet), str(name)) for wordnet, name in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is no table of the {CLASSES} classes of ImageNet, such as "
@@ -56,7 +56,7 @@ def class_labels(class_index: str | os.PathLike[str] | None = None) -> list[Labe
         ) from None
 
 
-def _kept() -> Path:
+def _index_file() -> Path:
     """Return the table: where Keras keeps it, or fetched."""
     keras_home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
     keras = Path(keras_home) / "models" / FILE

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import layers
-from ganglion.applications import kept
+from ganglion.applications import feature_cache
 from ganglion.applications.efficientnet_lite import SIZE, EfficientNetLite0
 from ganglion.callbacks import EarlyStopping, History
 from ganglion.models import Model
@@ -72,8 +72,8 @@ def start(
         weights: As of `EfficientNetLite0`.
         name: The name of the model.
 
-    >>> made = start(3, 32, weights=None)
-    >>> made.model.output_shape, len(made.model.trainable_weights)
+    >>> parts = start(3, 32, weights=None)
+    >>> parts.model.output_shape, len(parts.model.trainable_weights)
     ((None, 3), 2)
     """
     rows, columns = (size, size) if isinstance(size, int) else size
@@ -109,7 +109,7 @@ def maps(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
         pixels: The images, (images, rows, columns, 3), from 0 to 255.
         verbose: Whether to show progress, as in `predict`.
     """
-    return kept.outputs(start.lower, pixels, verbose)
+    return feature_cache.outputs(start.lower, pixels, verbose)
 
 
 def features(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
@@ -117,7 +117,7 @@ def features(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
     network, inputs = start.body, pixels
     if _maps_fit(start, len(pixels)):  # they will serve fine-tuning, too
         network, inputs = start.middle, maps(start, pixels, verbose)
-    return kept.outputs(network, inputs, verbose)
+    return feature_cache.outputs(network, inputs, verbose)
 
 
 def _maps_fit(start: Start, images: int) -> bool:
@@ -161,7 +161,7 @@ def train_head(
     if patience is not None and held is not None:
         stop = [EarlyStopping(patience=patience, restore_best_weights=True)]
     compile_for_training(start.head, learning_rate)
-    done = start.head.fit(
+    history = start.head.fit(
         x,
         y,
         batch_size=min(batch_size, len(x)),
@@ -171,7 +171,7 @@ def train_head(
         verbose=verbose,
     )
     compile_for_training(start.model, learning_rate)  # so that it evaluates, too
-    return done
+    return history
 
 
 def fine_tune(
@@ -207,7 +207,7 @@ def fine_tune(
     for layer in network.layers:
         is_norm = isinstance(layer, layers.BatchNormalization)
         layer.trainable = layer in learning and not is_norm
-    parts = [one for one in (train, validation) if one is not None]
+    parts = [train] if validation is None else [train, validation]
     if not whole and _maps_fit(start, sum(len(x) for x, _ in parts)):
         network = start.upper
         train, *rest = ((maps(start, x, verbose), y) for x, y in parts)
@@ -215,7 +215,7 @@ def fine_tune(
     size = min(batch_size, len(train[0]))
     steps = epochs * -(-len(train[0]) // size)
     compile_for_training(network, CosineDecay(learning_rate, steps))
-    done = network.fit(
+    history = network.fit(
         *train,
         batch_size=size,
         epochs=epochs,
@@ -224,7 +224,7 @@ def fine_tune(
         verbose=verbose,
     )
     compile_for_training(start.model, learning_rate)  # so that it evaluates, too
-    return done
+    return history
 
 
 def compile_for_training(model: Model, learning_rate: Any) -> None:

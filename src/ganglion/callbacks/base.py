@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ganglion import tree
 from ganglion.callbacks import states
+from ganglion.config import closest
 
 Logs = dict[str, Any]
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -142,22 +143,20 @@ class Callback:
         """Run after `predict`."""
 
 
+_HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
+
+
 def _wants_each(callback: Any, name: str) -> bool:
     hook = getattr(callback, name, None)
-    if hook is None:
-        return False
     # `_is_default` is the mark of callbacks that derive from Keras' own class.
-    return not (
-        getattr(hook, "_per_chunk", False) or getattr(hook, "_is_default", False)
-    )
+    is_content = hasattr(hook, "_per_chunk") or getattr(hook, "_is_default", False)
+    return hook is not None and not is_content
 
 
 def _does_something(callback: Any, name: str) -> bool:
     hook = getattr(callback, name, None)
-    plain = getattr(Callback, name)
-    return hook is not None and not (
-        getattr(hook, "__func__", None) is plain or getattr(hook, "_is_default", False)
-    )
+    is_ours = getattr(hook, "__func__", None) is getattr(Callback, name)
+    return not (hook is None or is_ours or getattr(hook, "_is_default", False))
 
 
 class History(Callback):
@@ -173,15 +172,53 @@ class History(Callback):
         self.epoch: list[int] = []
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Start a new list of epochs."""
         self.epoch = []
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Keep the metrics."""
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
         self.model.history = self
+
+
+class LambdaCallback(Callback):
+    """A callback made of functions.
+
+    Args:
+        on_epoch_begin: Function of the epoch and the logs.
+        on_epoch_end: Function of the epoch and the logs.
+        on_train_begin: Function of the logs.
+        on_train_end: Function of the logs.
+        on_train_batch_begin: Function of the step and the logs.
+        on_train_batch_end: Function of the step and the logs.
+        **kwargs: Functions for the other hooks of `Callback`, by name.
+
+    >>> show = LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs))
+    >>> show.on_epoch_end(0, {"loss": 0.5})
+    0 {'loss': 0.5}
+    """
+
+    def __init__(
+        self,
+        on_epoch_begin: Callable[..., Any] | None = None,
+        on_epoch_end: Callable[..., Any] | None = None,
+        on_train_begin: Callable[..., Any] | None = None,
+        on_train_end: Callable[..., Any] | None = None,
+        on_train_batch_begin: Callable[..., Any] | None = None,
+        on_train_batch_end: Callable[..., Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        named = {k: v for k, v in locals().items() if k.startswith("on_")}
+        for name, function in (named | kwargs).items():
+            # Other names are attributes, as in Keras; but a hook that is misspelled
+            # would never be called.
+            if name not in _HOOKS and name.startswith("on_"):
+                raise TypeError(
+                    f"LambdaCallback knows no hook {name!r}. {closest(name, _HOOKS)}"
+                )
+            if function is not None:
+                setattr(self, name, function)
 
 
 class CallbackList(Callback):
@@ -211,7 +248,9 @@ class CallbackList(Callback):
             self.append(callback)
         if add_history and self.history is None:
             self.append(History())
-        if add_progbar and not any(_shows_progress(one) for one in self.callbacks):
+        if add_progbar and not any(
+            getattr(callback, "shows_progress", False) for callback in self.callbacks
+        ):
             from ganglion.callbacks.loggers import ProgbarLogger
 
             self.append(ProgbarLogger())
@@ -235,8 +274,8 @@ class CallbackList(Callback):
     @property
     def history(self) -> History | None:
         """The `History` among the callbacks, None if there is none."""
-        found = [one for one in self.callbacks if isinstance(one, History)]
-        return found[-1] if found else None
+        histories = (c for c in reversed(self.callbacks) if isinstance(c, History))
+        return next(histories, None)
 
     @property
     def stop_training(self) -> bool:
@@ -249,30 +288,31 @@ class CallbackList(Callback):
         return any(self.needs_batches_in(mode) for mode in _BATCH_HOOKS)
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Return whether some callback must see every step of this mode."""
-        return any(_needs_batches_in(one, mode) for one in self.callbacks)
+        return any(
+            callback.needs_batches_in(mode)
+            if isinstance(callback, Callback)
+            else any(_wants_each(callback, name) for name in _BATCH_HOOKS[mode])
+            for callback in self.callbacks
+        )
 
     def hears_batches_in(self, mode: str) -> bool:
         """Return whether some callback does anything before or after batches."""
         return any(
-            _does_something(one, name)
-            for one in self.callbacks
+            _does_something(callback, name)
+            for callback in self.callbacks
             for name in _BATCH_HOOKS[mode]
         )
 
     @property
     def has_foreign(self) -> bool:
         """Whether some callback is not ours, and may do anything, to the data too."""
-        from ganglion.callbacks.others import LambdaCallback
-
         return any(
-            isinstance(one, LambdaCallback)
-            or not type(one).__module__.startswith("ganglion.")
-            for one in self.callbacks
+            isinstance(callback, LambdaCallback)
+            or not type(callback).__module__.startswith("ganglion.")
+            for callback in self.callbacks
         )
 
     def set_model(self, model: Any) -> None:
-        """Give every callback the model."""
         if model is None:
             return
         super().set_model(model)
@@ -281,9 +321,11 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.set_model(model)
 
-    def _together(self) -> int:
-        """Return after how many steps the hooks of single batches are called."""
-        return int(getattr(self.model, "steps_per_execution", 1))
+    def _group(self, index: int) -> tuple[int, int]:
+        """Return the first and last of the steps that share a call of batch hooks."""
+        size = int(getattr(self.model, "steps_per_execution", 1))
+        first = index - index % size
+        return first, first + size - 1
 
     def call_batch_hook(self, name: str, index: int, logs: Logs) -> None:
         """Call the hook of every callback; of several steps, once for all.
@@ -291,10 +333,9 @@ class CallbackList(Callback):
         As in Keras, the number is that of the last step of a whole group. A hook that
         is content to be called after many steps is called as they come.
         """
-        together = self._together()
-        first = index - index % together
+        first, last = self._group(index)
         is_begin = name.endswith("_begin")
-        is_due = index == (first if is_begin else first + together - 1)
+        is_due = index == (first if is_begin else last)
         self._waiting = None if is_due or is_begin else (name, index, logs)
         for callback in self.callbacks:
             if is_due or not _wants_each(callback, name):
@@ -305,44 +346,29 @@ class CallbackList(Callback):
         if self._waiting is None:
             return
         (name, index, logs), self._waiting = self._waiting, None
-        together = self._together()
         for callback in self.callbacks:
             if _wants_each(callback, name):
-                getattr(callback, name)(index - index % together + together - 1, logs)
+                getattr(callback, name)(self._group(index)[1], logs)
 
     def set_params(self, params: dict[str, Any] | None) -> None:
-        """Give every callback the parameters."""
         self.params = params
         if params:
             for callback in self.callbacks:
                 callback.set_params(params)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Call `on_epoch_end` of every callback."""
         self._ended = states.EpochEnd(epoch, plain_logs(logs))
         for callback in self.callbacks:
-            # Before the call: who saves the training has seen this epoch itself.
+            # Before the call: a callback that saves has seen this epoch itself.
             self._ended.called += 1
             callback.on_epoch_end(epoch, self._ended.logs)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the states of all callbacks."""
         return states.states_of(self.callbacks, self._ended)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Give the callbacks their states, and end training if one had ended it."""
         if states.take_up(self.callbacks, state) and state.get("is_over"):
             self.model.stop_training = True
-
-
-def _needs_batches_in(callback: Any, mode: str) -> bool:
-    if isinstance(callback, Callback):
-        return callback.needs_batches_in(mode)
-    return any(_wants_each(callback, name) for name in _BATCH_HOOKS[mode])
-
-
-def _shows_progress(callback: Any) -> bool:
-    return bool(getattr(callback, "shows_progress", False))
 
 
 def plain_logs(logs: Logs | None) -> Logs:
@@ -390,6 +416,6 @@ def _make_dispatch(name: str) -> Callable[..., None]:
     return hook
 
 
-for _name in [name for name in vars(Callback) if name.startswith("on_")]:
+for _name in _HOOKS:
     if _name not in vars(CallbackList):
         setattr(CallbackList, _name, _make_dispatch(_name))

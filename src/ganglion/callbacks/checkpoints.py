@@ -21,14 +21,13 @@ from ganglion.callbacks.states import number_or_none, whole_number
 from ganglion.progress import print_message
 
 
-class _EveryBatches:
-    """Counts training steps over epochs; tells when to save."""
+class _SaveFrequency:
+    """Counts training steps over epochs, up to the next saving."""
 
     def __init__(self, frequency: Any, owner: str) -> None:
-        whole = isinstance(frequency, (int, np.integer))
-        if frequency != "epoch" and (
-            not whole or isinstance(frequency, bool) or frequency < 1
-        ):
+        is_whole = isinstance(frequency, (int, np.integer))
+        is_whole = is_whole and not isinstance(frequency, bool)
+        if frequency != "epoch" and (not is_whole or frequency < 1):
             raise ValueError(
                 f"{owner} does not know save_freq={frequency!r}: use 'epoch' or a "
                 "number of batches."
@@ -118,37 +117,31 @@ class ModelCheckpoint(MonitorCallback):
         self.save_best_only = save_best_only
         self.save_weights_only = save_weights_only
         self.save_freq = save_freq
-        self._every = _EveryBatches(save_freq, "ModelCheckpoint")
+        self._frequency = _SaveFrequency(save_freq, "ModelCheckpoint")
         self._epoch = 0
         _check_ending(self.filepath, save_weights_only)
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Return whether to run step by step: when saving counts steps."""
-        counts = mode == "train" and self._every.counts_batches
+        counts = mode == "train" and self._frequency.counts_batches
         return counts or super().needs_batches_in(mode)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the best value, and the steps since the last saving."""
-        return {"best": self.best, **self._every.get_state()}
+        return {"best": self.best, **self._frequency.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with the best value so far."""
         self.best = number_or_none(state, "best")
-        self._every.set_state(state)
+        self._frequency.set_state(state)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Remember the epoch."""
         self._epoch = epoch
 
     @per_chunk
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Save after so many steps."""
-        if self._every.is_due(batch):
+        if self._frequency.is_due(batch):
             self._save(self._epoch, batch, logs or {})
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Save after the epoch."""
-        if not self._every.counts_batches and (epoch + 1) % self.period == 0:
+        if not self._frequency.counts_batches and (epoch + 1) % self.period == 0:
             self._save(epoch, None, logs or {})
 
     def _save(self, epoch: int, batch: int | None, logs: Logs) -> None:
@@ -246,28 +239,24 @@ class BackupAndRestore(Callback):
         self.save_freq = save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
-        self._every = _EveryBatches(save_freq, "BackupAndRestore")
+        self._frequency = _SaveFrequency(save_freq, "BackupAndRestore")
         self._epoch = 0
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Return whether to run step by step: when saving counts steps."""
-        counts = mode == "train" and self._every.counts_batches
+        counts = mode == "train" and self._frequency.counts_batches
         return counts or super().needs_batches_in(mode)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the steps since the last backup."""
-        return self._every.get_state()
+        return self._frequency.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on counting steps."""
-        self._every.set_state(state)
+        self._frequency.set_state(state)
 
     @property
     def _index(self) -> Path:
         return self.backup_dir / "training_metadata.json"
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Restore the last backup, if there is one."""
         if not getattr(self.model, "built", True):
             raise ValueError(
                 "BackupAndRestore needs a model that is built before `fit`: give it an "
@@ -291,19 +280,16 @@ class BackupAndRestore(Callback):
                 return
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Back up after the epoch."""
         self._epoch = epoch + 1
-        if not self._every.counts_batches:
+        if not self._frequency.counts_batches:
             self._back_up(0)
 
     @per_chunk
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Back up after so many steps."""
-        if self._every.is_due(batch):
+        if self._frequency.is_due(batch):
             self._back_up(batch + 1)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """Remove the folder, unless asked to keep it."""
         self.model.initial_epoch = 0
         if self.delete_checkpoint and self.backup_dir.exists():
             shutil.rmtree(self.backup_dir)

@@ -1,19 +1,26 @@
-"""What callbacks that watch a metric have in common."""
+"""Callbacks that watch a metric, and those that end training by one."""
 
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from typing import Any
 
 from ganglion import keras2
-from ganglion.callbacks.base import Callback, Logs
+from ganglion.callbacks.base import Callback, Logs, per_chunk
+from ganglion.callbacks.states import number_or_none, weights_or_none, whole_number
+from ganglion.progress import print_message
 
 # Words in the names of metrics, for those that do not say their direction themselves.
-_UP = ("acc", "auc", "precision", "recall", "sensitivity", "specificity", "f1", "iou")
-_UP_TOO = ("fbeta", "r2", "pearson", "concordance", "cosine_similarity")
-_DOWN = ("loss", "error", "mse", "mae", "mape", "msle", "crossentropy", "hinge")
-_DOWN_TOO = ("divergence", "poisson", "logcosh", "perplexity")
+_UP = re.compile(
+    "acc|auc|precision|recall|sensitivity|specificity|f1|iou|fbeta|r2|pearson|"
+    "concordance|cosine_similarity"
+)
+_DOWN = re.compile(
+    "loss|error|mse|mae|mape|msle|crossentropy|hinge|divergence|poisson|logcosh|"
+    "perplexity"
+)
 
 _KERAS_2_NAMES = {"acc": "accuracy", "val_acc": "val_accuracy"}
 
@@ -101,17 +108,128 @@ class MonitorCallback(Callback):
 
     def _named_direction(self) -> str | None:
         name = self.monitor.lower().replace("-", "_")
-        if any(word in name for word in (*_DOWN, *_DOWN_TOO)):
+        if _DOWN.search(name):
             return "down"
-        return "up" if any(word in name for word in (*_UP, *_UP_TOO)) else None
+        return "up" if _UP.search(name) else None
 
 
 def _flat_metrics(metrics: Any) -> list[Any]:
     """Return the metrics, with those inside of containers such as compiled ones."""
     flat = []
-    for metric in metrics or ():
-        flat.append(metric)
-        inner = getattr(metric, "metrics", None)
-        if isinstance(inner, (list, tuple)):
-            flat.extend(_flat_metrics(inner))
+    for metric in metrics if isinstance(metrics, (list, tuple)) else ():
+        flat += [metric, *_flat_metrics(getattr(metric, "metrics", None))]
     return flat
+
+
+class EarlyStopping(MonitorCallback):
+    """Ends training when a metric no longer improves.
+
+    Args:
+        monitor: Name of the metric.
+        min_delta: Least change that counts as an improvement.
+        patience: Epochs without improvement after which training ends.
+        verbose: 1 to say what is done.
+        mode: "min", "max", or "auto" to go by the metric.
+        baseline: A value the metric has to beat for an improvement to count.
+        restore_best_weights: Whether to go back to the weights of the best epoch.
+        start_from_epoch: Epochs to wait before watching.
+
+    >>> EarlyStopping("loss", patience=3).patience
+    3
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        min_delta: float = 0,
+        patience: int = 0,
+        verbose: int = 0,
+        mode: str = "auto",
+        baseline: float | None = None,
+        restore_best_weights: bool = False,
+        start_from_epoch: int = 0,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta=min_delta)
+        self.patience = patience
+        self.verbose = verbose
+        self.baseline = baseline
+        self.restore_best_weights = restore_best_weights
+        self.start_from_epoch = start_from_epoch
+        self._reset()
+
+    def _reset(self) -> None:
+        self.wait = self.stopped_epoch = self.best_epoch = 0
+        self.best = None
+        self.best_weights: list[Any] | None = None
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._reset()
+
+    def get_state(self) -> dict[str, Any]:
+        names = ("wait", "stopped_epoch", "best", "best_epoch", "best_weights")
+        return {name: getattr(self, name) for name in names}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.wait = whole_number(state, "wait")
+        self.stopped_epoch = whole_number(state, "stopped_epoch")
+        self.best = number_or_none(state, "best")
+        self.best_epoch = whole_number(state, "best_epoch")
+        self.best_weights = weights_or_none(state, "best_weights", self.model)
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        current = self.monitored(logs)
+        if current is None or epoch < self.start_from_epoch:
+            return
+        improved = self.is_improvement(current, self.best)
+        if improved or self.best_weights is None:
+            self.best_epoch = epoch
+            if self.restore_best_weights:
+                self.best_weights = self.model.get_weights()
+        self.wait += 1
+        if improved:
+            self.best = current
+            if self.is_improvement(current, self.baseline):
+                self.wait = 0
+        elif self.wait >= self.patience and epoch > 0:
+            self.stopped_epoch = epoch
+            self.model.stop_training = True
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self.stopped_epoch > 0 and self.verbose > 0:
+            print_message(f"Epoch {self.stopped_epoch + 1}: early stopping")
+        if self.best_weights is None:
+            return
+        if self.verbose > 0:
+            print_message(
+                "Restoring model weights from the end of the best epoch: "
+                f"{self.best_epoch + 1}."
+            )
+        self.model.set_weights(self.best_weights)
+
+
+class TerminateOnNaN(Callback):
+    """Ends training when the loss is no longer a finite number.
+
+    The loss of an epoch so far stays NaN or infinite once a step's loss was, so it is
+    enough to look after every chunk of steps: the number shown is its last step's.
+
+    Args:
+        raise_error: Whether to raise a `RuntimeError` instead of ending quietly.
+    """
+
+    def __init__(self, raise_error: bool = False) -> None:
+        super().__init__()
+        self.raise_error = raise_error
+
+    @per_chunk
+    def on_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is None or math.isfinite(loss):
+            return
+        if self.raise_error:
+            raise RuntimeError(
+                f"The loss became {loss} at or before batch {batch}. Try a smaller "
+                "learning rate, and check the data for NaN."
+            )
+        print_message(f"Batch {batch}: Invalid loss, terminating training")
+        self.model.stop_training = True

@@ -80,21 +80,17 @@ class LearningRateScheduler(Callback):
         self._resumed: int | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Make sure that the learning rate can be set."""
         refuse_schedule(self)
         self._epoch = self._resumed = None
 
     def get_state(self) -> dict[str, Any]:
-        """Return which epoch the rate was last set for; the optimizer holds it."""
         return {"epoch": self._epoch}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Remember the epoch."""
         epoch = state["epoch"]
         self._epoch = self._resumed = None if epoch is None else int(epoch)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Ask the function and set the rate."""
         resumed, self._resumed, self._epoch = self._resumed, None, epoch
         if resumed == epoch:
             return  # asked a second time, `rate * 0.9` would lower it twice
@@ -112,7 +108,6 @@ class LearningRateScheduler(Callback):
             )
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Add the rate to the metrics."""
         _log_rate(self, logs)
 
 
@@ -122,7 +117,7 @@ def _takes_two(schedule: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     except ValueError:  # a function of C says nothing about itself
-        return True
+        pass
     return True
 
 
@@ -188,22 +183,15 @@ class ReduceLROnPlateau(MonitorCallback):
         self.wait = 0
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Start anew, so that one callback serves several calls of `fit`."""
         refuse_schedule(self)
         self.best = None
-        self.cooldown_counter = 0
-        self.wait = 0
+        self.cooldown_counter = self.wait = 0
 
     def get_state(self) -> dict[str, Any]:
-        """Return the best value, and how long ago it was."""
-        return {
-            "best": self.best,
-            "wait": self.wait,
-            "cooldown_counter": self.cooldown_counter,
-        }
+        names = ("best", "wait", "cooldown_counter")
+        return {name: getattr(self, name) for name in names}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on counting; the rate itself is the optimizer's."""
         self.best = number_or_none(state, "best")
         self.wait = whole_number(state, "wait")
         self.cooldown_counter = whole_number(state, "cooldown_counter")
@@ -213,7 +201,6 @@ class ReduceLROnPlateau(MonitorCallback):
         return self.cooldown_counter > 0
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Compare the epoch with the best one."""
         _log_rate(self, logs)
         current = self.monitored(logs)
         if current is None:

@@ -87,33 +87,26 @@ class TensorBoard(Callback):
         self._iterations_before = 0
 
     def needs_batches_in(self, mode: str) -> bool:
-        """Return whether to run step by step: when metrics of steps are written."""
         counts = mode == "train" and self.update_freq != "epoch"
         return counts or super().needs_batches_in(mode)
 
     def set_model(self, model: Any) -> None:
-        """Take the model, and begin new files."""
         super().set_model(model)
         self._files = {}
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Count steps from the start."""
         self._step = 0
 
     def get_state(self) -> dict[str, Any]:
-        """Return the number of the step."""
         return {"step": self._step}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on counting steps."""
         self._step = whole_number(state, "step")
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """Write what is left."""
         self._flush()
 
     def on_test_end(self, logs: Logs | None = None) -> None:
-        """Write the results of validation against the step of training."""
         iterations = self._iterations()
         if iterations is not None:
             for name, value in (logs or {}).items():
@@ -123,13 +116,11 @@ class TensorBoard(Callback):
 
     @per_chunk
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """Count the step."""
         self._step += 1
         self._batch_start = time.monotonic()
 
     @per_chunk
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Write the metrics of every so many steps."""
         if self.update_freq == "epoch" or self._step % int(self.update_freq):
             return
         file = self._file("train")
@@ -140,12 +131,10 @@ class TensorBoard(Callback):
             file.scalar(f"batch_{name}", value, self._step)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Start the clock."""
         self._epoch_start = time.monotonic()
         self._iterations_before = self._iterations() or 0
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Write the metrics of the epoch, and the weights' histograms when due."""
         train = {k: v for k, v in (logs or {}).items() if not k.startswith("val_")}
         rate = learning_rate_of(self.model)
         if train and rate is not None:

@@ -176,7 +176,7 @@ _FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt"
 
 def _class_names(net: Any, data: str | None) -> list[str]:
     """Return the names that the model's file or the data set gives, else numbers."""
-    from ganglion.images.making import CLASSES as CIFAR
+    from ganglion.images.networks import CIFAR_CLASSES as CIFAR
 
     count = max(int(net.output_shape[-1]), 2)
     noted = net.notes.get("class_names")

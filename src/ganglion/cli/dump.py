@@ -21,7 +21,6 @@ from ganglion.compiler.plan.plan import Plan
 from ganglion.recipes import Recipe
 from ganglion.recipes import build as build_model
 from ganglion.training.data_adapters import Table
-from ganglion.training.step_cache import batch_of
 
 
 def program_of(recipe: Recipe, step: str, batch_size: int | None = None) -> Program:
@@ -34,7 +33,7 @@ def program_of(recipe: Recipe, step: str, batch_size: int | None = None) -> Prog
     )
     signature = rows.signature(size, size, recipe.shuffle and step == "train")
     model = build_model(recipe)
-    return model._runner.traced(step, batch_of(rows), signature).program
+    return model._step_cache.traced(step, rows, signature).program
 
 
 def text_of(

@@ -50,7 +50,7 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
         model = saving.load_model(chosen.resume)
         chosen = _as_begun(chosen, model)
     held = _load(chosen, model)
-    say(networks.told_of_skipped(held))
+    say(networks.skipped_text(held.folder, held.skipped))
     if model is None:
         model = training.new_model(held, chosen.augment)
     elif (known := model.notes.get("class_names")) != list(held.classes):

@@ -109,7 +109,7 @@ def engine_names() -> list[str]:
 
 def sweep_keys() -> list[str]:
     """Return what a race can be swept over, up to the values."""
-    from ganglion.race.sweep import KEYS
+    from ganglion.race.settings import KEYS
 
     return [f"{name}=" for name in KEYS]
 

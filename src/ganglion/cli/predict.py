@@ -136,7 +136,7 @@ def evaluate(
     asked = training.Classifier.of(saving.load_model(model), str(model))
     with decoding() as watch:
         part, which, skipped = asked.images_to_test(images, everything, watch)
-    say(networks.told_of(images, skipped))
+    say(networks.skipped_text(images, skipped))
     said = asked.probabilities(part.x).argmax(axis=1)
     found = scores.Scores.of(part.y, said, asked.classes)
     if format == "json":

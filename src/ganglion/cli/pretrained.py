@@ -33,7 +33,7 @@ def train_folder(chosen: Any, fine_tune: int, more: list[Any]) -> bool:
     from ganglion.images import networks, training
 
     held = load_folder(chosen, size=parse_size(chosen.size) or SIZE, color="rgb")
-    say(networks.told_of_skipped(held))
+    say(networks.skipped_text(held.folder, held.skipped))
     start = _start(held)
     training.remember(start.model, held, test=chosen.test)
     rows, columns = held.form.size

@@ -169,8 +169,8 @@ def race(
         }
         _race_pretrained(images, engines, (test, size, fit), out, given)
         return
-    from ganglion.race import runner, settings, watch
-    from ganglion.race import sweep as sweeping
+    from ganglion.race import run_race, settings, watch
+    from ganglion.race.engines import engine
 
     bound = None if memory is None else int(memory * 1e9)
     limits: dict[str, Any] = {"limit": limit, "memory": bound}
@@ -181,7 +181,7 @@ def race(
         "device": device,
         "seed": seed,
         "batch_size": batch_size,
-        "sweep": sweeping.parse(sweep) if sweep else None,
+        "sweep": settings.parse_sweep(sweep) if sweep else None,
     }
     before, folder = None, out
     if resume is not None:
@@ -194,7 +194,7 @@ def race(
         before, folder = load(resume), resume if resume.is_dir() else resume.parent
         given |= {
             "recipe": recipe,
-            "engines": None if engines is None else settings.named(engines),
+            "engines": None if engines is None else settings.split_names(engines),
         }
         if before.recipe == PRETRAINED:
             if any((on, device, sweep, memory)):
@@ -211,17 +211,17 @@ def race(
         chosen = settings.choose(what, engines=engines, on=on, **given, **limits)
         folder = _free(out or _named(chosen.recipe))
     assert folder is not None
-    kind = runner.Racing
+    kind = run_race.RaceRunner
     if chosen.on:
         from ganglion.race.cluster import run as cluster
 
-        kind = cluster.RayRacing
+        kind = cluster.RayRunner
     racing = kind(
         chosen,
-        settings.engines_of(chosen),
+        [engine(name) for name in chosen.engines],
         folder,
         shown := watch.watch_for(chosen.engines, chosen.runs),
-        runner.command_line(chosen, folder),
+        run_race.command_line(chosen, folder),
         before,
     )
     try:
@@ -275,13 +275,13 @@ def _race_pretrained(
     from ganglion.applications.efficientnet_lite import SIZE
     from ganglion.cli import images as cli_images
     from ganglion.images import networks
-    from ganglion.images.making import HELD_OUT
+    from ganglion.images.networks import CIFAR_HELD_OUT
     from ganglion.race import pretrained, settings
 
     test, size, fit = how
     if images is None:
-        images = networks.made_folder()
-        test = HELD_OUT if test is None else test
+        images = networks.cifar_folder()
+        test = CIFAR_HELD_OUT if test is None else test
     with cli_images.decoding() as watch:
         held = image_folders.load(
             images,
@@ -297,7 +297,7 @@ def _race_pretrained(
     chosen = {name: one for name, one in given.items() if one is not None}
     chosen.setdefault("threads", config.threads())
     if engines is not None:
-        chosen["engines"] = settings.named(engines)
+        chosen["engines"] = settings.split_names(engines)
     chosen |= {"test": test, "command": shlex.join(["ganglion", *sys.argv[1:]])}
     _run_pretrained(held, folder, pretrained.Choices(**chosen))
 

@@ -199,7 +199,7 @@ def _train_folder(
     from ganglion.images import networks
 
     if images is None:
-        images = networks.made_folder()
+        images = networks.cifar_folder()
         test = recipe_book.FOLDER.source["test"] if test is None else test
     chosen = cli_images.Choices(folder=images, test=test, **asked)
     more = _callbacks(asked["log"], None)

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING
 
 from ganglion.compat.unsupported import explain
 
-from .errors import DataUnavailable
-
 if TYPE_CHECKING:
-    from . import cifar10, fashion_mnist, glyphs, mnist
-    from .loading import DataSet
+    from ganglion.datasets import cifar10, fashion_mnist, glyphs, mnist
+    from ganglion.datasets.loading import DataSet
 
 NAMES = ("mnist", "fashion_mnist", "cifar10", "glyphs")
 
@@ -35,6 +33,10 @@ __all__ = [
     "info",
     "mnist",
 ]
+
+
+class DataUnavailable(RuntimeError):  # noqa: N818 - said of data, it is the error
+    """No source has the data set. The first line says so, the rest says why."""
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -67,28 +69,17 @@ def info() -> list[DataSetInfo]:
     >>> [entry.name for entry in info()]
     ['mnist', 'fashion_mnist', 'cifar10', 'glyphs']
     """
-    return [_info(_data_set(name)) for name in NAMES]
+    return [_info(__getattr__(name).DATA_SET) for name in NAMES]
 
 
 def _info(data_set: "DataSet") -> DataSetInfo:
+    path = data_set.path
     try:
-        size = data_set.path.stat().st_size
+        size = path.stat().st_size
     except OSError:
         size = None
-    return DataSetInfo(
-        name=data_set.name,
-        title=data_set.title,
-        train_shape=data_set.train_shape,
-        test_shape=data_set.test_shape,
-        path=data_set.path,
-        size=size,
-    )
-
-
-def _data_set(name: str) -> "DataSet":
-    module = importlib.import_module(f"{__name__}.{name}")
-    data_set: DataSet = module.DATA_SET
-    return data_set
+    shapes = data_set.train_shape, data_set.test_shape
+    return DataSetInfo(data_set.name, data_set.title, *shapes, path, size)
 
 
 def fetch(name: str) -> Path:
@@ -101,8 +92,9 @@ def fetch(name: str) -> Path:
         near = difflib.get_close_matches(name, NAMES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NAMES)}"
         raise ValueError(f"no data set is called {name!r}; {hint}")
-    importlib.import_module(f"{__name__}.{name}").load_data()
-    path = _data_set(name).path
+    module = __getattr__(name)
+    module.load_data()
+    path: Path = module.DATA_SET.path
     if not path.exists():
         raise DataUnavailable(
             f"{name} was fetched but could not be kept in {path.parent}: set "

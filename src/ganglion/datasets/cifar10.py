@@ -1,11 +1,10 @@
 """CIFAR-10: 60,000 photographs in ten classes, 32x32 RGB (Krizhevsky)."""
 
-from . import decode
-from .arrays import Arrays, Split
-from .decode import CIFAR_ARCHIVE, CIFAR_TRAIN, Reader
-from .errors import SourceError
-from .loading import DataSet, load
-from .sources import Source, npm, placed, web
+from ganglion.datasets import decode
+from ganglion.datasets.decode import CIFAR_ARCHIVE, CIFAR_TRAIN, Arrays, Reader, Split
+from ganglion.datasets.download import SourceError
+from ganglion.datasets.loading import DataSet, load
+from ganglion.datasets.sources import Source, npm, placed, web
 
 HOST = "https://www.cs.toronto.edu/~kriz/"
 PICKLED_ARCHIVE = "cifar-10-python.tar.gz"

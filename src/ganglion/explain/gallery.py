@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from ganglion import files
-from ganglion.datasets.png import decode
+from ganglion.datasets import png
 from ganglion.explain.maps import ActivationMaps, class_activation_map
 from ganglion.explain.pictures import contact_sheet, overlay
-from ganglion.explain.png import png_bytes
-from ganglion.images.batches import batch_for
+from ganglion.images.loading import batch_for
 
 LEAST_SIDE = 96  # pixels; smaller pictures are enlarged
 ON_A_SHEET = 48
@@ -78,27 +77,27 @@ def write_gallery(
         watch: Called with the pictures drawn and their number.
         **settings: More for `class_activation_map`.
     """
-    place = free_folder(out)
+    folder = free_folder(out)
     folders = folder_names(classes)
-    with files.new_folder(place, durable=False) as part, _writer() as write:
-        made = []
-        names = _FreeNames()
-        for rows, found in _each_batch(model, pictures.pixels, class_index, settings):
+    with files.new_folder(folder, durable=False) as part, _writer() as write:
+        batches = []
+        taken: set[str] = set()
+        for rows, result in _each_batch(model, pictures.pixels, class_index, settings):
             pixels = pictures.pixels[rows]
-            predicted = predicted_classes(found.scores)
+            predicted = predicted_classes(result.scores)
             paths = [
-                names.free(f"{folders[number]}/{name}")
+                _free_path(f"{folders[number]}/{name}", taken)
                 for number, name in zip(predicted, pictures.names[rows], strict=True)
             ]
-            drawn = overlay(pixels, found.maps, scale_for(pixels))
+            drawn = overlay(pixels, result.maps, scale_for(pixels))
             write([part / path for path in paths], drawn)
-            made.append(Gallery(paths, predicted, *found[1:]))
+            batches.append(Gallery(paths, predicted, *result[1:]))
             if watch is not None:
                 watch(rows.start + len(paths), len(pictures.names))
-        whole = _joined(made)
-        _sheets(part, pictures, whole, folders)
-        _index(part / INDEX, pictures, whole, classes)
-    return whole
+        gallery = _joined(batches)
+        _write_sheets(part, pictures, gallery, folders)
+        _write_index(part / INDEX, pictures, gallery, classes)
+    return gallery
 
 
 def _each_batch(
@@ -110,44 +109,37 @@ def _each_batch(
     for at in range(0, total, size):
         # The last batch is filled up: another size would be compiled anew.
         x = pixels[np.minimum(np.arange(at, at + size), total - 1)]
-        found = class_activation_map(
+        maps, classes, scores, method, layer = class_activation_map(
             model, x, class_index, size="features", batch_size=size, **settings
         )
-        count = min(size, total - at)
-        yield (
-            slice(at, at + count),
-            found._replace(
-                maps=found.maps[:count],
-                classes=found.classes[:count],
-                scores=found.scores[:count],
-            ),
-        )
+        rows = slice(at, min(at + size, total))
+        n = rows.stop - at
+        yield rows, ActivationMaps(maps[:n], classes[:n], scores[:n], method, layer)
 
 
 def _joined(parts: list[Gallery]) -> Gallery:
-    first = parts[0]
     return Gallery(
-        [path for one in parts for path in one.paths],
-        np.concatenate([one.predicted for one in parts]),
-        np.concatenate([one.classes for one in parts]),
-        np.concatenate([one.scores for one in parts]),
-        first.method,
-        first.layer,
+        [path for part in parts for path in part.paths],
+        np.concatenate([part.predicted for part in parts]),
+        np.concatenate([part.classes for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+        parts[0].method,
+        parts[0].layer,
     )
 
 
 def free_folder(out: str | os.PathLike[str]) -> Path:
-    """Return the place of a new folder; refuse one that holds something."""
-    place = Path(out).expanduser().absolute()
-    if not place.parent.is_dir():
+    """Return the path of a new folder; refuse one that holds something."""
+    folder = Path(out).expanduser().absolute()
+    if not folder.parent.is_dir():
         raise FileNotFoundError(
-            f"There is no folder {place.parent} to write {out} into."
+            f"There is no folder {folder.parent} to write {out} into."
         )
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
             f"{out} holds something already: name another folder (--out), or remove it."
         )
-    return place
+    return folder
 
 
 def predicted_classes(scores: np.ndarray) -> np.ndarray:
@@ -163,31 +155,25 @@ def folder_names(classes: Sequence[str]) -> list[str]:
     >>> folder_names(["cat", "../dog", "Cat", ""])
     ['cat', '_dog', 'Cat-2', 'class-3']
     """
-    made: list[str] = []
+    folders: list[str] = []
     seen: set[str] = set()
     for number, name in enumerate(classes):
         safe = re.sub(r"[^\w ()+-]+", "_", str(name)).strip()[:80] or f"class-{number}"
         if safe.lower() in seen:
             safe = f"{safe}-{number}"
         seen.add(safe.lower())
-        made.append(safe)
-    return made
+        folders.append(safe)
+    return folders
 
 
-class _FreeNames:
-    """Gives equal names a number; some disks take cat and Cat for one."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def free(self, stem: str) -> str:
-        """Return the first path for a picture that is not taken, and take it."""
-        path, count = f"{stem}.png", 1
-        while path.lower() in self._taken:
-            count += 1
-            path = f"{stem}-{count}.png"
-        self._taken.add(path.lower())
-        return path
+def _free_path(stem: str, taken: set[str]) -> str:
+    """Return a path that is not taken yet; some disks take cat and Cat for one."""
+    path, count = f"{stem}.png", 1
+    while path.lower() in taken:
+        count += 1
+        path = f"{stem}-{count}.png"
+    taken.add(path.lower())
+    return path
 
 
 def scale_for(pixels: np.ndarray) -> int:
@@ -201,7 +187,7 @@ def _writer() -> Iterator[Callable[[list[Path], np.ndarray], None]]:
 
     def write_one(path: Path, image: np.ndarray) -> None:
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(png_bytes(image, _FAST))
+        path.write_bytes(png.encode(image, _FAST))  # in a folder yet to be renamed
 
     def write(paths: list[Path], images: np.ndarray) -> None:
         for _ in pool.map(write_one, paths, images):
@@ -221,35 +207,33 @@ def _spread(rows: np.ndarray, most: int) -> np.ndarray:
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
-def _sheets(
-    part: Path, pictures: Pictures, made: Gallery, folders: Sequence[str]
+def _write_sheets(
+    part: Path, pictures: Pictures, gallery: Gallery, folders: Sequence[str]
 ) -> None:
     """Draw a sheet a class, of the pictures that were written."""
-    for number in np.unique(made.predicted):
-        rows = _spread(np.flatnonzero(made.predicted == number), ON_A_SHEET)
-        drawn = np.stack(
-            [decode((part / made.paths[row]).read_bytes()) for row in rows]
-        )
+    for number in np.unique(gallery.predicted):
+        rows = _spread(np.flatnonzero(gallery.predicted == number), ON_A_SHEET)
+        paths = [part / gallery.paths[row] for row in rows]
+        drawn = np.stack([png.decode(path.read_bytes()) for path in paths])
         labels = pictures.labels
         is_wrong = None if labels is None else labels[rows] != number
         sheet = contact_sheet(pictures.pixels[rows], drawn, is_wrong=is_wrong)
-        (part / f"{folders[number]}.png").write_bytes(png_bytes(sheet))
+        (part / f"{folders[number]}.png").write_bytes(png.encode(sheet))
 
 
-def _index(
-    path: Path, pictures: Pictures, made: Gallery, classes: Sequence[str]
+def _write_index(
+    path: Path, pictures: Pictures, gallery: Gallery, classes: Sequence[str]
 ) -> None:
     """Write what each file shows, for those who want to look further."""
-    best = made.scores.max(axis=1)
-    if made.scores.shape[1] == 1:
-        best = np.where(made.predicted == 1, best, 1 - best)
+    best, labels = gallery.scores.max(axis=1), pictures.labels
+    if gallery.scores.shape[1] == 1:
+        best = np.where(gallery.predicted == 1, best, 1 - best)
     with open(path, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        extra = [] if pictures.labels is None else ["class"]
+        extra = [] if labels is None else ["class"]
         table.writerow(["file", "predicted", "score", "map of", *extra])
-        for row, name in enumerate(made.paths):
-            told = [name, classes[made.predicted[row]], f"{best[row]:.4f}"]
-            told.append(classes[made.classes[row]])
-            if pictures.labels is not None:
-                told.append(classes[pictures.labels[row]])
-            table.writerow(told)
+        for row, name in enumerate(gallery.paths):
+            numbers = [gallery.predicted[row], gallery.classes[row]]
+            numbers += [] if labels is None else [labels[row]]
+            predicted, *others = (classes[number] for number in numbers)
+            table.writerow([name, predicted, f"{best[row]:.4f}", *others])

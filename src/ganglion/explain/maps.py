@@ -1,20 +1,46 @@
-"""Class activation maps: where in a picture a model sees its class."""
+"""Class activation maps: where in a picture a model sees its class.
+
+Read `class_activation_map` first, then `Explainer.call`. Which features a map is made
+of is found by walking back from the model's output; models inside of models are looked
+through, their tensors count as the outer model's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ganglion import ops
+from ganglion import layers, ops, tree
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.explain.network import Inside, network_of
-from ganglion.explain.structure import CAM, structure_of
-from ganglion.explain.structure import scores_before_activation as plain_scores
-from ganglion.images.batches import batch_for
+from ganglion.images.loading import batch_for
 from ganglion.models import Model
 from ganglion.models.functional import Network
+from ganglion.symbolic import Call, KerasTensor, is_symbolic
+
+CAM, GRAD_CAM = "cam", "grad-cam"
+METHODS = ("auto", CAM, GRAD_CAM)
+
+# What does nothing to a score when a model predicts, or only squeezes it in order.
+_PASSING = (
+    layers.Dropout,
+    layers.SpatialDropout2D,
+    layers.Flatten,
+    layers.Reshape,
+    layers.Softmax,
+)
+_ORDER_KEEPING = ("softmax", "sigmoid", "linear", "log_softmax")
+# What comes behind the last features that still have their full size.
+_NOT_FEATURES = (
+    layers.MaxPooling2D,
+    layers.AveragePooling2D,
+    layers.GlobalAveragePooling2D,
+    layers.GlobalMaxPooling2D,
+    *_PASSING,
+)
 
 
 class ActivationMaps(NamedTuple):
@@ -66,8 +92,8 @@ def class_activation_map(
     ...     keras.layers.GlobalAveragePooling2D(),
     ...     keras.layers.Softmax(),
     ... ])
-    >>> found = class_activation_map(model, np.ones((2, 8, 8, 1), "float32"))
-    >>> found.maps.shape, found.method, found.layer
+    >>> result = class_activation_map(model, np.ones((2, 8, 8, 1), "float32"))
+    >>> result.maps.shape, result.method, result.layer
     ((2, 8, 8), 'cam', 'conv2d')
     """
     explainer = _explainer(model, method, layer)
@@ -77,16 +103,13 @@ def class_activation_map(
     maps, classes, scores = explainer.predict(
         [x, wanted], batch_size=rows, verbose=verbose
     )
-    if size == "image":
-        size = x.shape[1:3]
-    elif size == "features":
-        size = maps.shape[1:]
+    if isinstance(size, str):
+        size = {"image": x.shape[1:3], "features": maps.shape[1:]}[size]
+    structure = explainer.structure
     if normalize:
-        maps = normalized(maps, explainer.structure.method)
+        maps = normalized(maps, structure.method)
     maps = resized(maps, size)
-    return ActivationMaps(
-        maps, classes, scores, explainer.structure.method, explainer.structure.layer
-    )
+    return ActivationMaps(maps, classes, scores, structure.method, structure.layer)
 
 
 class Explainer(Model):
@@ -95,11 +118,10 @@ class Explainer(Model):
     def __init__(self, network: Network, method: str, layer: str | None) -> None:
         super().__init__(name="class_activation_map")
         self.inside = Inside(network)
-        self.structure = structure_of(self.inside, method, layer)
+        self.structure = _structure_of(self.inside, method, layer)
         self.classes = int(self.structure.output.shape[-1] or 0)
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-        """Weigh the features for the class."""
         images, wanted = inputs
         known = self.inside.values([images])
         scores = known[self.inside.source(self.structure.output)]
@@ -111,7 +133,9 @@ class Explainer(Model):
                 kernel = ops.transpose(self.structure.weights.kernel)
                 weights = ops.matmul(share, kernel)
         else:
-            target = plain_scores(self.inside, self.structure.output, known)
+            target = _scores_before_activation(
+                self.inside, self.structure.output, known
+            )
             # Rows do not touch each other, so one sum serves the whole batch.
             total = ops.sum(target * share)
             slopes = gradients(total, [features]).get(features)
@@ -137,18 +161,24 @@ def _chosen(scores: Any, wanted: Any) -> tuple[Any, Any]:
     return classes, ops.one_hot(classes, scores.shape[-1])
 
 
-# Kept while the model lives, so that a second call compiles nothing. They hold on to
-# the network, not to the model.
-_kept: WeakKeyDictionary[Any, dict[Any, Explainer]] = WeakKeyDictionary()
+# They live as long as the model, so that a second call compiles nothing. They refer
+# to the network, not to the model.
+_explainers: WeakKeyDictionary[Any, dict[Any, Explainer]] = WeakKeyDictionary()
 
 
 def _explainer(model: Any, method: str, layer: str | None) -> Explainer:
-    network = network_of(model)
-    held = _kept.setdefault(model, {})
-    found = held.get((method, layer))
-    if found is None or found.inside.network is not network:
-        found = held[method, layer] = Explainer(network, method, layer)
-    return found
+    network = getattr(model, "_network", None)
+    if network is None:
+        raise ValueError(
+            f"The model {getattr(model, 'name', model)!r} has no graph of layers to "
+            "look into: make it with `Sequential([Input(...), ...])` or with the "
+            "functional API, or call it on data first."
+        )
+    known = _explainers.setdefault(model, {})
+    explainer = known.get((method, layer))
+    if explainer is None or explainer.inside.network is not network:
+        explainer = known[method, layer] = Explainer(network, method, layer)
+    return explainer
 
 
 def _images(network: Network, images: Any) -> np.ndarray:
@@ -171,8 +201,7 @@ def _images(network: Network, images: Any) -> np.ndarray:
 
 
 def _wanted(class_index: Any, rows: int, classes: int) -> np.ndarray:
-    given = -1 if class_index is None else class_index
-    array = np.asarray(given)
+    array = np.asarray(-1 if class_index is None else class_index)
     if array.dtype.kind not in "iu" or array.shape not in ((), (rows,)):
         raise ValueError(
             "`class_index` is the number of a class, or one for each of the "
@@ -186,6 +215,174 @@ def _wanted(class_index: Any, rows: int, classes: int) -> np.ndarray:
             f"The model knows {most} classes, 0 to {most - 1}; got {int(array.max())}."
         )
     return np.broadcast_to(array.astype("int32"), (rows,)).copy()
+
+
+# ---- the tensors of a model -----------------------------------------------------
+
+
+class Inside:
+    """The tensors of a network, those of inner models among them."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._same: dict[KerasTensor, KerasTensor] = {}
+        for call, inner in _calls(network):
+            if inner is not None:
+                outputs = tree.flatten(call.outputs)
+                self._same.update(zip(outputs, inner.flat_outputs, strict=True))
+                self._same.update(zip(inner.flat_inputs, call.inputs, strict=True))
+
+    def source(self, tensor: KerasTensor) -> KerasTensor:
+        """Return the tensor that a layer made, for one that stands for it."""
+        while tensor in self._same:
+            tensor = self._same[tensor]
+        return tensor
+
+    def maker(self, tensor: KerasTensor) -> tuple[Any, list[KerasTensor]]:
+        """Return the layer that made a tensor, and what it was made from."""
+        call = self.source(tensor).call
+        if call is None:
+            return None, []
+        return call.operation, [self.source(tensor) for tensor in call.inputs]
+
+    def tensors(self) -> Iterator[tuple[Any, KerasTensor]]:
+        """Yield each layer with its first output, in the order of computing."""
+        for call, inner in _calls(self.network):
+            if inner is None:
+                yield call.operation, tree.flatten(call.outputs)[0]
+
+    def values(self, inputs: list[Any]) -> dict[KerasTensor, Any]:
+        """Compute all tensors for some inputs."""
+        known: dict[KerasTensor, Any] = {}
+        _replay(self.network, inputs, known)
+        return known
+
+
+def _inner(call: Call) -> Network | None:
+    if isinstance(call.operation, Model):
+        return getattr(call.operation, "_network", None)
+    return None
+
+
+def _calls(network: Network) -> Iterator[tuple[Call, Network | None]]:
+    """Yield all calls in order; a model's before those inside of it."""
+    for call in network.calls:
+        inner = _inner(call)
+        yield call, inner
+        if inner is not None:
+            yield from _calls(inner)
+
+
+def _replay(
+    network: Network, inputs: list[Any], known: dict[KerasTensor, Any]
+) -> list[Any]:
+    known.update(zip(network.flat_inputs, inputs, strict=True))
+    for call in network.calls:
+        inner = _inner(call)
+        if inner is None:
+            results = call.replay(known)
+        else:
+            values = filter(is_symbolic, tree.flatten((call.args, call.kwargs)))
+            results = _replay(inner, [known[tensor] for tensor in values], known)
+        known.update(zip(tree.flatten(call.outputs), results, strict=True))
+    return [known[output] for output in network.flat_outputs]
+
+
+# ---- the features that a map is made of ------------------------------------------
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Where the map comes from: features, and what weighs them."""
+
+    method: str
+    features: KerasTensor  # (rows, height, width, channels)
+    weights: Any  # the Dense behind the pooling, None where a channel is a class
+    output: KerasTensor
+    layer: str  # the name of the layer that made the features
+
+
+def _structure_of(inside: Inside, method: str, layer: str | None) -> Structure:
+    """Find the features before global pooling, or the last ones with a height."""
+    outputs = inside.network.flat_outputs
+    if len(outputs) != 1 or outputs[0].ndim != 2:
+        shapes = ", ".join(str(output.shape) for output in outputs)
+        raise ValueError(
+            "A class activation map needs a model with one output of shape (rows, "
+            f"classes), not {shapes}."
+        )
+    if method not in METHODS:
+        raise ValueError(f"`method` is one of {', '.join(METHODS)}, not {method!r}.")
+    pooled = _pooled(inside, outputs[0]) if layer is None else None
+    if method == GRAD_CAM or (method == "auto" and pooled is None):
+        method, features, weights = GRAD_CAM, _last_features(inside, layer), None
+    elif pooled is None:
+        raise ValueError(
+            "This model does not end in global average pooling, with at most a Dense "
+            'behind it: take method="grad-cam", and name no `layer` for "cam".'
+        )
+    else:
+        method, (features, weights) = CAM, pooled
+    name = getattr(inside.maker(features)[0], "name", "input")
+    return Structure(method, features, weights, outputs[0], name)
+
+
+def _pooled(inside: Inside, tensor: KerasTensor) -> tuple[KerasTensor, Any] | None:
+    """Return the features before global average pooling, and the Dense behind it."""
+    dense = None
+    while True:
+        maker, before = inside.maker(tensor)
+        if isinstance(maker, layers.GlobalAveragePooling2D):
+            return before[0], dense
+        if isinstance(maker, layers.Dense) and dense is None:
+            if not _keeps_order(maker.activation):
+                return None
+            dense = maker
+        elif not isinstance(maker, _PASSING) and not _is_squeezing(maker):
+            return None
+        if len(before) != 1:
+            return None
+        tensor = before[0]
+
+
+def _is_squeezing(maker: Any) -> bool:
+    return isinstance(maker, layers.Activation) and _keeps_order(maker.activation)
+
+
+def _keeps_order(activation: Any) -> bool:
+    return getattr(activation, "__name__", "") in _ORDER_KEEPING
+
+
+def _last_features(inside: Inside, layer: str | None) -> KerasTensor:
+    features = None
+    for maker, tensor in inside.tensors():
+        is_named = layer is None or getattr(maker, "name", None) == layer
+        is_picture = tensor.ndim == 4 and tensor.shape[1] != 1 != tensor.shape[2]
+        if is_named and is_picture and (layer or not isinstance(maker, _NOT_FEATURES)):
+            features = tensor
+    if features is None:
+        name = f"layer {layer!r}" if layer else "layer"
+        raise ValueError(
+            f"This model has no {name} with an output of shape (rows, height, width, "
+            "channels): there is nothing to draw a map from."
+        )
+    return features
+
+
+def _scores_before_activation(
+    inside: Inside, output: KerasTensor, known: dict[KerasTensor, Any]
+) -> Any:
+    """Return the scores before a final softmax, which would mix the classes."""
+    maker, before = inside.maker(output)
+    if isinstance(maker, layers.Softmax) or _is_squeezing(maker):
+        return known[before[0]]
+    if isinstance(maker, layers.Dense) and _keeps_order(maker.activation):
+        scores = ops.matmul(known[before[0]], maker.kernel)
+        return scores if maker.bias is None else scores + maker.bias
+    return known[inside.source(output)]
+
+
+# ---- maps as arrays --------------------------------------------------------------
 
 
 def normalized(maps: np.ndarray, method: str) -> np.ndarray:
@@ -209,20 +406,18 @@ def resized(maps: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     >>> resized(np.array([[[0.0, 1.0]]]), (1, 4))
     array([[[0.  , 0.25, 0.75, 1.  ]]])
     """
-    rows = _spread(maps.shape[1], size[0])
-    columns = _spread(maps.shape[2], size[1])
+    rows = _interpolation(maps.shape[1], size[0])
+    columns = _interpolation(maps.shape[2], size[1])
     return np.einsum("ij,njk...,lk->nil...", rows, maps, columns, optimize=True).astype(
         maps.dtype, copy=False
     )
 
 
-def _spread(old: int, new: int) -> np.ndarray:
+def _interpolation(old: int, new: int) -> np.ndarray:
     """Return the matrix that turns a line of some cells into one of others."""
-    place = ((np.arange(new) + 0.5) * old / new - 0.5).clip(0, old - 1)
-    first = np.floor(place).astype(int)
-    second = np.minimum(first + 1, old - 1)
-    share = place - first
-    made = np.zeros((new, old))
-    made[np.arange(new), first] = 1 - share
-    made[np.arange(new), second] += share
-    return made
+    at = ((np.arange(new) + 0.5) * old / new - 0.5).clip(0, old - 1)
+    first = np.floor(at).astype(int)
+    matrix = np.zeros((new, old))
+    matrix[np.arange(new), first] = 1 - (at - first)
+    matrix[np.arange(new), np.minimum(first + 1, old - 1)] += at - first
+    return matrix

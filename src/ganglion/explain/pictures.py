@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ganglion.datasets import png
 from ganglion.explain.maps import resized
+from ganglion.saving.files import write_checked
 
 # Inferno, which grows evenly brighter to the eye: a polynomial in the heat for red,
 # green and blue, lowest power first (fitted by Matt Zucker, public domain).
@@ -28,12 +31,6 @@ _GAP = 4
 _PAPER = 255
 
 
-def _table() -> np.ndarray:
-    heat = np.linspace(0, 1, _TABLE_SIZE)[:, None]
-    powers = heat ** np.arange(len(_INFERNO))
-    return (powers @ _INFERNO).clip(0, 1)
-
-
 def heat_colors(maps: Any) -> np.ndarray:
     """Return heat from 0 to 1 as colours, uint8 with a last axis of three.
 
@@ -41,21 +38,23 @@ def heat_colors(maps: Any) -> np.ndarray:
     [[0, 0, 0], [250, 255, 168]]
     """
     heat = np.nan_to_num(np.asarray(maps, "float64")).clip(0, 1)
-    places = np.rint(heat * (_TABLE_SIZE - 1)).astype(int)
-    return (_table() * 255).round().astype("uint8")[places]
+    rows = np.rint(heat * (_TABLE_SIZE - 1)).astype(int)
+    powers = np.linspace(0, 1, _TABLE_SIZE)[:, None] ** np.arange(len(_INFERNO))
+    table = (powers @ _INFERNO).clip(0, 1)
+    return (table * 255).round().astype("uint8")[rows]
 
 
 def overlay(
     images: Any, maps: Any, scale: int = 1, strength: float = 0.6
 ) -> np.ndarray:
-    """Lay heat over images: cold places stay as they are, hot ones glow.
+    """Lay heat over images: cold areas stay as they are, hot ones glow.
 
     Args:
         images: Pixels (images, height, width, 1 or 3): whole numbers, or floats whose
             range is found by their extremes.
         maps: Heat from 0 to 1, (images, any height, any width).
         scale: How many times to enlarge; the images stay in squares, the heat smooth.
-        strength: How much of the picture the hottest places hide.
+        strength: How much of the picture the hottest areas hide.
     """
     pixels = as_pixels(images)
     pixels = pixels.repeat(scale, axis=1).repeat(scale, axis=2)
@@ -125,10 +124,15 @@ def contact_sheet(
         left = number % columns * step_right + 2 * _GAP
         if is_wrong is not None and is_wrong[number]:
             frame = _GAP - 1
-            inside = (slice(top - frame, top + height + frame),
-                      slice(left - frame, left + pair + frame))  # fmt: skip
-            sheet[inside] = WRONG
+            across = slice(left - frame, left + pair + frame)
+            sheet[top - frame : top + height + frame, across] = WRONG
         sheet[top : top + height, left : left + width] = plain[number]
         right = left + pair - width
         sheet[top : top + height, right : right + width] = warm[number]
     return sheet
+
+
+def write_png(path: str | os.PathLike[str], image: np.ndarray) -> None:
+    """Write an image to a PNG file, atomically."""
+    data = png.encode(image)
+    write_checked(path, lambda file: file.write(data))

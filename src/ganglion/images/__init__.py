@@ -10,10 +10,8 @@ Decoding needs Pillow: `pip install "ganglion-nn[images]"`.
 """
 
 from ganglion.images.decoding import Form, Unreadable, decode
-from ganglion.images.errors import ImagesError
-from ganglion.images.finding import Listing, find
+from ganglion.images.finding import ImagesError, Listing, find, stratified
 from ganglion.images.loading import ImageFolder, Images, load, read_files
-from ganglion.images.splitting import stratified
 
 __all__ = [
     "Form",

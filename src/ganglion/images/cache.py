@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import tokenize
 import zlib
 from collections.abc import Callable, Sequence
@@ -39,7 +38,7 @@ class Decoded:
     pixels: np.ndarray
     kept: np.ndarray  # which of the files, in order
     problems: dict[int, str]  # by the number of the file
-    place: Path | None = None  # the entry
+    entry: Path | None = None  # its folder in the cache
 
 
 def folder() -> Path:
@@ -50,28 +49,27 @@ def folder() -> Path:
 def key_of(paths: Sequence[Path], form: Form) -> str:
     """Return the name of an entry: another file, size, time or form is another one."""
     total = hashlib.sha256(json.dumps([VERSION, form.as_data()]).encode())
-    for one in paths:
-        try:
-            found = one.stat()
-            what = [str(one.absolute()), found.st_size, found.st_mtime_ns]
-        except OSError:
-            what = [str(one.absolute())]
-        total.update(json.dumps(what).encode())
+    for path in paths:
+        facts: list[Any] = [str(path.absolute())]
+        with suppress(OSError):
+            status = path.stat()
+            facts += [status.st_size, status.st_mtime_ns]
+        total.update(json.dumps(facts).encode())
     return total.hexdigest()[:32]
 
 
 def read(key: str, count: int, form: Form) -> Decoded | None:
     """Return an entry, None where there is none, or not the one that was made there."""
-    place = folder() / key
+    entry = folder() / key
     try:
-        index = json.loads(files.read_file(place / _INDEX))
+        index = json.loads(files.read_file(entry / _INDEX))
         if index.pop("check") != _check(key, index):
             raise ValueError("another entry")
         kept = np.array(index["kept"], dtype="int64")
         problems = {int(number): str(why) for number, why in index["problems"].items()}
         if len(kept) + len(problems) != count:
             raise ValueError("another number of files")
-        pixels = _mapped(place / _PIXELS, (len(kept), *form.shape))
+        pixels = _mapped(entry / _PIXELS, (len(kept), *form.shape))
         if pixels.size <= LARGE:
             pixels = np.array(pixels)
             # A large one is not read through: its length was checked by mapping it.
@@ -80,8 +78,8 @@ def read(key: str, count: int, form: Form) -> Decoded | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     with suppress(OSError):
-        os.utime(place)
-    return Decoded(pixels, kept, problems, place)
+        os.utime(entry)
+    return Decoded(pixels, kept, problems, entry)
 
 
 def _check(key: str, index: dict[str, Any]) -> str:
@@ -95,12 +93,8 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     files.refuse_special(path)
     try:
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (
-        tokenize.TokenError,
-        SyntaxError,
-        EOFError,
-    ) as error:  # its head is read as Python
-        raise ValueError("damaged") from error
+    except (tokenize.TokenError, SyntaxError, EOFError) as error:
+        raise ValueError("damaged") from error  # its head is read as Python
     if pixels.shape != shape or pixels.dtype != np.uint8:
         raise ValueError("another shape")
     return pixels
@@ -121,12 +115,18 @@ def write(
     """
     home = folder()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _make_room(home, key, int(np.prod(shape)))
-    large = int(np.prod(shape)) > LARGE
+    size = int(np.prod(shape))
+    others = [p for p in home.iterdir() if p.name != key and p.name[0] != "."]
+    files.remove_oldest(others, MOST - size)
+    large = size > LARGE
     # Decoded again if a power cut takes it: there is no need to wait for the disk.
     with files.new_folder(home / key, durable=False) as part:
         path = part / _PIXELS
-        pixels = _room(path, shape) if large else np.empty(shape, "uint8")
+        pixels = (
+            np.lib.format.open_memmap(path, "w+", dtype=np.uint8, shape=shape)
+            if large
+            else np.empty(shape, "uint8")
+        )
         problems = fill(pixels)
         kept = np.array([i for i in range(shape[0]) if i not in problems], "int64")
         if problems:
@@ -152,10 +152,10 @@ def rows(decoded: Decoded, wanted: np.ndarray) -> np.ndarray:
     if len(wanted) == len(pixels) and bool((np.diff(wanted) == 1).all()):
         return pixels
     size = len(wanted) * int(np.prod(pixels.shape[1:]))
-    if decoded.place is None or size <= LARGE:
+    if decoded.entry is None or size <= LARGE:
         return np.asarray(pixels[wanted])
     name = hashlib.sha256(np.asarray(wanted, "<i8").tobytes()).hexdigest()[:24]
-    path = decoded.place / f"rows-{name}.npy"
+    path = decoded.entry / f"rows-{name}.npy"
     try:
         if not path.exists():
             _take(pixels, wanted, path)
@@ -164,40 +164,17 @@ def rows(decoded: Decoded, wanted: np.ndarray) -> np.ndarray:
         return np.asarray(pixels[wanted])
 
 
-def _room(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    return np.lib.format.open_memmap(path, "w+", dtype=np.uint8, shape=shape)
-
-
 def _take(pixels: np.ndarray, wanted: np.ndarray, path: Path | None) -> np.ndarray:
     """Return some rows as a new array, in a file if there is a path for it."""
     if path is None:
         return pixels[wanted]
 
     def write(file: BinaryIO) -> None:
-        head = {
-            "descr": "|u1",
-            "fortran_order": False,
-            "shape": (len(wanted), *pixels.shape[1:]),
-        }
+        shape = (len(wanted), *pixels.shape[1:])
+        head = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, head)
         for at in range(0, len(wanted), _CHUNK):
             file.write(np.ascontiguousarray(pixels[wanted[at : at + _CHUNK]]).data)
 
     files.write_file(path, write, durable=False)
     return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def _make_room(home: Path, key: str, size: int) -> None:
-    """Remove the entries that were used longest ago, when there are too many bytes."""
-    entries = []
-    for one in home.iterdir():
-        with suppress(OSError):
-            total = sum(part.stat().st_size for part in one.iterdir())
-            entries.append((one.stat().st_mtime, total, one))
-    held = sum(total for _, total, _ in entries) + size
-    for _, total, one in sorted(entries):
-        if held <= MOST:
-            return
-        if one.name != key and not one.name.startswith("."):
-            shutil.rmtree(one, ignore_errors=True)
-            held -= total

@@ -19,6 +19,7 @@ import numpy as np
 
 from ganglion import files
 from ganglion.config import closest
+from ganglion.system.terminal import one_line
 
 MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 FITS = ("crop", "resize", "pad")
@@ -94,7 +95,7 @@ def decode(source: str | os.PathLike[str] | bytes, form: Form) -> np.ndarray:
             upright = pillow("ImageOps").exif_transpose(image)
             return _fitted(_coloured(upright, form), form)
     except _DAMAGE as error:
-        raise Unreadable(_reason(error)) from error
+        raise Unreadable(one_line(error)) from error
 
 
 _in_work = 0
@@ -121,10 +122,10 @@ def header(source: str | os.PathLike[str] | bytes) -> tuple[tuple[int, int], str
     try:
         with _opened(source) as image:
             columns, rows = image.size
-            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-            return (columns, rows) if turned else (rows, columns), image.mode
+            is_sideways = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            return (columns, rows) if is_sideways else (rows, columns), image.mode
     except _DAMAGE as error:
-        raise Unreadable(_reason(error)) from error
+        raise Unreadable(one_line(error)) from error
 
 
 def _opened(source: str | os.PathLike[str] | bytes) -> Any:
@@ -147,8 +148,8 @@ def _opened(source: str | os.PathLike[str] | bytes) -> Any:
 
 def _number_in(text: str) -> int:
     """Return the first number that a message of Pillow's names."""
-    found = re.search(r"\d+", text)
-    return int(found[0]) if found else MOST_PIXELS
+    match = re.search(r"\d+", text)
+    return int(match[0]) if match else MOST_PIXELS
 
 
 def _too_large(pixels: int) -> str:
@@ -170,11 +171,6 @@ def _kind(data: bytes) -> str:
     return "its content is not JPEG, PNG, BMP, WebP or GIF"
 
 
-def _reason(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(text).split())[:200]
-
-
 def _hasten(image: Any, form: Form) -> None:
     """Let a JPEG decoder leave out detail that would be averaged away anyway."""
     wanted = 2 * max(form.size)
@@ -189,8 +185,8 @@ def _coloured(image: Any, form: Form) -> Any:
     if image.mode.startswith("I"):  # 16 bits: Pillow would cut off, not scale
         values = np.asarray(image) // 257
         image = pillow().fromarray(values.clip(0, 255).astype("uint8"))
-    see_through = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-    if see_through and mode != "RGBA" and form.background is not None:
+    has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    if has_alpha and mode != "RGBA" and form.background is not None:
         image = image.convert("RGBA")
         below = pillow().new("RGBA", image.size, (form.background,) * 3 + (255,))
         image = pillow().alpha_composite(below, image)
@@ -198,14 +194,10 @@ def _coloured(image: Any, form: Form) -> Any:
 
 
 def _fitted(image: Any, form: Form) -> np.ndarray:
-    rows, columns = form.size
+    size = form.size[::-1]
     method = getattr(pillow().Resampling, form.method.upper())
-    if image.size == (columns, rows):
-        made = image
-    elif form.fit == "resize":
-        made = image.resize((columns, rows), method)
-    elif form.fit == "crop":
-        made = pillow("ImageOps").fit(image, (columns, rows), method)
-    else:
-        made = pillow("ImageOps").pad(image, (columns, rows), method)
-    return np.array(made, "uint8").reshape(form.shape)
+    if image.size != size:
+        tools = pillow("ImageOps")
+        fit = {"crop": tools.fit, "pad": tools.pad, "resize": type(image).resize}
+        image = fit[form.fit](image, size, method)
+    return np.array(image, "uint8").reshape(form.shape)

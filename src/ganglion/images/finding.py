@@ -1,4 +1,4 @@
-"""Which images a folder holds, and of which classes."""
+"""Which images a folder holds, of which classes, and which are held out to test on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ganglion.images.errors import ImagesError
+from ganglion.random import shuffled
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif")
 WHOLE, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
@@ -23,6 +23,10 @@ _PART_NAMES = {
     "test": TEST,
     "testing": TEST,
 }
+
+
+class ImagesError(ValueError):
+    """A folder that cannot be trained on; says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Listing:
 
     def count(self) -> int:
         """Return the number of images."""
-        return sum(len(one.files) for one in self.parts.values())
+        return sum(len(part.files) for part in self.parts.values())
 
 
 def find(folder: str | os.PathLike[str], known: Sequence[str] = ()) -> Listing:
@@ -65,62 +69,50 @@ def find(folder: str | os.PathLike[str], known: Sequence[str] = ()) -> Listing:
     if not root.is_dir():
         raise ImagesError(f"{root} is a file: give a folder with a folder a class.")
     inside = _subfolders(root)
-    parts = {_PART_NAMES.get(one.name.lower(), ""): one for one in inside}
-    whole = len(parts) == len(inside) and "" not in parts
+    parts = {_PART_NAMES.get(path.name.lower(), ""): path for path in inside}
+    is_split = len(parts) == len(inside) and "" not in parts and TRAIN in parts
     # A train may be a class, too: its folder has images, not folders.
-    if whole and TRAIN in parts and _subfolders(parts[TRAIN]):
-        return _split(root, parts, known)
-    named = {one.name: one for one in inside}
-    check_case(root, named)
-    found = {name: images_in(one) for name, one in named.items()}
-    others = sum(count for _, count in found.values())
-    files = {name: images for name, (images, _) in found.items()}
-    _check_some(root, files)
-    _check_each(root, files)
-    classes = _classes(root, files, known)
-    return Listing(root, classes, {WHOLE: _part(files, classes)}, others)
-
-
-def _split(root: Path, folders: dict[str, Path], known: Sequence[str]) -> Listing:
+    if not is_split or not _subfolders(parts[TRAIN]):
+        parts = {WHOLE: root}
     files: dict[str, dict[str, list[Path]]] = {}
     others = 0
-    for part, folder in folders.items():
-        named = {one.name: one for one in _subfolders(folder)}
-        check_case(folder, named)
-        found = {name: images_in(one) for name, one in named.items()}
-        others += sum(count for _, count in found.values())
-        files[part] = {name: images for name, (images, _) in found.items()}
-        _check_some(folder, files[part])
-    _check_each(folders[TRAIN], files[TRAIN])
-    classes = _classes(folders[TRAIN], files[TRAIN], known)
-    for part, folder in folders.items():
-        _check_known(folder, files[part], classes)
-    parts = {part: _part(one, classes) for part, one in files.items()}
-    return Listing(root, classes, parts, others)
+    for part, path in parts.items():
+        named = {subfolder.name: subfolder for subfolder in _subfolders(path)}
+        check_case(path, named)
+        contents = {name: images_in(subfolder) for name, subfolder in named.items()}
+        others += sum(count for _, count in contents.values())
+        files[part] = {name: images for name, (images, _) in contents.items()}
+        _check_some(path, files[part])
+    base = WHOLE if WHOLE in parts else TRAIN
+    _check_each(parts[base], files[base])
+    classes = _classes(parts[base], files[base], known)
+    for part, path in parts.items():
+        _check_known(path, files[part], classes)
+    listed = {part: _part(paths, classes) for part, paths in files.items()}
+    return Listing(root, classes, listed, others)
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    found = [one for one in folder.iterdir() if one.is_dir()]
-    return sorted(one for one in found if not one.name.startswith("."))
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_dir() and not path.name.startswith(".")
+    )
 
 
 def images_in(folder: Path) -> tuple[list[Path], int]:
     """Return the images below a folder, in order, and how many other files."""
     images, others = [], 0
-    for place, below, names in os.walk(folder):
-        below[:] = sorted(one for one in below if not one.startswith("."))
-        for name in sorted(names):
-            if name.startswith("."):
-                continue
-            if is_image(name):
-                images.append(Path(place, name))
-            else:
-                others += 1
+    for parent, below, names in os.walk(folder):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        visible = sorted(name for name in names if not name.startswith("."))
+        images += [Path(parent, name) for name in visible if is_image(name)]
+        others += sum(not is_image(name) for name in visible)
     return images, others
 
 
 def is_image(name: str) -> bool:
-    """Tell by its ending whether a file should be an image.
+    """Return whether a file should be an image, by its ending.
 
     >>> is_image("Cat.JPG"), is_image("notes.txt")
     (True, False)
@@ -130,8 +122,8 @@ def is_image(name: str) -> bool:
 
 def check_case(folder: Path, names: Iterable[str]) -> None:
     """Refuse classes that some file systems, and most people, take for one."""
-    alike = Counter(one.casefold() for one in names)
-    twice = sorted(one for one in names if alike[one.casefold()] > 1)
+    counts = Counter(name.casefold() for name in names)
+    twice = sorted(name for name in names if counts[name.casefold()] > 1)
     if twice:
         raise ImagesError(
             f"{folder}: the classes {', '.join(map(repr, twice))} differ only by case. "
@@ -143,7 +135,7 @@ def check_case(folder: Path, names: Iterable[str]) -> None:
 def _check_some(folder: Path, files: dict[str, list[Path]]) -> None:
     if any(files.values()):
         return
-    loose = [one for one in folder.iterdir() if one.is_file() and is_image(one.name)]
+    loose = [p for p in folder.iterdir() if p.is_file() and is_image(p.name)]
     if loose and not files:
         raise ImagesError(
             f"{folder} holds {len(loose)} images, but no folders: put the images of "
@@ -156,7 +148,7 @@ def _check_some(folder: Path, files: dict[str, list[Path]]) -> None:
 
 
 def _check_each(folder: Path, files: dict[str, list[Path]]) -> None:
-    empty = sorted(name for name, found in files.items() if not found)
+    empty = sorted(name for name, images in files.items() if not images)
     if empty:
         raise ImagesError(
             f"{folder}: no images in the folder of the class "
@@ -178,8 +170,8 @@ def _classes(
     return tuple(sorted(files))
 
 
-def _check_known(folder: Path, found: Iterable[str], known: Sequence[str]) -> None:
-    strange = sorted(set(found) - set(known))
+def _check_known(folder: Path, names: Iterable[str], known: Sequence[str]) -> None:
+    strange = sorted(set(names) - set(known))
     if strange:
         raise ImagesError(
             f"{folder} has the class {', '.join(map(repr, strange))}, which is not "
@@ -188,9 +180,54 @@ def _check_known(folder: Path, found: Iterable[str], known: Sequence[str]) -> No
 
 
 def _part(files: dict[str, list[Path]], classes: Sequence[str]) -> Part:
-    found: list[Path] = []
-    labels: list[int] = []
-    for number, name in enumerate(classes):
-        found += files.get(name, [])
-        labels += [number] * len(files.get(name, []))
-    return Part(tuple(found), np.array(labels, "int32"))
+    pairs = [
+        (path, i) for i, name in enumerate(classes) for path in files.get(name, [])
+    ]
+    return Part(tuple(p for p, _ in pairs), np.array([i for _, i in pairs], "int32"))
+
+
+def stratified(
+    labels: np.ndarray, count: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows to keep and ``count`` rows to hold out, each class its share.
+
+    >>> kept, held = stratified(np.array([0, 0, 0, 0, 1, 1]), 3)
+    >>> sorted(np.array([0, 0, 0, 0, 1, 1])[held].tolist())
+    [0, 0, 1]
+    >>> sorted([*kept.tolist(), *held.tolist()])
+    [0, 1, 2, 3, 4, 5]
+    """
+    labels = np.asarray(labels)
+    classes, sizes = np.unique(labels, return_counts=True)
+    most = int((sizes - 1).sum())  # of every class one stays to learn from
+    if not 0 <= count <= most:
+        raise ImagesError(
+            f"{count} of {len(labels)} images cannot be held out: of each of the "
+            f"{len(classes)} classes one must stay to learn from, so at most {most}."
+        )
+    held: list[int] = []
+    for label, share in zip(classes, _shares(sizes, count), strict=True):
+        rows = np.flatnonzero(labels == label)
+        order = shuffled(seed, int(label), len(rows))
+        held += rows[order[:share]].tolist()
+    chosen = np.array(sorted(held), dtype="int64")
+    return np.setdiff1d(np.arange(len(labels)), chosen), chosen
+
+
+def _shares(sizes: np.ndarray, count: int) -> list[int]:
+    """Return how many of each class: in proportion, at least one where there is room.
+
+    >>> _shares(np.array([90, 9, 9]), 12), _shares(np.array([2, 1, 1]), 1)
+    ([10, 1, 1], [1, 0, 0])
+    """
+    room = sizes - 1
+    exact = sizes * (count / sizes.sum())
+    shares = np.minimum(np.floor(exact).astype(int), room)
+    if count >= len(sizes):
+        shares = np.maximum(shares, np.minimum(1, room))
+    while shares.sum() != count:  # the largest remainders first
+        step = 1 if shares.sum() < count else -1
+        gap = step * (exact - shares)
+        bound = shares >= room if step > 0 else shares <= 1
+        shares[int(np.argmax(np.where(bound, -np.inf, gap)))] += step
+    return [int(share) for share in shares]

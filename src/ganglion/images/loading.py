@@ -7,7 +7,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +17,24 @@ from ganglion import config
 from ganglion.images import cache
 from ganglion.images.cache import Decoded
 from ganglion.images.decoding import Form, Unreadable, decode, header, pillow
-from ganglion.images.errors import ImagesError
-from ganglion.images.finding import TEST, TRAIN, VALIDATION, WHOLE, Listing, Part, find
-from ganglion.images.splitting import stratified
+from ganglion.images.finding import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    WHOLE,
+    ImagesError,
+    Listing,
+    Part,
+    find,
+    stratified,
+)
 
 Watch = Callable[[int, int], None]  # images done, of how many
 SIZES = (32, 48, 64, 96, 128)
 LOOKED_AT = 200  # files, to choose a size and colours
 TEST_SHARE = 0.2
+MOST_AT_ONCE = 250  # images a batch
+MOST_PIXELS_AT_ONCE = 400_000  # a large network holds a few kB of each
 _GREY = ("L", "LA", "1", "I", "I;16", "I;16B", "I;16L")
 
 
@@ -54,10 +64,7 @@ class ImageFolder:
     fingerprint: str  # of names and sizes: the same files give the same split
 
     def counts(self) -> str:
-        """Say how many images there are for what.
-
-        "600 to train on, 192 to test on".
-        """
+        """Return how many images there are: "600 to train on, 192 to test on"."""
         parts = [f"{len(self.train):,} to train on"]
         for part, what in ((self.validation, "validate"), (self.test, "test")):
             if part is not None:
@@ -97,19 +104,24 @@ def load(
         )
     form = form_of(listing, size, color, fit)
     read = {part: read_files(one.files, form, watch) for part, one in _parts(listing)}
-    skipped = _skipped(listing, read)
+    skipped = tuple(
+        (listing.parts[part].files[number], why)
+        for part, decoded in read.items()
+        for number, why in sorted(decoded.problems.items())
+    )
     _check_classes(listing, read)
     kept, held = _split(listing, read, {TEST: test, VALIDATION: validation}, seed)
     base = WHOLE if WHOLE in read else TRAIN
+    train = _images(listing, base, read[base], kept)
     return ImageFolder(
-        folder=listing.folder,
-        classes=listing.classes,
-        form=form,
-        train=_images(listing, base, read[base], kept),
-        validation=held[VALIDATION],
-        test=held[TEST],
-        skipped=skipped,
-        fingerprint=fingerprint(listing),
+        listing.folder,
+        listing.classes,
+        form,
+        train,
+        held[VALIDATION],
+        held[TEST],
+        skipped,
+        fingerprint(listing),
     )
 
 
@@ -158,9 +170,9 @@ def fingerprint(listing: Listing) -> str:
     """Return a text that is another one for other files, wherever the folder lies."""
     total = hashlib.sha256()
     for _, part in _parts(listing):
-        for one in part.files:
-            name = one.relative_to(listing.folder).as_posix()
-            total.update(f"{name} {one.stat().st_size}\n".encode())
+        for path in part.files:
+            name = path.relative_to(listing.folder).as_posix()
+            total.update(f"{name} {path.stat().st_size}\n".encode())
     return total.hexdigest()[:32]
 
 
@@ -170,74 +182,56 @@ def _parts(listing: Listing) -> Iterator[tuple[str, Part]]:
 
 def _images(listing: Listing, part: str, decoded: Decoded, rows: np.ndarray) -> Images:
     """Return some of the images of a part that could be read."""
-    found = listing.parts[part]
-    numbers = decoded.kept[rows]
-    files = tuple(found.files[number] for number in numbers)
-    return Images(cache.rows(decoded, rows), found.labels[numbers], files)
-
-
-def _skipped(
-    listing: Listing, read: dict[str, Decoded]
-) -> tuple[tuple[Path, str], ...]:
-    return tuple(
-        (listing.parts[part].files[number], why)
-        for part, decoded in read.items()
-        for number, why in sorted(decoded.problems.items())
-    )
+    listed, numbers = listing.parts[part], decoded.kept[rows]
+    files = tuple(listed.files[number] for number in numbers)
+    return Images(cache.rows(decoded, rows), listed.labels[numbers], files)
 
 
 def _check_classes(listing: Listing, read: dict[str, Decoded]) -> None:
     """Refuse to go on where a whole class is lost."""
-    for part, decoded in read.items():
-        found = listing.parts[part]
+    for name, decoded in read.items():
+        part = listing.parts[name]
         if not len(decoded.kept):
-            first = f"{found.files[0]}: {decoded.problems[0]}"
             raise ImagesError(
-                f"None of the {len(found.files)} images in {listing.folder} can be "
-                f"read; the first is {first}."
+                f"None of the {len(part.files)} images in {listing.folder} can be "
+                f"read; the first is {part.files[0]}: {decoded.problems[0]}."
             )
-        counts = Counter(found.labels[decoded.kept].tolist())
-        wanted = Counter(found.labels.tolist())
-        for number, count in wanted.items():
-            if part in (WHOLE, TRAIN) and not counts[number]:
-                at = int(np.argmax(found.labels == number))
+        readable = set(part.labels[decoded.kept].tolist())
+        for number, count in Counter(part.labels.tolist()).items():
+            if name in (WHOLE, TRAIN) and number not in readable:
+                at = int(np.argmax(part.labels == number))
                 raise ImagesError(
                     f"None of the {count} images of the class "
                     f"{listing.classes[number]!r} can be read; the first is "
-                    f"{found.files[at]}: {decoded.problems[at]}."
+                    f"{part.files[at]}: {decoded.problems[at]}."
                 )
 
 
 def form_of(
-    listing: Listing,
-    size: int | tuple[int, int] | None,
-    color: str | None,
-    fit: str,
+    listing: Listing, size: int | tuple[int, int] | None, color: str | None, fit: str
 ) -> Form:
     """Return what to make of the images, by some of them where it is not given."""
     if size is None or color is None:
         sides, modes = _look(listing)
         if size is None:
             middle = float(np.median(sides)) if sides else SIZES[0]
-            size = max([one for one in SIZES if one <= middle] or SIZES[:1])
+            size = max([side for side in SIZES if side <= middle] or SIZES[:1])
         if color is None:
-            grey = modes and all(one in _GREY for one in modes)
-            color = "grayscale" if grey else "rgb"
+            is_grey = modes and all(mode in _GREY for mode in modes)
+            color = "grayscale" if is_grey else "rgb"
     return Form((size, size) if isinstance(size, int) else size, color, fit)
 
 
 def _look(listing: Listing) -> tuple[list[int], list[str]]:
     """Return the shorter sides and the modes of some images, all over the folder."""
-    files = [one for _, part in _parts(listing) for one in part.files]
+    files = [path for _, part in _parts(listing) for path in part.files]
     sides, modes = [], []
     with _quiet_pillow():
-        for one in files[:: -(-len(files) // LOOKED_AT)]:
-            try:
-                size, mode = header(one)
-            except Unreadable:
-                continue
-            sides.append(min(size))
-            modes.append(mode)
+        for path in files[:: -(-len(files) // LOOKED_AT)]:
+            with suppress(Unreadable):
+                size, mode = header(path)
+                sides.append(min(size))
+                modes.append(mode)
     return sides, modes
 
 
@@ -261,13 +255,13 @@ def read_files(
     if not keep:
         return _in_memory(shape, fill)
     key = cache.key_of(files, form)
-    found = cache.read(key, len(files), form)
-    if found is not None:
-        return found
+    decoded = cache.read(key, len(files), form)
+    if decoded is not None:
+        return decoded
     try:
         with cache.alone(key):
-            found = cache.read(key, len(files), form)
-            return cache.write(key, shape, fill) if found is None else found
+            decoded = cache.read(key, len(files), form)
+            return cache.write(key, shape, fill) if decoded is None else decoded
     except OSError as error:
         warnings.warn(
             f"The decoded images could not be kept in {cache.folder()} "
@@ -292,7 +286,7 @@ def _decode_all(
 ) -> dict[int, str]:
     """Decode into the rows of an array; return the numbers of bad files, and why."""
 
-    def one(number: int) -> str:
+    def decode_file(number: int) -> str:
         try:
             pixels[number] = decode(files[number], form)
         except Unreadable as error:
@@ -306,7 +300,7 @@ def _decode_all(
     pool = ThreadPoolExecutor(config.threads())
     with _quiet_pillow():
         try:
-            for number, problem in enumerate(pool.map(one, range(len(files)))):
+            for number, problem in enumerate(pool.map(decode_file, range(len(files)))):
                 if problem:
                     problems[number] = problem
                 if watch is not None:
@@ -323,3 +317,15 @@ def _quiet_pillow() -> Iterator[None]:
         warnings.simplefilter("ignore", pillow().DecompressionBombWarning)
         warnings.filterwarnings("ignore", module="PIL")
         yield
+
+
+def batch_for(size: Sequence[int], images: int) -> int:
+    """Return how many of some images of so many rows and columns to take at a time.
+
+    More would take memory, not less time.
+
+    >>> batch_for((32, 32), 10_000), batch_for((224, 224), 10_000), batch_for((8, 8), 3)
+    (250, 7, 3)
+    """
+    most = MOST_PIXELS_AT_ONCE // (size[0] * size[1])
+    return max(1, min(MOST_AT_ONCE, most, images))

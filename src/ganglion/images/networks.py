@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ganglion import files
 from ganglion.images import Form, ImageFolder, ImagesError, load
+from ganglion.images.decoding import pillow
 from ganglion.system.terminal import shown
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ RATE = 0.05  # lowered when it no longer helps; for batches of
 RATE_BATCH = 32  # and more: smaller ones are noisier
 RACE_RATE = 0.005  # stays as it is, so it must be one to end with
 NAMED = 10  # unreadable files, at most
+# A small folder where there is none at hand: photographs of CIFAR-10.
+CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
+                 "horse", "ship", "truck")  # fmt: skip
+CIFAR_CHOSEN = ("airplane", "automobile", "bird", "cat", "horse", "ship")
+CIFAR_EACH, CIFAR_HELD_OUT = 132, 192
 _THEIRS = "author's own images"
 PUBLISHED = (  # system, accuracy, time
     (f"Keras, {_THEIRS}", 0.9518, "7 min 16 s"),
@@ -74,9 +81,9 @@ _AUGMENTATION: tuple[LayerSpec, ...] = (
 
 
 def _convolution(filters: int) -> list[LayerSpec]:
-    given = {"filters": filters, "kernel_size": 3, "padding": "same"}
+    shape = {"filters": filters, "kernel_size": 3, "padding": "same"}
     return [
-        ("Conv2D", given | {"kernel_initializer": "he_normal"}),
+        ("Conv2D", shape | {"kernel_initializer": "he_normal"}),
         # An epoch of some hundred images is a few steps: averages must follow sooner.
         ("BatchNormalization", {"momentum": 0.9}),
         ("Activation", {"activation": "relu"}),
@@ -116,9 +123,8 @@ def recipe_of(
     """Return the recipe for images that were read; `source` says from where."""
     from ganglion.recipes import Published, Recipe, build
 
-    count = len(held.train)
-    shape = held.form.shape
-    made = Recipe(
+    count, shape = len(held.train), held.form.shape
+    recipe = Recipe(
         name=NAME,
         title=_title(held),
         dataset=DATASET,
@@ -129,12 +135,12 @@ def recipe_of(
         optimizer=optimizer(rate),
         epochs=RACE_EPOCHS,
         parameters=0,
-        published=tuple(Published(*one) for one in PUBLISHED),
+        published=tuple(Published(*row) for row in PUBLISHED),
         batch_size=batch_size(count),
         classes=len(held.classes),
         source=source or {},
     )
-    return replace(made, parameters=build(made).count_params())
+    return replace(recipe, parameters=build(recipe).count_params())
 
 
 def _title(held: ImageFolder) -> str:
@@ -181,7 +187,7 @@ def arrays(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
     """Return (x, y) to train on, the same to test on, and which files were left out."""
     held = read_source(recipe.source)
     assert held.test is not None
-    remark = told_of_skipped(held) or None
+    remark = skipped_text(held.folder, held.skipped) or None
     return (held.train.x, held.train.y), (held.test.x, held.test.y), remark
 
 
@@ -191,7 +197,7 @@ def read_source(source: dict[str, Any]) -> ImageFolder:
         raise ImagesError("Nothing was kept of how the images were read: start anew.")
     form = Form.from_data(source["form"])
     held = load(
-        source.get("folder") or made_folder(),
+        source.get("folder") or cifar_folder(),
         size=form.size,
         color=form.color,
         fit=form.fit,
@@ -204,20 +210,41 @@ def read_source(source: dict[str, Any]) -> ImageFolder:
     return held
 
 
-def made_folder() -> Path:
-    """Return the folder that is made of CIFAR-10 where there is none at hand."""
-    from ganglion.images import making
+def cifar_folder(
+    folder: Path | None = None,
+    classes: tuple[str, ...] = CIFAR_CHOSEN,
+    each: int = CIFAR_EACH,
+) -> Path:
+    """Return a folder of CIFAR-10's photographs as PNG files, a folder a class.
 
-    return making.cifar_folder()
+    It is made on first use, beside the data sets, and renamed when it is complete.
+
+    >>> cifar_folder().name  # doctest: +SKIP
+    'image-folder'
+    """
+    from ganglion.datasets import cifar10, loading
+
+    folder = loading.folder() / NAME if folder is None else folder
+    names = [f"{number:04}.png" for number in range(each)]
+    if all(
+        (folder / name).is_dir() and sorted(os.listdir(folder / name)) == names
+        for name in classes
+    ):
+        return folder
+    image_module = pillow()
+    (x, y), _ = cifar10.load_data()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with files.new_folder(folder, durable=False) as part:
+        for name in classes:
+            (part / name).mkdir()
+            rows = np.flatnonzero(y.reshape(-1) == CIFAR_CLASSES.index(name))[:each]
+            for file_name, pixels in zip(names, x[rows], strict=False):
+                image_module.fromarray(pixels).save(part / name / file_name)
+    return folder
 
 
-def told_of_skipped(held: ImageFolder) -> str:
-    """Say which files were left out and why, "" if none were."""
-    return told_of(held.folder, held.skipped)
-
-
-def told_of(folder: Path, skipped: Sequence[tuple[Path, str]]) -> str:
-    """Say which files of a folder were left out and why, "" if none were."""
+def skipped_text(folder: Path, skipped: Sequence[tuple[Path, str]]) -> str:
+    """Return which files of a folder were left out and why, "" if none were."""
     if not skipped:
         return ""
     count = len(skipped)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.datasets import png
 from ganglion.images.decoding import pillow
 from ganglion.system.terminal import cell, shown
 
@@ -77,10 +78,9 @@ class Scores:
         }
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    made = np.full(len(part), np.nan)
-    np.divide(part, whole, out=made, where=whole > 0)
-    return made
+def _share(part: np.ndarray, total: np.ndarray) -> np.ndarray:
+    shares = np.full(len(part), np.nan)
+    return np.divide(part, total, out=shares, where=total > 0)
 
 
 def _number(value: float) -> float | None:
@@ -162,27 +162,23 @@ def picture(scores: Scores) -> Any:
             box = (x, y, x + CELL - 2, y + CELL - 2)
             draw.rectangle(box, fill=_shade(share))
             ink = PAPER if share > 0.5 else INK
-            place = (x + CELL // 2, y + CELL // 2)
+            middle = (x + CELL // 2, y + CELL // 2)
             text = str(scores.confusion[i, j])
-            draw.text(place, text, ink, font=font, anchor="mm")
+            draw.text(middle, text, ink, font=font, anchor="mm")
     return image
 
 
 def _upright_text(image: Any, text: str, foot: tuple[int, int], font: Any) -> None:
-    """Write from below to above, ending at a point."""
+    """Write from the bottom up, beginning at a point."""
     width = int(font.getlength(text)) + 2
     line = pillow().new("RGB", (width, 14), PAPER)
     pillow("ImageDraw").Draw(line).text((0, 7), text, INK, font=font, anchor="lm")
-    turned = line.rotate(90, expand=True)
-    image.paste(turned, (foot[0] - 7, foot[1] - width))
+    image.paste(line.rotate(90, expand=True), (foot[0] - 7, foot[1] - width))
 
 
 def write_picture(scores: Scores, path: Path) -> None:
-    """Write the confusion matrix as a PNG file, beside and renamed."""
-    import io
+    """Write the confusion matrix as a PNG file, atomically."""
+    from ganglion.saving.files import write_checked
 
-    from ganglion.saving.files import write_whole
-
-    buffer = io.BytesIO()
-    picture(scores).save(buffer, format="PNG")
-    write_whole(path, lambda file: file.write(buffer.getbuffer()))
+    data = png.encode(np.asarray(picture(scores)))
+    write_checked(path, lambda file: file.write(data))

@@ -10,8 +10,8 @@ import numpy as np
 
 from ganglion import activations, config, constraints, initializers, regularizers
 from ganglion.layers.base import InputSpec, Layer
-from ganglion.lookup import with_defaults
 from ganglion.ops.windows import spread
+from ganglion.serialization import with_defaults
 from ganglion.variables import Variable
 
 # How an argument is checked or resolved, by its name or the last word of it.

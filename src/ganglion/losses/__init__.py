@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.lookup import resolve
 from ganglion.losses import functions
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.losses.functions import *
 from ganglion.serialization import (
     custom_object_scope,
+    resolve,
     serialize_keras_object,
 )
 

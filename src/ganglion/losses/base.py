@@ -12,13 +12,13 @@ import numpy as np
 from ganglion import config, ops, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.lookup import with_defaults
 from ganglion.ops.dispatch import floating, promoted
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
     look_up,
     serialize_keras_object,
+    with_defaults,
 )
 from ganglion.variables import snake_case, unique_name
 

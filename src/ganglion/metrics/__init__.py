@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.lookup import resolve
 from ganglion.losses.functions import (
     BCE,
     KLD,
@@ -48,7 +47,7 @@ from ganglion.metrics.curves import *
 from ganglion.metrics.iou import *
 from ganglion.metrics.means import *
 from ganglion.metrics.scores import *
-from ganglion.serialization import custom_object_scope, serialize_keras_object
+from ganglion.serialization import custom_object_scope, resolve, serialize_keras_object
 
 
 def get(identifier: Any) -> Any:

@@ -15,7 +15,6 @@ import numpy as np
 from ganglion import initializers, ops
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.lookup import with_defaults
 from ganglion.losses.base import (
     broadcasts_to,
     divide_no_nan,
@@ -30,6 +29,7 @@ from ganglion.serialization import (
     export,
     look_up,
     serialize_keras_object,
+    with_defaults,
 )
 from ganglion.variables import Variable, current_scope, snake_case, unique_name
 

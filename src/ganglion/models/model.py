@@ -27,7 +27,6 @@ class LayerList(list[Layer]):
         self._kept = layers
 
     def pop(self, index: Any = -1) -> Layer:
-        """Remove a layer and return it."""
         keras2.note(
             "`model.layers.pop()`",
             "`Model(model.inputs, model.layers[-2].output)`",
@@ -51,7 +50,6 @@ class Model(Trainer):
     _untracked = Trainer._untracked | {"_network", "_symbolic_losses"}
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Make a `Functional` where inputs and outputs are given."""
         if cls is Model and (args or {"inputs", "outputs", "output"} & kwargs.keys()):
             return super().__new__(Functional, *args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
@@ -76,7 +74,6 @@ class Model(Trainer):
         return super()._layers_below()
 
     def _layers_below(self) -> list[Layer]:
-        """Return the layers of the graph, and others that attributes hold."""
         listed = list(self.layers)
         known = {id(one) for one in listed}
         return [*listed, *(o for o in self._tracker.layers if id(o) not in known)]
@@ -97,12 +94,10 @@ class Model(Trainer):
 
     @property
     def input(self) -> Any:
-        """The Keras tensor(s) the model starts from."""
         return self._functional("input").inputs
 
     @property
     def output(self) -> Any:
-        """The Keras tensor(s) the model ends in."""
         return self._functional("output").outputs
 
     @property
@@ -146,7 +141,6 @@ class Model(Trainer):
     # ---- calling -----------------------------------------------------------------
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Compute the outputs; subclasses write their own."""
         if mask is not None:
             raise ValueError("`mask` is not supported: masks are not passed on here.")
         if self._network is None:
@@ -181,18 +175,16 @@ class Model(Trainer):
         return shared(self._network, super()._call_traced, args, kwargs)
 
     def add_loss(self, loss: Any) -> None:
-        """Add a loss: a Keras tensor of this model, or a value inside of `call`."""
         losses = loss if isinstance(loss, (list, tuple)) else [loss]
         if not symbolic.any_symbolic(losses):
             super().add_loss(loss)
             return
         self._functional("loss")
         self._symbolic_losses.extend(losses)
-        self._forget_steps()
+        self._step_cache.clear()
 
     @by_calling
     def build(self, input_shape: Any) -> None:
-        """Make the weights for an input shape, by tracing `call` once."""
         if self._network is None and type(self).call is not Model.call:
             shapes = tree.map_leaves(lambda one: one, input_shape)
             self.compute_output_spec(_placeholders(shapes))
@@ -207,13 +199,11 @@ class Model(Trainer):
         self.built = True
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Build as an equal model was built before."""
         shape = config.get("input_shape") if config else None
         if shape is not None and not self.built:
             self.build(shape)
 
     def count_params(self) -> int:
-        """Return the number of elements of all weights."""
         if not self.built:
             raise ValueError(
                 f'The model "{self.name}" has no weights yet: call it on data, or '
@@ -289,7 +279,7 @@ class Model(Trainer):
     def __getstate__(self) -> dict[str, Any]:
         # Compiled steps belong to this process; a copy compiles its own.
         held = super().__getstate__()
-        return {name: held[name] for name in held.keys() - {"_runner"}}
+        return {name: held[name] for name in held.keys() - {"_step_cache"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._start_training_state()
@@ -302,7 +292,6 @@ class Model(Trainer):
         return saving.model_to_json(self, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        """Return what rebuilds this model."""
         from ganglion.models import config as model_config
 
         if self._network is None:
@@ -311,7 +300,6 @@ class Model(Trainer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Rebuild a model from its configuration."""
         from ganglion.models import config as model_config
 
         return model_config.model_from_config(cls, config, custom_objects)

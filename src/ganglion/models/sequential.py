@@ -45,7 +45,6 @@ class Sequential(Model):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers in order, without the input."""
         return LayerList(self._stack)
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
@@ -89,7 +88,7 @@ class Sequential(Model):
     def _rebuild(self, added: Layer | None = None) -> None:
         before, self._network = self._network, None
         self.built = False
-        self._forget_steps()
+        self._step_cache.clear()
         if self._input_layer is None or not self._stack:
             return
         calls = [] if before is None else [call.operation for call in before.calls]
@@ -115,7 +114,6 @@ class Sequential(Model):
 
     @by_calling
     def build(self, input_shape: Any = None) -> None:
-        """Make the weights for an input shape."""
         if self._network is not None or not self._stack:
             return
         if input_shape is None:
@@ -135,7 +133,6 @@ class Sequential(Model):
             self._building = False
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Run the layers one after the other."""
         if self._network is None:
             for layer in self._stack:
                 inputs = layer(inputs)
@@ -165,7 +162,6 @@ class Sequential(Model):
         return (found > 0.5).astype("int32")
 
     def get_config(self) -> dict[str, Any]:
-        """Return what rebuilds this model."""
         from ganglion.models import config
 
         return config.sequential_config(self)

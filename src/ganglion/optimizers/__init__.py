@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.lookup import resolve
 from ganglion.optimizers import schedules
 from ganglion.optimizers.adam import Adafactor, Adam, Adamax, AdamW, Lamb, Nadam
 from ganglion.optimizers.base import Optimizer
@@ -12,6 +11,7 @@ from ganglion.optimizers.descent import SGD, Adadelta, Adagrad, Ftrl, Lion, RMSp
 from ganglion.serialization import (
     custom_object_scope,
     names_in,
+    resolve,
     serialize_keras_object,
 )
 

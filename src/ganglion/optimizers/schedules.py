@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.lookup import Configured
 from ganglion.serialization import (
+    Configured,
     deserialize_keras_object,
     export,
     serialize_keras_object,

@@ -1,8 +1,8 @@
-"""What the runs of a race come to: averages, deviations, ratios, and how to say them.
+"""What the runs of a race come to: averages, deviations, ratios, and their texts.
 
 The run time is training and testing together, as the published tables count it. Only
-runs that came to their end are averaged. Nothing here favours an engine: ratios are to
-the fastest one, whoever it is.
+finished runs are averaged. Nothing here favours an engine: ratios are to the fastest
+one, whichever it is.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Spread:
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
         """Return the spread of some values, at least one."""
-        kept = list(values)
-        if not all(map(math.isfinite, kept)):
+        values = list(values)
+        if not all(map(math.isfinite, values)):
             return cls(math.nan, math.nan)
-        apart = statistics.stdev(kept) if len(kept) > 1 else None
-        return cls(statistics.fmean(kept), apart)
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        return cls(statistics.fmean(values), deviation)
 
     def text(self, decimals: int) -> str:
         """Return "average ± deviation"."""
@@ -58,37 +58,37 @@ class Group:
     @property
     def label(self) -> str:
         """The engine, with its settings in a sweep."""
-        return f"{self.engine} ({self.settings})" if self.settings else self.engine
+        return engine_label(self.engine, self.settings)
 
     @property
     def form(self) -> str:
         """The form, or forms, that the engine took."""
-        return ", ".join(dict.fromkeys(one.form for one in self.runs if one.form))
+        return ", ".join(dict.fromkeys(run.form for run in self.runs if run.form))
 
     @property
     def done(self) -> list[Run]:
-        """The runs that came to their end, and are averaged."""
-        return [one for one in self.runs if one.done]
+        """The finished runs, which are averaged."""
+        return [run for run in self.runs if run.done]
 
     @property
     def failed(self) -> list[Run]:
-        """The runs that did not."""
-        return [one for one in self.runs if not one.done]
+        """The runs that failed."""
+        return [run for run in self.runs if not run.done]
 
     @property
     def first_losses(self) -> tuple[float, ...]:
         """The losses of the first steps of the first run."""
         return self.runs[0].first_losses
 
-    def spread(self, of: Callable[[Run], float]) -> Spread | None:
-        """Return the spread of a figure of the finished runs, None without any."""
-        return Spread.of(map(of, self.done)) if self.done else None
+    def spread(self, value: Callable[[Run], float | None]) -> Spread | None:
+        """Return the spread of a value over the finished runs, None without any."""
+        values = [number for run in self.done if (number := value(run)) is not None]
+        return Spread.of(values) if values else None
 
     @property
     def accuracy(self) -> Spread | None:
         """The test accuracy at the end."""
-        values = [one.accuracy for one in self.done if one.accuracy is not None]
-        return Spread.of(values) if values else None
+        return self.spread(lambda run: run.accuracy)
 
     @property
     def time(self) -> Spread | None:
@@ -98,7 +98,12 @@ class Group:
     @property
     def memory(self) -> int | None:
         """The most memory a run took."""
-        return max((one.peak_memory for one in self.done), default=0) or None
+        return max((run.peak_memory for run in self.done), default=0) or None
+
+
+def engine_label(engine: str, settings: str) -> str:
+    """Return an engine, with its settings in a sweep."""
+    return f"{engine} ({settings})" if settings else engine
 
 
 def settings_text(settings: dict[str, Any]) -> str:
@@ -110,43 +115,34 @@ def settings_text(settings: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in settings.items())
 
 
-def swept(race: Race, key: str, value: Any) -> str:
+def swept(race: Race, key: str) -> str:
     """Return a setting of a race, or the values that a sweep gives it.
 
     >>> race = Race("m", "t", 1, 64, 1, 2, "cpu", 0, (), sweep={"batch-size": [64, 99]})
-    >>> swept(race, "batch-size", race.batch_size), swept(race, "epochs", race.epochs)
+    >>> swept(race, "batch-size"), swept(race, "epochs")
     ('64 or 99', '1')
     """
-    return " or ".join(map(str, race.sweep.get(key, [value])))
-
-
-def run_label(run: Run) -> str:
-    """Return which run this is: the engine, its settings in a sweep, the number."""
-    settings = settings_text(run.settings)
-    who = f"{run.engine} ({settings})" if settings else run.engine
-    return f"{who}, run {run.number}"
+    values = race.sweep.get(key) or [getattr(race, key.replace("-", "_"))]
+    return " or ".join(map(str, values))
 
 
 def groups(race: Race) -> list[Group]:
     """Return the runs of each engine, in the race's own order of engines."""
-    found: dict[tuple[str, str], list[Run]] = {}
-    for engine in race.engines:
+    names = dict.fromkeys([*race.engines, *(run.engine for run in race.finished)])
+    grouped: dict[tuple[str, str], list[Run]] = {}
+    for name in names:
         for run in race.finished:
-            if run.engine == engine:
-                key = engine, settings_text(run.settings)
-                found.setdefault(key, []).append(run)
-    for run in race.finished:
-        if run.engine not in race.engines:
-            key = run.engine, settings_text(run.settings)
-            found.setdefault(key, []).append(run)
+            if run.engine == name:
+                key = name, settings_text(run.settings)
+                grouped.setdefault(key, []).append(run)
     return [
         Group(*key, tuple(sorted(runs, key=lambda run: run.number)))
-        for key, runs in found.items()
+        for key, runs in grouped.items()
     ]
 
 
 def by_time(race: Race) -> list[Group]:
-    """Return the groups, fastest first; those that never came to an end are last."""
+    """Return the groups, fastest first; those without a finished run are last."""
 
     def key(group: Group) -> float:
         mean = group.time.mean if group.time else math.inf
@@ -164,7 +160,7 @@ def ratio(group: Group, ranked: list[Group]) -> float | None:
 
 
 def apart(one: Spread, other: Spread) -> bool:
-    """Say whether two averages differ by more than their deviations together.
+    """Return whether two averages differ by more than their deviations together.
 
     >>> apart(Spread(1.0, 0.1), Spread(1.1, 0.1)), apart(Spread(1, 0.1), Spread(2, 0.1))
     (False, True)
@@ -174,22 +170,18 @@ def apart(one: Spread, other: Spread) -> bool:
 
 
 def verdict(race: Race) -> str:
-    """Return how Ganglion stands to the best rival, for good or ill.
-
-    It is one line; in a sweep, one for each of its settings.
-    """
-    ranked = [one for one in by_time(race) if one.time]
-    sweep = dict.fromkeys(one.settings for one in groups(race)) or [""]
+    """Return how Ganglion compares with the best rival: a line per sweep setting."""
+    ranked = [group for group in by_time(race) if group.time]
     lines = []
-    for settings in sweep:
-        alike = [one for one in ranked if one.settings == settings]
+    for settings in dict.fromkeys(group.settings for group in groups(race)) or [""]:
+        alike = [group for group in ranked if group.settings == settings]
         lines.append((f"{settings}: " if settings else "") + _verdict(alike))
     return "\n".join(lines)
 
 
 def _verdict(ranked: list[Group]) -> str:
-    ours = next((one for one in ranked if one.engine == OURS), None)
-    best = next((one for one in ranked if not one.engine.startswith(OURS)), None)
+    ours = next((group for group in ranked if group.engine == OURS), None)
+    best = next((group for group in ranked if not group.engine.startswith(OURS)), None)
     if ours is None or best is None or not (ours.time and best.time):
         return "Nothing to compare: Ganglion or every rival is missing."
     if not ours.time.mean or not best.time.mean:
@@ -200,17 +192,15 @@ def _verdict(ranked: list[Group]) -> str:
             "as far as the spread of the runs can tell."
         )
     times = best.time.mean / ours.time.mean
-    few = " There is one run only: how far runs spread is not known."
-    note = few if None in (ours.time.deviation, best.time.deviation) else ""
+    is_single = None in (ours.time.deviation, best.time.deviation)
+    note = " There is one run only: how far runs spread is not known."
     if times >= 1:
-        return (
-            f"{best.engine}, the fastest rival, takes {times:.2f}× as long as "
-            f"Ganglion.{note}"
-        )
-    return (
-        f"{best.engine} is faster: {ours.engine} takes {1 / times:.2f}× as long as "
-        f"it.{note}"
-    )
+        text = f"{best.engine}, the fastest rival, takes {times:.2f}× as long as "
+        text += "Ganglion."
+    else:
+        text = f"{best.engine} is faster: {ours.engine} takes {1 / times:.2f}× as long "
+        text += "as it."
+    return text + (note if is_single else "")
 
 
 def progress(race: Race) -> str:
@@ -223,34 +213,24 @@ def progress(race: Race) -> str:
     )
 
 
-def remark(race: Race) -> str:
-    """Return what a reader must know of the data, nothing if it is the real one."""
-    return str(race.machine.get("data") or "")
-
-
 def label(race: Race) -> str:
     """Return a short name for a race among others: version, processor, day."""
     version = race.versions.get("ganglion", "")
     if race.commit:
         changed = "+" if race.commit.endswith("+") else ""
         version = f"{version} ({race.commit[:7]}{changed})".strip()
-    where = str(race.machine.get("gpu" if race.device == "cuda" else "cpu") or "")
-    parts = (f"Ganglion {version}" if version else "", where, race.started[:10])
+    parts = (f"Ganglion {version}" if version else "", device(race), race.started[:10])
     return ", ".join(part for part in parts if part) or "unnamed race"
+
+
+def device(race: Race) -> str:
+    """Return the name of the processor, or of the GPU, that a race ran on."""
+    return str(race.machine.get("gpu" if race.device == "cuda" else "cpu") or "")
 
 
 def with_first_losses(race: Race) -> list[Group]:
     """Return the groups whose first steps are known."""
     return [group for group in groups(race) if group.first_losses]
-
-
-def loss_text(losses: tuple[float, ...], step: int) -> str:
-    """Return the loss of a step (from 1), or the sign for nothing.
-
-    >>> loss_text((2.5,), 1), loss_text((2.5,), 2)
-    ('2.50000', '–')
-    """
-    return f"{losses[step - 1]:.5f}" if step <= len(losses) else NOTHING
 
 
 def disagreement(race: Race) -> float | None:
@@ -264,7 +244,7 @@ def disagreement(race: Race) -> float | None:
         if run.first_losses:
             key = run.number, settings_text(run.settings)
             shared.setdefault(key, []).append(run.first_losses)
-    compared = [many for many in shared.values() if len(many) > 1]
+    compared = [courses for courses in shared.values() if len(courses) > 1]
     return max(map(distance, compared), default=None)
 
 
@@ -274,10 +254,10 @@ def distance(courses: Iterable[tuple[float, ...]]) -> float:
     >>> distance([(2.0, 1.0), (2.0, 0.75)])
     0.25
     """
-    return max(map(_apart_by, zip(*courses, strict=False)), default=0.0)
+    return max(map(_relative_range, zip(*courses, strict=False)), default=0.0)
 
 
-def _apart_by(losses: tuple[float, ...]) -> float:
+def _relative_range(losses: tuple[float, ...]) -> float:
     if not all(map(math.isfinite, losses)):
         return math.inf if any(map(math.isfinite, losses)) else 0.0
     largest = max(map(abs, losses))
@@ -285,30 +265,30 @@ def _apart_by(losses: tuple[float, ...]) -> float:
 
 
 def exact_texts(race: Race) -> list[str]:
-    """Say how near the first steps are in float64, for each time they were taken."""
-    return [_exact_text(one) for one in race.exact_steps]
+    """Return how near the first steps are in float64, each time they were taken."""
+    return [_exact_text(steps) for steps in race.exact_steps]
 
 
-def _exact_text(one: ExactSteps) -> str:
-    point = f"{settings_text(one.settings)}: " if one.settings else ""
-    steps = min(map(len, one.losses.values()), default=0)
-    told = (
-        f"{point}in float64, at the same learning rate of {one.learning_rate:.3g}, the "
-        f"first {steps} steps of {', '.join(one.losses)} are at most {one.apart:.1e} "
-        "apart, relatively."
+def _exact_text(exact: ExactSteps) -> str:
+    point = f"{settings_text(exact.settings)}: " if exact.settings else ""
+    steps = min(map(len, exact.losses.values()), default=0)
+    text = (
+        f"{point}in float64, at the same learning rate of {exact.learning_rate:.3g}, "
+        f"the first {steps} steps of {', '.join(exact.losses)} are at most "
+        f"{exact.apart:.1e} apart, relatively."
     )
-    why = [f" {name} took no steps in it: {why}." for name, why in one.missing.items()]
-    return "".join([told[0].upper(), told[1:], *why])
+    for name, reason in exact.missing.items():
+        text += f" {name} took no steps in it: {reason}."
+    return text[0].upper() + text[1:]
 
 
-def accuracy_text(value: float | None) -> str:
-    """Return an accuracy as it is published."""
-    return NOTHING if value is None else f"{value:.4f}"
+def number_text(value: float | None, decimals: int) -> str:
+    """Return a number, or the sign for nothing.
 
-
-def spread_text(spread: Spread | None, decimals: int) -> str:
-    """Return a spread, or the sign for nothing."""
-    return NOTHING if spread is None else spread.text(decimals)
+    >>> number_text(0.98765, 4), number_text(None, 2)
+    ('0.9877', '–')
+    """
+    return NOTHING if value is None else f"{value:.{decimals}f}"
 
 
 def megabytes(size: int | None) -> str:
@@ -317,7 +297,7 @@ def megabytes(size: int | None) -> str:
     >>> megabytes(123_456_789), megabytes(None)
     ('123', '–')
     """
-    return NOTHING if not size else f"{size / 1e6:,.0f}"
+    return f"{size / 1e6:,.0f}" if size else NOTHING
 
 
 def when(moment: str) -> str:

@@ -3,49 +3,62 @@
 Every engine is built in each of its forms, takes the first steps, and is tried out for
 a moment. Parameter counts and the loss of the first batch must agree; which form is
 fastest is kept for the race.
+
+Where the first steps diverge in float32, they are taken once more in float64. A maximum
+between two almost equal pixels, or a ReLU almost at zero, is decided by the last bit of
+a sum, and every engine adds up in its own order. At a large learning rate such a bit is
+1e-3 of the loss a few steps later, between any two engines. In float64 that bit is 29
+places further down: engines that compute the same stay together, and one with another
+gradient or update does not.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from ganglion import files
-from ganglion.race import session
+from ganglion.race import figures, run_engine
 from ganglion.race.engines import Unavailable
 from ganglion.race.engines.process import EngineError
-from ganglion.race.figures import OURS
-from ganglion.race.session import Job, Session
+from ganglion.race.results import ExactSteps
+from ganglion.race.run_engine import (
+    TOLERANCE,
+    Job,
+    Session,
+    agree,
+    refused_for_loss,
+    refused_for_parameters,
+)
 from ganglion.race.settings import Settings
 
-TOLERANCE = 1e-3  # of a loss, relative
-ROUNDED = {"tf32": 2e-3, "bf16": 2e-2}  # the same, where operands have fewer bits
 PATIENCE = 60.0  # seconds for a form to get ready when another one already is
 TRIALS = 3
 TRIAL_SECONDS = 1.0
 FEWEST_STEPS = 4
 FILE = "lockstep.json"
-DECISIVE = ("batch-size", "threads", "precision")  # keys of a sweep with own locksteps
+EXACT = "float64"
+OWN_LOCKSTEP = ("batch-size", "threads", "precision")  # keys of a sweep that have one
 
 Say = Callable[[str, str], None]
 T = TypeVar("T")
 
 
 @dataclass
-class Found:
-    """What was found about one engine before the race."""
+class Examined:
+    """What is known of one engine before the race."""
 
     engine: str
     form: str = ""
     parameters: int = 0
     losses: tuple[float, ...] = ()
     seed: int = 0  # of the start that gave these losses
-    exact: tuple[float, ...] = ()  # losses in float64, where they were taken: `exact`
+    exact: tuple[float, ...] = ()  # losses in float64, where they were taken
     inexact: str = ""  # why they were not
     start_seconds: float = 0.0  # import and preparation
     step_seconds: float = 0.0
@@ -67,64 +80,64 @@ class Found:
         return self.start_seconds + steps * self.step_seconds
 
 
-def examine(job: Job, say: Say) -> Found:
-    """Try an engine's forms; return what was found about the fastest one."""
+def examine(job: Job, say: Say) -> Examined:
+    """Try an engine's forms; return what is known of the fastest one."""
     engine, limit = job.engine, job.limit
-    best, tried = Found(engine.name), {}
+    best, tried = Examined(engine.name), {}
     for form in engine.forms_on(job.settings.device):
         say(engine.name, f"lockstep: {form}")
-        one = _try(replace(job, form=form, limit=limit))
-        if one.unavailable:
-            return one
-        if one.problem:
-            tried[form] = one.problem.splitlines()[0]
-            best = best if best.form else one
+        result = _try(replace(job, form=form, limit=limit))
+        if result.unavailable:
+            return result
+        if result.problem:
+            tried[form] = result.problem.splitlines()[0]
+            best = best if best.form else result
             continue
-        tried[form] = f"{1000 * one.step_seconds:.3g} ms a step"
-        limit = min(limit, max(PATIENCE, 2 * one.start_seconds))
-        if not best.form or best.problem or one.step_seconds < best.step_seconds:
-            best = one
+        tried[form] = f"{1000 * result.step_seconds:.3g} ms a step"
+        limit = min(limit, max(PATIENCE, 2 * result.start_seconds))
+        if not best.form or best.problem or result.step_seconds < best.step_seconds:
+            best = result
     best.tried = tried
     return best
 
 
-def _try(job: Job) -> Found:
-    found = Found(job.engine.name, job.form, seed=job.settings.seed_of(1))
+def _try(job: Job) -> Examined:
+    result = Examined(job.engine.name, job.form, seed=job.settings.seed_of(1))
     try:
-        with session.opened(job, f"lockstep-{job.form}") as asked:
-            found.start_seconds = asked.load()
-            made = asked.prepare()
-            found.start_seconds += made["seconds"]
-            found.parameters = int(made["parameters"])
-            found.losses = asked.first_losses()
-            found.step_seconds = _try_out(asked, job.settings.batch_size)
+        with run_engine.opened(job, f"lockstep-{job.form}") as session:
+            result.start_seconds = session.load()
+            ready = session.prepare()
+            result.start_seconds += ready["seconds"]
+            result.parameters = int(ready["parameters"])
+            result.losses = session.first_losses()
+            result.step_seconds = _step_seconds(session, job.settings.batch_size)
     except EngineError as error:
-        found.problem, found.log_end = error.reason, error.log_end
+        result.problem, result.log_end = error.reason, error.log_end
     except Unavailable as reason:
-        found.unavailable = str(reason)
-    return found
+        result.unavailable = str(reason)
+    return result
 
 
-def _try_out(asked: Session, size: int) -> float:
-    """Return the seconds of a step, the best of a few moments."""
+def _step_seconds(session: Session, batch_size: int) -> float:
+    """Return the seconds of a step, the best of a few trials."""
 
-    def once(steps: int) -> float:
-        found = asked.ask("try_out", "seconds", steps=steps, batch_size=size)
-        return max(float(found), 1e-9) / steps
+    def trial(steps: int) -> float:
+        seconds = session.ask("try_out", "seconds", steps=steps, batch_size=batch_size)
+        return max(float(seconds), 1e-9) / steps
 
-    steps, step = FEWEST_STEPS, once(FEWEST_STEPS)
+    steps, step = FEWEST_STEPS, trial(FEWEST_STEPS)
     while steps < 400 and 2 * steps * step < TRIAL_SECONDS:
         steps = min(400, max(2 * steps, int(TRIAL_SECONDS / step)))
-        step = once(steps)
-    return min(once(steps) for _ in range(TRIALS))
+        step = trial(steps)
+    return min(trial(steps) for _ in range(TRIALS))
 
 
 def judge(
-    all_found: Sequence[Found], parameters: int, precision: str = "float32"
+    examined: Sequence[Examined], parameters: int, precision: str = "float32"
 ) -> float:
-    """Mark those that compute something else; return the loss of the first batch."""
+    """Refuse engines that compute something else; return the first batch's loss."""
     alike = partial(agree, precision=precision)
-    racing = [one for one in all_found if one.races]
+    racing = [one for one in examined if one.races]
     for one in racing:
         if one.parameters != parameters:
             one.problem = refused_for_parameters(one.parameters, parameters)
@@ -138,64 +151,109 @@ def judge(
     return right
 
 
-def most_shared(told: dict[str, T], alike: Callable[[T, T], bool]) -> T:
-    """Return what most engines say; of as many and as many, Ganglion is believed.
+def most_shared(values: dict[str, T], alike: Callable[[T, T], bool]) -> T:
+    """Return the value of most engines; in a tie, Ganglion's.
 
     >>> most_shared({"ganglion": 1.0, "jax": 2.0, "torch": 2.0001}, agree)
     2.0
     """
 
     def friends(name: str) -> tuple[int, bool]:
-        return sum(alike(told[name], one) for one in told.values()), name == OURS
+        count = sum(alike(values[name], other) for other in values.values())
+        return count, name == figures.OURS
 
-    return told[max(told, key=friends)]
+    return values[max(values, key=friends)]
 
 
-def agree(loss: float, other: float, precision: str = "float32") -> bool:
-    """Say whether two losses are the same but for rounding.
+# ---- in float64 ----------------------------------------------------------------------
 
-    >>> agree(2.3000, 2.3001), agree(2.3, 2.4), agree(2.30, 2.32, "bf16")
-    (True, False, True)
+
+def due_exactly(examined: Iterable[Examined]) -> list[Examined]:
+    """Return the engines that have yet to take float64 steps: none if all agree.
+
+    >>> near, far = Examined("a", losses=(2.0, 1.0)), Examined("b", losses=(2.0, 1.1))
+    >>> due_exactly([near, near]), [one.engine for one in due_exactly([near, far])]
+    ([], ['a', 'b'])
     """
-    return math.isclose(loss, other, rel_tol=ROUNDED.get(precision, TOLERANCE))
+    racing = [one for one in examined if one.races]
+    if _together(*(one.losses for one in racing)):
+        return []
+    return [one for one in racing if not one.exact and not one.inexact]
 
 
-def refused_for_parameters(found: int, wanted: int) -> str:
-    """Say why an engine with another number of parameters does not race."""
-    return f"refused before timing: {found:,} parameters, not {wanted:,}"
+def take_exact_steps(job: Job, say: Say) -> run_engine.Losses:
+    """Return the losses of the first steps in float64, or why there are none."""
+    say(job.engine.name, f"lockstep: {EXACT}")
+    settings = replace(job.settings, dtype=EXACT, precision="float32")
+    job = replace(job, settings=settings)
+    return run_engine.take_first_steps(job, f"lockstep-{EXACT}")
 
 
-def refused_for_loss(found: float, wanted: float) -> str:
-    """Say why an engine with another first loss does not race."""
-    return (
-        f"refused before timing: the loss of the first batch is {found:.6g}, "
-        f"not {wanted:.6g}"
-    )
+def judge_exactly(
+    examined: Collection[Examined], settings: Settings
+) -> ExactSteps | None:
+    """Refuse engines that differ from most in float64; return the steps, if any.
 
+    The steps in float64 tell that all train the same. That the code that will race does
+    so tells the loss after one update, which rounding does not move yet.
 
-def name_of_file(settings: Settings) -> str:
-    """Return where it is kept what was found for a race, or for a point of a sweep.
-
-    Only the decisive keys change which form is fastest.
+    An engine that could not take these steps races: nothing is known against it, and
+    the results say so.
     """
-    keys = [key for key in DECISIVE if key in settings.point]
+    ready = [one for one in examined if one.exact]
+    missing = {one.engine: one.inexact for one in examined if one.inexact}
+    if not ready and not missing:
+        return None
+    losses = {one.engine: one.exact for one in ready}
+    right = most_shared(losses, _together) if losses else ()
+    for one in ready:
+        if not _together(one.exact, right):
+            one.problem = (
+                f"refused before timing: its first steps in {EXACT} are "
+                f"{figures.distance([one.exact, right]):.1e} off those of the others"
+            )
+        elif settings.precision == "float32" and not _together(
+            one.losses[:2], right[:2]
+        ):
+            one.problem = (
+                "refused before timing: after one update its loss in float32 is "
+                f"{one.losses[1]:.6g}, in {EXACT} {right[1]:.6g}"
+            )
+    losses = {one.engine: one.exact for one in ready if one.races}
+    far = figures.distance(losses.values())
+    return ExactSteps(settings.learning_rate, far, losses, missing, settings.point)
+
+
+def _together(*courses: tuple[float, ...]) -> bool:
+    return figures.distance(courses) <= TOLERANCE
+
+
+# ---- its file ------------------------------------------------------------------------
+
+
+def file_name(settings: Settings) -> str:
+    """Return the file of a race's lockstep, or of one at a point of a sweep.
+
+    Only some keys of a sweep change which form is fastest.
+    """
+    keys = [key for key in OWN_LOCKSTEP if key in settings.point]
     parts = [f"-{key}-{settings.point[key]}" for key in keys]
     return f"lockstep{''.join(parts)}.json"
 
 
-def keep(all_found: Iterable[Found], folder: Path, name: str = FILE) -> None:
-    """Write what was found beside the results, so that a resumed race has it."""
-    text = json.dumps([asdict(one) for one in all_found], indent=1)
+def save(examined: Iterable[Examined], folder: Path, name: str = FILE) -> None:
+    """Write what is known beside the results, so that a resumed race has it."""
+    text = json.dumps([asdict(one) for one in examined], indent=1)
     files.write_file(folder / name, text.encode())
 
 
-def kept(folder: Path, name: str = FILE) -> dict[str, Found]:
-    """Return what a race found before it was interrupted, by engine.
+def load(folder: Path, name: str = FILE) -> dict[str, Examined]:
+    """Return what a race knew before it was interrupted, by engine.
 
-    What cannot be read is found out anew.
+    What cannot be read is examined anew.
     """
     try:
-        found = [Found(**one) for one in json.loads((folder / name).read_text())]
+        saved = [Examined(**one) for one in json.loads((folder / name).read_text())]
     except (OSError, ValueError, TypeError):
         return {}
-    return {one.engine: one for one in found if not one.unavailable}
+    return {one.engine: one for one in saved if not one.unavailable}

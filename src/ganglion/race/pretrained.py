@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from ganglion import files
-from ganglion.race import facts
+from ganglion.race import machine
 from ganglion.race.engines import engine as engine_named
 from ganglion.race.engines.process import environment
-from ganglion.race.once import now
 from ganglion.race.pretrained_engines import ENGINES
 from ganglion.race.results import Epoch, Race, Run, Skipped, save
+from ganglion.race.run_engine import now
 
 RECIPE = "pretrained"
 EPOCHS, BATCH = 5, 32
@@ -121,9 +121,9 @@ def _new(held: Any, chosen: Choices) -> Race:
         device="cpu",
         seed=chosen.seed,
         engines=chosen.engines,
-        machine=facts.about_machine(""),
-        versions=facts.versions([engine_named(name) for name in chosen.engines]),
-        commit=facts.commit(),
+        machine=machine.about_machine(""),
+        versions=machine.versions([engine_named(name) for name in chosen.engines]),
+        commit=machine.commit(),
         command=chosen.command,
         skipped=tuple(filter(None, map(_skipped, chosen.engines))),
         started=now(),

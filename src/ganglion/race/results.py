@@ -39,6 +39,11 @@ class Epoch:
     train_seconds: float
     test_seconds: float
 
+    @property
+    def seconds(self) -> float:
+        """The run time: training and testing."""
+        return self.train_seconds + self.test_seconds
+
 
 @dataclass(frozen=True)
 class Run:

@@ -1,21 +1,29 @@
-"""What is raced: the choices of one race, filled in, checked, and read back."""
+"""What is raced: the choices of one race, filled in, checked, and read back.
+
+A sweep is a race at several points: every combination of some values of some settings.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganglion import config, recipes
+from ganglion.config import PRECISIONS, closest
 from ganglion.images import networks
 from ganglion.race import machine
-from ganglion.race.engines import ON_GPU, RIVALS, Engine, engine
+from ganglion.race.engines import ON_GPU, RIVALS, engine
 from ganglion.race.results import DEVICES, Race
 from ganglion.recipes import Recipe
 
 DEFAULT_ENGINES = ("ganglion", *RIVALS)
 GPU_ENGINES = ("ganglion", *ON_GPU)
 GPU_PRECISIONS = ("tf32", "bf16")
+Values = dict[str, list[Any]]  # of each key of a sweep
 _FIXED = ("recipe", "engines", "runs", "epochs", "batch_size", "threads", "device",
           "seed", "sweep")  # fmt: skip
 
@@ -39,22 +47,22 @@ class Settings:
     seed: int
     limit: float | None = None  # seconds a run may take; by first measurements if None
     memory: int | None = None  # bytes of address space a run may take
-    sweep: dict[str, list[Any]] = field(default_factory=dict)  # values of each key
+    sweep: Values = field(default_factory=dict)
     point: dict[str, Any] = field(default_factory=dict)  # one point of a sweep
     optimizer: dict[str, float] = field(default_factory=dict)  # other than the recipe's
     on: str = ""  # a cluster; this machine if empty
-    made: Recipe | None = None  # from a folder of images; else the one of the name
-    dtype: str = "float32"  # of the engines; a lockstep may take a finer one (`exact`)
+    custom: Recipe | None = None  # from a folder of images; else the one of the name
+    dtype: str = "float32"  # of the engines; a lockstep may take a finer one
     precision: str = "float32"  # of products; on a GPU, a sweep has others
 
     def __post_init__(self) -> None:
-        if isinstance(self.made, dict):  # it has travelled as plain data
-            object.__setattr__(self, "made", recipes.from_data(self.made))
+        if isinstance(self.custom, dict):  # it has travelled as plain data
+            object.__setattr__(self, "custom", recipes.from_data(self.custom))
 
     @property
-    def what(self) -> Recipe:
+    def full_recipe(self) -> Recipe:
         """The recipe."""
-        return self.made or recipes.get(self.recipe)
+        return self.custom or recipes.get(self.recipe)
 
     @property
     def label(self) -> str:
@@ -65,7 +73,9 @@ class Settings:
     def learning_rate(self) -> float:
         """The rate of the recipe, or of the point of a sweep."""
         return float(
-            recipes.tuned(self.what, self.optimizer).optimizer[1]["learning_rate"]
+            recipes.tuned(self.full_recipe, self.optimizer).optimizer[1][
+                "learning_rate"
+            ]
         )
 
     def seed_of(self, number: int) -> int:
@@ -85,23 +95,23 @@ def choose(
     seed: int | None = None,
     limit: float | None = None,
     memory: int | None = None,
-    sweep: dict[str, list[Any]] | None = None,
+    sweep: Values | None = None,
     on: str | None = None,
 ) -> Settings:
     """Return the settings of a new race: what is not given is the recipe's own."""
-    made = None if isinstance(recipe, str) else recipe
-    chosen = made or recipes.get(str(recipe))
-    usual = GPU_ENGINES if device == "cuda" else DEFAULT_ENGINES
-    names = usual if engines is None else named(engines)
+    custom = None if isinstance(recipe, str) else recipe
+    chosen = custom or recipes.get(str(recipe))
+    default = GPU_ENGINES if device == "cuda" else DEFAULT_ENGINES
+    names = default if engines is None else split_names(engines)
     for name in names:
         engine(name)  # refuses what is unknown
     device = device or "cpu"
     if device not in DEVICES:
         raise ValueError(f"Unknown device {device!r}: choose {' or '.join(DEVICES)}.")
     sweep = _with_precisions(sweep or {}, device)
-    given = {"epochs": epochs, "batch-size": batch_size, "threads": threads,
+    fixed = {"epochs": epochs, "batch-size": batch_size, "threads": threads,
              "seed": seed}  # fmt: skip
-    for name, value in given.items():
+    for name, value in fixed.items():
         if value is not None and name in sweep:
             raise ValueError(f"--{name} is swept over: leave --{name} {value} out.")
     first = {name: values[0] for name, values in sweep.items()}
@@ -125,11 +135,11 @@ def choose(
         memory=memory,
         sweep=sweep,
         on=on or "",
-        made=made,
+        custom=custom,
     )
 
 
-def _with_precisions(sweep: dict[str, list[Any]], device: str) -> dict[str, list[Any]]:
+def _with_precisions(sweep: Values, device: str) -> Values:
     """Return a sweep with the precisions of a device, each in rows of its own."""
     if device == "cuda":
         return {"precision": list(GPU_PRECISIONS)} | sweep
@@ -138,58 +148,158 @@ def _with_precisions(sweep: dict[str, list[Any]], device: str) -> dict[str, list
     return sweep
 
 
-def named(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """Return the names in a text with commas, each once.
 
-    >>> named("torch, jax,torch")
+    >>> split_names("torch, jax,torch")
     ('torch', 'jax')
     """
-    found = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
-    if not found:
+    names = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+    if not names:
         raise ValueError("--engines names no engine.")
-    return found
+    return names
 
 
 def of_race(
     race: Race,
     folder: Path,
-    given: dict[str, Any],
+    options: dict[str, Any],
     *,
     limit: float | None = None,
     memory: int | None = None,
     on: str = "",
 ) -> Settings:
-    """Return the settings of a race that goes on; refuse options that contradict it.
+    """Return the settings of a race that is resumed; refuse contradicting options.
 
     Limits, and the cluster, are no part of what is measured: they may be given anew.
     """
-    refuse_others(race, folder, given)
-    fixed = {name: getattr(race, name) for name in _FIXED}
+    refuse_others(race, folder, options)
     return Settings(
-        **fixed,
+        **{name: getattr(race, name) for name in _FIXED},
         limit=limit or race.limit or None,
         memory=memory or race.memory or None,
         on=on or race.on,
-        made=networks.of_source(race.images) if race.images else None,
+        custom=networks.of_source(race.images) if race.images else None,
     )
 
 
-def refuse_others(race: Race, folder: Path, given: dict[str, Any]) -> None:
-    """Refuse options that contradict a race that goes on; None was not given."""
-    for name, value in given.items():
-        kept = getattr(race, name)
-        if value is not None and value != kept:
+def refuse_others(race: Race, folder: Path, options: dict[str, Any]) -> None:
+    """Refuse options that contradict a race that is resumed; None was not given."""
+    for name, value in options.items():
+        begun = getattr(race, name)
+        if value is not None and value != begun:
             option = "RECIPE" if name == "recipe" else f"--{name.replace('_', '-')}"
-            shown = ",".join(kept) if isinstance(kept, tuple) else kept
+            shown = ",".join(begun) if isinstance(begun, tuple) else begun
             if name == "sweep":
-                each = (f"{key}={','.join(map(str, v))}" for key, v in kept.items())
-                shown = " ".join(each) or "of nothing"
+                shown = " ".join(map(_shown, begun.items())) or "of nothing"
             raise ValueError(
                 f"{folder} holds a race with {option} {shown}: leave {option} out, or "
                 "start another race with another --out."
             )
 
 
-def engines_of(settings: Settings) -> list[Engine]:
-    """Return the records of the engines that race."""
-    return [engine(name) for name in settings.engines]
+def _shown(swept: tuple[str, list[Any]]) -> str:
+    return f"{swept[0]}={','.join(map(str, swept[1]))}"
+
+
+# ---- sweeps --------------------------------------------------------------------------
+
+
+class Key(NamedTuple):
+    """Something to sweep over: the field that it sets, and which values it takes."""
+
+    field: str
+    kind: type[int] | type[float] | type[str]
+    fits: Callable[[Any], bool]
+    takes: str
+    of_optimizer: bool = False
+
+
+_COUNT = "whole numbers of at least 1"
+KEYS: dict[str, Key] = {
+    "lr": Key("learning_rate", float, lambda v: v > 0, "numbers above 0", True),
+    "momentum": Key(
+        "momentum", float, lambda v: 0 <= v < 1, "numbers from 0 to below 1", True
+    ),
+    "batch-size": Key("batch_size", int, lambda v: v >= 1, _COUNT),
+    "epochs": Key("epochs", int, lambda v: v >= 1, _COUNT),
+    "threads": Key("threads", int, lambda v: v >= 1, _COUNT),
+    "seed": Key("seed", int, lambda v: v >= 0, "whole numbers of at least 0"),
+    "precision": Key(
+        "precision", str, lambda v: v in PRECISIONS, f"names {', '.join(PRECISIONS)}"
+    ),
+}
+
+
+def parse_sweep(texts: Iterable[str]) -> Values:
+    """Return the values of each key; refuse what no race can have.
+
+    >>> parse_sweep(["lr=0.1,0.5", "batch-size=64,128"])
+    {'lr': [0.1, 0.5], 'batch-size': [64, 128]}
+    """
+    swept: Values = {}
+    for text in texts:
+        name, sign, rest = text.partition("=")
+        name = name.strip()
+        if not sign:
+            raise ValueError(
+                f"--sweep {text}: write a key and its values, as in lr=0.1,0.5. "
+                f"Keys: {', '.join(KEYS)}."
+            )
+        if name not in KEYS:
+            raise ValueError(
+                f"--sweep {text}: unknown key {name!r}. {closest(name, KEYS)} "
+                f"A sweep goes over {', '.join(KEYS)}."
+            )
+        if name in swept:
+            raise ValueError(
+                f"--sweep {name} is there twice: put all of its values into one."
+            )
+        words = list(filter(None, map(str.strip, rest.split(","))))
+        if not words:
+            takes = KEYS[name].takes
+            raise ValueError(f"--sweep {name}: no value; {name} takes {takes}.")
+        swept[name] = list(dict.fromkeys(_value(name, word) for word in words))
+    return swept
+
+
+def _value(name: str, word: str) -> Any:
+    key = KEYS[name]
+    try:
+        value: Any = key.kind(word)
+    except ValueError:
+        value = math.nan
+    is_endless = isinstance(value, float) and not math.isfinite(value)
+    if is_endless or not key.fits(value):
+        raise ValueError(f"--sweep {name}: {word!r} is none of the {key.takes}.")
+    return value
+
+
+def points(settings: Settings) -> list[Settings]:
+    """Return the settings of every point; a race without a sweep is one point.
+
+    >>> sweep = parse_sweep(["lr=0.1,0.5", "seed=3"])
+    >>> swept = choose("mnist-mlp", threads=1, sweep=sweep)
+    >>> [(one.point, one.optimizer, one.seed) for one in points(swept)][1]
+    ({'lr': 0.5, 'seed': 3}, {'learning_rate': 0.5}, 3)
+    """
+    combined = itertools.product(*settings.sweep.values())
+    chosen = (dict(zip(settings.sweep, values, strict=True)) for values in combined)
+    return [_at(settings, point) for point in chosen]
+
+
+def _at(settings: Settings, point: dict[str, Any]) -> Settings:
+    fields: dict[bool, dict[str, Any]] = {True: {}, False: {}}
+    for name, value in point.items():
+        fields[KEYS[name].of_optimizer][KEYS[name].field] = value
+    optimizer, others = fields[True], fields[False]
+    return replace(settings, sweep={}, point=point, optimizer=optimizer, **others)
+
+
+def sweep_options(sweep: Values) -> list[str]:
+    """Return a sweep as it is written on a command line.
+
+    >>> sweep_options({"lr": [0.1, 0.5]})
+    ['--sweep lr=0.1,0.5']
+    """
+    return [f"--sweep {_shown(swept)}" for swept in sweep.items()]

@@ -1,6 +1,6 @@
 """Saving and loading: `.keras` files, weights and checkpoints, in Keras 3's formats.
 
-Files are written beside their place and renamed, and read without executing anything.
+Files are written atomically, and read without executing anything.
 
 >>> import tempfile
 >>> import numpy as np
@@ -21,7 +21,7 @@ from typing import Any
 
 from ganglion import keras2
 from ganglion.saving import archive, h5, legacy, state, weights
-from ganglion.saving.files import check_exists, local_path, reading, write_whole
+from ganglion.saving.files import check_exists, local_path, reading, write_checked
 from ganglion.serialization import (
     custom_object_scope,
     deserialize_keras_object,
@@ -64,7 +64,7 @@ def save_model(
     zipped: bool | None = None,
     **kwargs: Any,
 ) -> None:
-    """Save a whole model: its layers, weights, optimizer and place in training.
+    """Save a model: its layers, weights, optimizer and position in training.
 
     The ending chooses the format: `.keras`, or Keras 2's `.h5`.
     """
@@ -90,7 +90,7 @@ def _write_model(model: Any, filepath: Any, overwrite: bool) -> None:
         return
     path = local_path(filepath)
     if path.suffix == ".keras":
-        write_whole(path, lambda file: archive.write(model, file), overwrite)
+        write_checked(path, lambda file: archive.write(model, file), overwrite)
     elif path.suffix in _OLD_ENDINGS:
         keras2.note(
             f"`save` to a {path.suffix} file", "`.keras`", changes_defaults=False
@@ -112,7 +112,7 @@ def _write_h5(path: Path, write: Any, overwrite: bool) -> None:
             h5.seal(store)
         file.write(buffer.getbuffer())
 
-    write_whole(path, write_file, overwrite)
+    write_checked(path, write_file, overwrite)
 
 
 def load_model(
@@ -135,11 +135,6 @@ def load_model(
         if _is_hdf5(path):
             with h5.opened(path) as file:
                 h5.check_seal(file)
-                if "model_config" not in file.attrs and not legacy.is_legacy(file):
-                    raise ValueError(
-                        "it holds weights but no model: build the model in Python and "
-                        "call `model.load_weights` on this file."
-                    )
                 return legacy.read(file, custom_objects, compile)
         return archive.read(path, custom_objects, compile)
 
@@ -242,8 +237,11 @@ def load_checkpoint(path: Any, model: Any) -> int:
     A `.keras` file that Ganglion wrote is a checkpoint, too.
     """
     _require_built(model, "load")
-    where = local_path(path)
-    with reading(path), _opened_weights(where) as file, model.between_steps():
+    with (
+        reading(path),
+        _opened_weights(local_path(path)) as file,
+        model.between_steps(),
+    ):
         h5.check_seal(file)
         _prepare_optimizer(model)
         if weights.OWN_GROUP not in file:

@@ -10,13 +10,11 @@ import io
 import json
 import zipfile
 import zlib
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from ganglion import serialization
 from ganglion.config import VERSION
 from ganglion.saving import h5, state, weights
-from ganglion.saving.files import check_exists
 from ganglion.system import budget
 from ganglion.variables import uninitialized
 
@@ -41,13 +39,10 @@ def to_json(model: Any, **kwargs: Any) -> str:
 
 def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
     """Write a model into an open file; without a date, equal models are equal bytes."""
-    metadata: dict[str, Any] = {
-        "keras_version": KERAS_VERSION,
-        "written_by": f"ganglion {VERSION}",
-    }
+    metadata: dict[str, Any] = {"keras_version": KERAS_VERSION}
+    metadata["written_by"] = f"ganglion {VERSION}"
     if dated:
-        now = datetime.datetime.now()
-        metadata["date_saved"] = now.strftime("%Y-%m-%d@%H:%M:%S")
+        metadata["date_saved"] = f"{datetime.datetime.now():%Y-%m-%d@%H:%M:%S}"
     if model.notes:  # Keras looks only at what it wrote itself
         metadata["notes"] = model.notes
     config = to_json(model)
@@ -130,12 +125,7 @@ def compile_model(model: Any, training: Any) -> None:
 
 def parsed(text: Any) -> dict[str, Any]:
     """Return the entry of a model from JSON text, checked for its outer shape."""
-    try:
-        entry = budget.parsed_json(text)
-    except budget.BudgetError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"its configuration is no valid JSON ({error}).") from error
+    entry = _parsed_json(text, "configuration")
     if not isinstance(entry, dict) or "class_name" not in entry:
         raise ValueError(
             "its configuration describes no model: a dictionary with `class_name` and "
@@ -146,14 +136,21 @@ def parsed(text: Any) -> dict[str, Any]:
     return entry
 
 
+def _parsed_json(text: Any, name: str) -> Any:
+    try:
+        return budget.parsed_json(text)
+    except budget.BudgetError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"its {name} is no valid JSON ({error}).") from error
+
+
 def read_weights(source: Any) -> bytes:
     """Return the weights of an archive as the bytes of an HDF5 file."""
     return _members(source)[1]
 
 
 def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any]]:
-    if isinstance(source, Path):
-        check_exists(source)
     try:
         with zipfile.ZipFile(source) as archive:
             _check_names(archive)
@@ -173,15 +170,11 @@ def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any]]:
 
 
 def _notes(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Return what a model was told to remember, {} where there is nothing of ours."""
+    """Return the `notes` of a model, {} where there is nothing of ours."""
     if METADATA not in archive.namelist():
         return {}
-    try:
-        metadata = budget.parsed_json(_member(archive, METADATA, _MOST_CONFIG))
-    except budget.BudgetError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"its member {METADATA!r} is no valid JSON.") from error
+    text = _member(archive, METADATA, _MOST_CONFIG)
+    metadata = _parsed_json(text, f"member {METADATA!r}")
     notes = metadata.get("notes") if isinstance(metadata, dict) else None
     return notes if isinstance(notes, dict) else {}
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and read without trust."""
+"""Model files: written atomically, read without trust."""
 
 from __future__ import annotations
 
@@ -16,18 +16,10 @@ from ganglion.system import budget
 from ganglion.system.terminal import lines
 
 _MUCH = 64 << 20  # bytes
-_LONGEST = (
-    20_000  # characters of what an error says: a name in a file may have a million
-)
+_LONGEST = 20_000  # characters of an error: a name in a file may have a million
 # What a file of another shape than expected makes the code that reads it raise.
-_SYMPTOMS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-)
+_SYMPTOMS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError,
+             TypeError)  # fmt: skip
 
 
 def local_path(filepath: Any) -> Path:
@@ -40,14 +32,10 @@ def local_path(filepath: Any) -> Path:
     return Path(text).expanduser()
 
 
-def write_whole(
+def write_checked(
     filepath: Any, write: Callable[[BinaryIO], Any], overwrite: bool = True
 ) -> None:
-    """Write a file beside its place and rename it, so that it is never half there.
-
-    Whatever happens before the renaming (a full disk, Ctrl-C), the old file stays.
-    """
-    # A link keeps pointing to the file it names.
+    """Write a file atomically; errors say what to do, and that nothing was changed."""
     path = Path(os.path.realpath(local_path(filepath)))
     if path.is_dir():
         raise IsADirectoryError(f"Cannot save to {filepath}: it is a folder.")
@@ -83,8 +71,12 @@ def reading(
     name = getattr(filepath, "name", "The file") if is_open else filepath
     try:
         size = _size(filepath) if size is None else size
-        with budget.reading(size, floor) as spent, _given_back(spent):
-            yield
+        with budget.reading(size, floor) as spent:
+            try:
+                yield
+            except BaseException as error:
+                _release(error, spent)
+                raise
     except FileNotFoundError as error:
         raise FileNotFoundError(f"There is no file {name}.") from error
     except IsADirectoryError as error:
@@ -111,20 +103,15 @@ def reading(
         ) from error
 
 
-@contextmanager
-def _given_back(spent: budget.Budget) -> Iterator[None]:
-    """Let go of what was made of a file that is refused, if that is much.
+def _release(error: BaseException, spent: budget.Budget) -> None:
+    """Free what was built from a file that is refused, if that is much.
 
-    A half-made model and its layers hold each other, and the error's frames hold it:
+    A half-built model and its layers refer to each other, and the error's frames to it:
     several refused files would add up, until Python happens to look for garbage.
     """
-    try:
-        yield
-    except BaseException as error:
-        if spent.limit - spent.bytes_left > _MUCH:
-            traceback.clear_frames(error.__traceback__)
-            gc.collect()
-        raise
+    if spent.limit - spent.bytes_left > _MUCH:
+        traceback.clear_frames(error.__traceback__)
+        gc.collect()
 
 
 def _size(source: Any) -> int:

@@ -22,6 +22,7 @@ _DEFLATE = 1
 _FILTERS = {_DEFLATE: "gzip", 2: "shuffle", 3: "fletcher32"}
 _CHECKSUM = 4  # bytes that fletcher32 adds
 _SEAL = "ganglion_crc32"
+NUMBERS = "biuf"  # NumPy's kinds of arrays that are written and read
 
 
 @contextmanager
@@ -62,34 +63,34 @@ def _check(file: Any) -> None:
             link = group.get(name, getlink=True)
             if not isinstance(link, h5py.HardLink):
                 raise ValueError(f"{where!r} is a link to elsewhere, which is refused.")
-            found = group[name]
-            if isinstance(found, h5py.Group):
-                address = h5py.h5o.get_info(found.id).addr
+            item = group[name]
+            if isinstance(item, h5py.Group):
+                address = h5py.h5o.get_info(item.id).addr
                 if address in seen:
                     raise ValueError(f"{where!r} contains itself.")
                 seen.add(address)
-                stack.append((found, depth + 1))
-            elif isinstance(found, h5py.Dataset):
-                _check_dataset(found, where)
+                stack.append((item, depth + 1))
+            elif isinstance(item, h5py.Dataset):
+                _check_dataset(item, where)
             else:
                 raise ValueError(f"{where!r} is neither a group nor an array.")
 
 
-def _check_dataset(found: Any, where: str) -> None:
-    if found.external or found.is_virtual:
+def _check_dataset(dataset: Any, where: str) -> None:
+    if dataset.external or dataset.is_virtual:
         raise ValueError(f"{where!r} keeps its data in another file: refused.")
-    if found.shape is None or found.dtype.kind not in "biuf" or found.dtype.hasobject:
-        raise ValueError(f"{where!r} holds {found.dtype}, not numbers.")
-    declared = math.prod(found.shape) * found.dtype.itemsize
-    stored = found.id.get_storage_size()
+    shape, dtype = dataset.shape, dataset.dtype
+    if shape is None or dtype.kind not in NUMBERS or dtype.hasobject:
+        raise ValueError(f"{where!r} holds {dtype}, not numbers.")
+    declared, stored = math.prod(shape) * dtype.itemsize, dataset.id.get_storage_size()
     if declared > _FREE_BYTES and declared > _MOST_EXPANSION * stored:
         raise ValueError(
             f"{where!r} claims {declared:,} bytes, but only {stored:,} are stored: "
             "refused as a decompression bomb."
         )
     budget.take(declared, f"the array {where!r}")
-    if found.chunks is not None:
-        _check_chunks(found, where)
+    if dataset.chunks is not None:
+        _check_chunks(dataset, where)
 
 
 def _check_chunks(dataset: Any, where: str) -> None:
@@ -141,26 +142,22 @@ def check_seal(file: Any) -> None:
 
 
 def _checksum(file: Any) -> int:
-    found: dict[str, Any] = {}
-
-    def note(name: str, item: Any) -> None:
-        if hasattr(item, "shape"):
-            found[name] = item
-
-    file.visititems(note)
+    items: dict[str, Any] = {}
+    file.visititems(items.__setitem__)
     total = 0
-    for name in sorted(found):
-        total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(np.ascontiguousarray(array(found[name])).data, total)
+    for name, item in sorted(items.items()):
+        if hasattr(item, "shape"):
+            total = zlib.crc32(name.encode(), total)
+            total = zlib.crc32(np.ascontiguousarray(array(item)).data, total)
     return total
 
 
-def array(found: Any) -> np.ndarray:
+def array(dataset: Any) -> np.ndarray:
     """Read an array."""
     try:
-        return np.asarray(found[()])
+        return np.asarray(dataset[()])
     except (OSError, RuntimeError) as error:
-        raise ValueError(f"the array {found.name!r} is damaged ({error}).") from error
+        raise ValueError(f"the array {dataset.name!r} is damaged ({error}).") from error
 
 
 def put(group: Any, name: str, value: np.ndarray) -> None:
@@ -188,8 +185,8 @@ def _check_attribute(owner: Any, name: str) -> None:
     """Refuse an attribute that is larger than it may be, before it is read."""
     from h5py import h5t
 
-    held = owner.attrs.get_id(name)
-    kind, count = held.get_type(), math.prod(held.shape or ())
+    stored = owner.attrs.get_id(name)
+    kind, count = stored.get_type(), math.prod(stored.shape or ())
     is_text = isinstance(kind, h5t.TypeStringID)
     if not is_text and not isinstance(kind, (h5t.TypeIntegerID, h5t.TypeFloatID)):
         raise ValueError(f"its attribute {name!r} is neither text nor a number.")

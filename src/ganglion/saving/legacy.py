@@ -19,19 +19,16 @@ _HEADER_LIMIT = 64_512  # HDF5 cannot hold more in one attribute
 
 
 def is_legacy(file: Any) -> bool:
-    """Tell Keras 2's layout from Keras 3's."""
-    return (
-        "layer_names" in file.attrs
-        or "layer_names0" in file.attrs
-        or ("model_weights" in file)
-    )
+    """Return whether a file has Keras 2's layout, not Keras 3's."""
+    has_names = "layer_names" in file.attrs or "layer_names0" in file.attrs
+    return has_names or "model_weights" in file
 
 
 # ---- writing ---------------------------------------------------------------------
 
 
 def write(model: Any, file: Any) -> None:
-    """Write a whole model into an open HDF5 file."""
+    """Write a model into an open HDF5 file."""
     entry = json.loads(archive.to_json(model))
     training = entry.pop("compile_config", None)
     plain = {"class_name": entry["class_name"], "config": entry["config"]}
@@ -58,10 +55,10 @@ def _put_text(file: Any, name: str, text: str) -> None:
 
 def write_weights(model: Any, group: Any) -> None:
     """Write the weights, layer by layer."""
-    _put_names(group, "layer_names", [one.name for one in model.layers])
+    _put_names(group, "layer_names", [layer.name for layer in model.layers])
     group.attrs["backend"] = b"ganglion"
     group.attrs["keras_version"] = archive.KERAS_VERSION.encode()
-    for layer in sorted(model.layers, key=lambda one: one.name):
+    for layer in sorted(model.layers, key=lambda layer: layer.name):
         _put_arrays(group.create_group(layer.name), _weights(layer))
     top = group.create_group("top_level_model_weights")
     _put_arrays(top, list(model._own_variables()))
@@ -84,7 +81,7 @@ def _put_arrays(group: Any, variables: list[Any]) -> None:
 
 
 def _put_names(group: Any, name: str, texts: list[str]) -> None:
-    encoded = [one.encode() for one in texts]
+    encoded = [text.encode() for text in texts]
     if sum(map(len, encoded)) < _HEADER_LIMIT // 4:
         group.attrs[name] = np.array(encoded) if encoded else np.zeros(0, "S1")
         return
@@ -96,7 +93,7 @@ def _put_names(group: Any, name: str, texts: list[str]) -> None:
 
 
 def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
-    """Read a whole model from an open HDF5 file."""
+    """Read a model from an open HDF5 file."""
     if "model_config" not in file.attrs:
         raise ValueError(
             "it holds weights but no model: build the model in Python and call "
@@ -108,18 +105,14 @@ def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
             model = archive.rebuilt(entry)
         read_weights(model, file["model_weights"])
         if compiled and "training_config" in file.attrs:
-            _compile(model, _training(file), file)
+            _compile(model, file)
     return model
 
 
-def _training(file: Any) -> dict[str, Any]:
+def _compile(model: Any, file: Any) -> None:
     training = budget.parsed_json(h5.attribute(file, "training_config"))
     if not isinstance(training, dict):
         raise ValueError("its `training_config` is not a dictionary.")
-    return training
-
-
-def _compile(model: Any, training: dict[str, Any], file: Any) -> None:
     try:
         training["optimizer"] = training.pop("optimizer_config")
         model.compile_from_config(training)
@@ -131,23 +124,20 @@ def _compile(model: Any, training: dict[str, Any], file: Any) -> None:
         return
     if "optimizer_weights" not in file:
         return
-    found = _arrays(file["optimizer_weights"])
+    datasets = _datasets(file["optimizer_weights"])
     variables = model.optimizer.variables
-    fits = len(found) == len(variables) and all(
-        tuple(a.shape) == b.shape for a, b in zip(found, variables, strict=True)
-    )
-    if not fits:
+    if [tuple(d.shape) for d in datasets] != [v.shape for v in variables]:
         warnings.warn(
             "The state of the optimizer does not fit and was left out: training starts "
             "with a fresh one.",
             stacklevel=5,
         )
         return
-    for variable, one in zip(variables, found, strict=True):
-        variable.assign(h5.array(one))
+    for variable, dataset in zip(variables, datasets, strict=True):
+        variable.assign(h5.array(dataset))
 
 
-def _arrays(group: Any) -> list[Any]:
+def _datasets(group: Any) -> list[Any]:
     return [group[name] for name in h5.names(group, "weight_names")]
 
 
@@ -156,46 +146,45 @@ def read_weights(
 ) -> None:
     """Read weights, layer by layer in order, or by the layers' names."""
     group = group.get("model_weights", group)
-    saved = {name: _arrays(group[name]) for name in h5.names(group, "layer_names")}
-    saved = {name: arrays for name, arrays in saved.items() if arrays}
-    layers = [one for one in model.layers if _weights(one)]
+    saved = {name: _datasets(group[name]) for name in h5.names(group, "layer_names")}
+    saved = {name: datasets for name, datasets in saved.items() if datasets}
+    layers = [layer for layer in model.layers if _weights(layer)]
     if by_name:
-        pairs = [
-            (one, one.name, saved[one.name]) for one in layers if one.name in saved
-        ]
+        layers = [layer for layer in layers if layer.name in saved]
+        names = [layer.name for layer in layers]
+    elif len(saved) != len(layers):
+        raise MismatchError(
+            f"the weights do not fit: the model has {len(layers)} layers with "
+            f"weights, the file {len(saved)} ({', '.join(saved)}). Pass "
+            "`by_name=True` to load layers of the same name."
+        )
     else:
-        if len(saved) != len(layers):
-            raise MismatchError(
-                f"the weights do not fit: the model has {len(layers)} layers with "
-                f"weights, the file {len(saved)} ({', '.join(saved)}). Pass "
-                "`by_name=True` to load layers of the same name."
-            )
-        pairs = [(one, *item) for one, item in zip(layers, saved.items(), strict=True)]
-    _assign(pairs, skip_mismatch)
-    own, top = list(model._own_variables()), group.get("top_level_model_weights")
-    if own and top is not None:
-        _assign([(model, "top_level_model_weights", _arrays(top))], skip_mismatch, own)
+        names = list(saved)
+    entries = [
+        (layer.name, _weights(layer), name, saved[name])
+        for layer, name in zip(layers, names, strict=True)
+    ]
+    _assign(entries, skip_mismatch)
+    own, top = list(model._own_variables()), "top_level_model_weights"
+    if own and top in group:
+        _assign([(model.name, own, top, _datasets(group[top]))], skip_mismatch)
 
 
 def _assign(
-    pairs: list[tuple[Any, str, list[Any]]],
-    skip_mismatch: bool,
-    own: list[Any] | None = None,
+    entries: list[tuple[str, list[Any], str, list[Any]]], skip_mismatch: bool
 ) -> None:
-    plans, problems = [], []
-    for layer, name, arrays in pairs:
-        variables = _weights(layer) if own is None else own
-        has, found = (
-            [one.shape for one in variables],
-            [tuple(one.shape) for one in arrays],
-        )
-        if has != found:
+    """Assign arrays to layers (name and weights; name in the file and arrays)."""
+    fitting, problems = [], []
+    for layer, variables, name, datasets in entries:
+        expected = [variable.shape for variable in variables]
+        shapes = [tuple(dataset.shape) for dataset in datasets]
+        if expected == shapes:
+            fitting += list(zip(variables, datasets, strict=True))
+        else:
             problems.append(
-                f'layer "{layer.name}" has weights {has}, the file has {found} '
+                f'layer "{layer}" has weights {expected}, the file has {shapes} '
                 f'("{name}")'
             )
-        else:
-            plans.append((variables, arrays))
     if problems and not skip_mismatch:
         raise MismatchError(
             f"the weights do not fit the model, in {len(problems)} layer(s): "
@@ -204,6 +193,5 @@ def _assign(
         )
     if problems:
         warnings.warn(lines(f"Skipped: {'; '.join(problems[:4])}."), stacklevel=6)
-    for variables, arrays in plans:
-        for variable, one in zip(variables, arrays, strict=True):
-            variable.assign(h5.array(one))
+    for variable, dataset in fitting:
+        variable.assign(h5.array(dataset))

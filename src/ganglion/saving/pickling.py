@@ -56,10 +56,10 @@ def restored(data: bytes, objects: dict[str, Any], attributes: dict[str, Any]) -
     """Return the model that `reduced` has written."""
     with reading("The pickled model", len(data)):
         model = archive.read(io.BytesIO(data), objects, True)
-    history = attributes.get("history")
+    attributes = dict(attributes)
+    history = attributes.pop("history", None)
     for name, value in attributes.items():
-        if name != "history":
-            setattr(model, name, value)
+        setattr(model, name, value)
     if history is not None:
         model.history = History()
         model.history.set_model(model)
@@ -68,17 +68,17 @@ def restored(data: bytes, objects: dict[str, Any], attributes: dict[str, Any]) -
 
 
 def _attributes(model: Any) -> dict[str, Any]:
-    """Return what a file has no place for: the user's own numbers, say."""
-    held = {
+    """Return what a file does not hold: the user's own numbers, say."""
+    attributes = {
         name: value
         for name, value in vars(model).items()
         if not name.startswith("_") and name not in _IN_FILE and _is_plain(value)
     }
     if model.history is not None:
         # Without its model, which would hold this history again, and so on.
-        told = vars(model.history).items()
-        held["history"] = {name: value for name, value in told if name != "_model"}
-    return held
+        history = vars(model.history).items()
+        attributes["history"] = {name: v for name, v in history if name != "_model"}
+    return attributes
 
 
 # What loading restores by itself.

@@ -1,13 +1,14 @@
-"""Weights in HDF5, in the places where Keras 3 puts them.
+"""Weights in HDF5, in the groups in which Keras 3 puts them.
 
 A layer's arrays lie at ``<path>/vars/<n>``. The path is made of attribute names and, in
 lists, of class names with a number (``layers/dense_1``): names of layers differ from
-run to run, their places do not.
+run to run, their paths do not.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from ganglion.saving import h5
 from ganglion.system.terminal import lines
 from ganglion.variables import Variable, snake_case
 
-OWN_GROUP = "ganglion"  # what Keras has no place for; Keras does not look there
+OWN_GROUP = "ganglion"  # what Keras does not save; Keras does not look there
 _OLD_LAYERS = "_layer_checkpoint_dependencies"  # Keras 2.13's name of "layers"
 
 
@@ -46,13 +47,18 @@ class Part:
         own = getattr(type(self.owner), method)
         return not self.is_optimizer and own is not getattr(Layer, method)
 
+    @property
+    def group(self) -> str:
+        """The group of its arrays in a file."""
+        return f"{self.path}/vars" if self.path else "vars"
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what is to be saved, by the number or the name in the file."""
         if self.overrides("save_own_variables"):
             store: dict[str, Any] = {}
             self.owner.save_own_variables(store)
-            return {key: np.asarray(one) for key, one in store.items()}
-        return {str(i): one.array for i, one in enumerate(self.variables)}
+            return {key: np.asarray(value) for key, value in store.items()}
+        return {str(i): variable.array for i, variable in enumerate(self.variables)}
 
     def __str__(self) -> str:
         kind = "optimizer" if self.is_optimizer else "layer"
@@ -88,33 +94,33 @@ def _walk_value(value: Any, path: str, seen: Seen) -> Iterator[Part]:
 
 
 def _walk_list(values: Any, path: str, seen: Seen) -> Iterator[Part]:
-    used: dict[str, int] = {}
-    for one in list(values.values()) if isinstance(values, dict) else values:
-        if isinstance(one, (Layer, Optimizer)):
-            name = snake_case(type(one).__name__)
-        elif isinstance(one, (list, tuple, dict)):
+    used: Counter[str] = Counter()
+    for value in list(values.values()) if isinstance(values, dict) else values:
+        if isinstance(value, (Layer, Optimizer)):
+            name = snake_case(type(value).__name__)
+        elif isinstance(value, (list, tuple, dict)):
             name = "container"
         else:
             continue
-        used[name] = used.get(name, -1) + 1
         numbered = f"{name}_{used[name]}" if used[name] else name
-        yield from _walk_value(one, f"{path}/{numbered}", seen)
+        used[name] += 1
+        yield from _walk_value(value, f"{path}/{numbered}", seen)
 
 
 def _children(owner: Any) -> list[tuple[str, Any]]:
     """Return the attributes of a layer by name, private ones last, as Keras does."""
     ignored = type(owner)._untracked
-    found = {key: one for key, one in vars(owner).items() if key not in ignored}
+    attributes = {key: v for key, v in vars(owner).items() if key not in ignored}
     is_model = hasattr(owner, "get_compile_config")
     if is_model:
-        found["layers"] = owner.layers
+        attributes["layers"] = owner.layers
     is_graph = is_model and (owner._network is not None or hasattr(owner, "_stack"))
 
-    def place(name: str) -> tuple[bool, bool, str]:
+    def rank(name: str) -> tuple[bool, bool, str]:
         # A model that is made of layers, not of attributes, begins with them.
         return is_graph and name != "layers", name.startswith("_"), name
 
-    return [(name, found[name]) for name in sorted(found, key=place)]
+    return [(name, attributes[name]) for name in sorted(attributes, key=rank)]
 
 
 # ---- saving ----------------------------------------------------------------------
@@ -123,13 +129,11 @@ def _children(owner: Any) -> list[tuple[str, Any]]:
 def write(model: Any, file: Any) -> None:
     """Write all weights and the optimizer's state into an open HDF5 file."""
     for part in parts_of(model):
-        arrays = part.arrays()
-        if not arrays:
-            continue
-        group = file.create_group(f"{part.path}/vars" if part.path else "vars")
-        group.attrs["name"] = part.owner.name
-        for name, value in arrays.items():
-            h5.put(group, name, value)
+        if arrays := part.arrays():
+            group = file.create_group(part.group)
+            group.attrs["name"] = part.owner.name
+            for name, value in arrays.items():
+                h5.put(group, name, value)
 
 
 # ---- loading ---------------------------------------------------------------------
@@ -142,69 +146,67 @@ class MismatchError(ValueError):
 def read(model: Any, file: Any, skip_mismatch: bool = False) -> None:
     """Read all layers' weights from an open HDF5 file; none changes unless all fit."""
     is_old = _OLD_LAYERS in file and "layers" not in file
-    plans: list[tuple[Part, dict[str, Any]]] = []
+    fitting: list[tuple[Part, dict[str, Any]]] = []
     problems: list[str] = []
     known: set[str] = set()
     for part in parts_of(model):
-        place = f"{part.path}/vars" if part.path else "vars"
-        place = place.replace("layers", _OLD_LAYERS) if is_old else place
-        known.add(place)
-        group = file.get(place, {})
+        name = part.group.replace("layers", _OLD_LAYERS) if is_old else part.group
+        known.add(name)
         if part.is_optimizer:
             continue
-        found = {name: group[name] for name in group}
-        problem = _problem(part, found)
+        datasets = dict(file.get(name, {}))
+        problem = _problem(part, datasets)
         if problem:
             problems.append(problem)
-        elif found:
-            plans.append((part, found))
+        elif datasets:
+            fitting.append((part, datasets))
     problems += _left_over(file, known)
     if problems:
         _report(problems, skip_mismatch)
-    for part, found in plans:
-        _assign(part, found)
+    for part, datasets in fitting:
+        _assign(part, datasets)
 
 
-def _problem(part: Part, found: dict[str, Any]) -> str | None:
-    """Say why a layer's arrays in the file do not fit, None if they do."""
+def _problem(part: Part, datasets: dict[str, Any]) -> str | None:
+    """Return why a layer's arrays in the file do not fit, None if they do."""
     if part.overrides("load_own_variables"):
         return None
     variables = part.variables
-    if len(variables) != len(found):
-        shapes = [tuple(one.shape) for one in found.values()]
-        has = [one.shape for one in variables]
+    if len(variables) != len(datasets):
+        shapes = [tuple(dataset.shape) for dataset in datasets.values()]
+        expected = [variable.shape for variable in variables]
         return (
-            f"{part} has {len(has)} weights {has}, the file has {len(shapes)} "
-            f"{shapes} at {part.path or 'its top'!r}"
+            f"{part} has {len(expected)} weights {expected}, the file has "
+            f"{len(shapes)} {shapes} at {part.path or 'its top'!r}"
         )
     for number, variable in enumerate(variables):
-        one = found.get(str(number))
-        if one is None:
+        dataset = datasets.get(str(number))
+        if dataset is None:
             return f"{part}: the file has no weight {number} at {part.path!r}"
-        if tuple(one.shape) != variable.shape:
+        if tuple(dataset.shape) != variable.shape:
             return (
                 f"{part}, weight {variable.name!r}: expected shape {variable.shape}, "
-                f"found {tuple(one.shape)}"
+                f"found {tuple(dataset.shape)}"
             )
     return None
 
 
 def _left_over(file: Any, known: set[str]) -> list[str]:
     """Name the groups of arrays for which the model has no layer."""
-    found: list[str] = []
+    problems: list[str] = []
 
     def look(path: str, item: Any) -> None:
         parts = path.split("/")
         is_layer = parts[0] != OWN_GROUP and "optimizer" not in parts
         if parts[-1] == "vars" and is_layer and len(item) and path not in known:
             name = h5.attribute(item, "name", path)
-            found.append(
+            problems.append(
                 f'the file has weights for a layer "{name}" at {path!r}, which the '
                 "model does not have"
             )
 
     file.visititems(look)
-    return found
+    return problems
 
 
 def _report(problems: list[str], skip_mismatch: bool) -> None:
@@ -222,8 +224,8 @@ def _report(problems: list[str], skip_mismatch: bool) -> None:
     )
 
 
-def _assign(part: Part, found: dict[str, Any]) -> None:
-    arrays = {name: h5.array(one) for name, one in found.items()}
+def _assign(part: Part, datasets: dict[str, Any]) -> None:
+    arrays = {name: h5.array(dataset) for name, dataset in datasets.items()}
     if part.overrides("load_own_variables"):
         part.owner.load_own_variables(arrays)
         return
@@ -235,28 +237,24 @@ def read_optimizers(model: Any, file: Any) -> None:
     """Read the state of a model's optimizer, and of those of models inside of it."""
     for part in parts_of(model):
         if part.is_optimizer:
-            _read_optimizer(part, file.get(f"{part.path}/vars", {}))
+            _read_optimizer(part, file.get(part.group, {}))
 
 
 def _read_optimizer(part: Part, group: Any) -> None:
     """Read the optimizer's state; one that does not fit leaves a fresh one."""
     variables = part.variables
-    found = [group[str(i)] for i in range(len(group)) if str(i) in group]
-    if not found:
-        return
-    fits = len(found) == len(variables) and all(
-        tuple(one.shape) == variable.shape
-        for one, variable in zip(found, variables, strict=True)
-    )
+    datasets = [group[str(i)] for i in range(len(group)) if str(i) in group]
+    shapes = [tuple(dataset.shape) for dataset in datasets]
+    fits = shapes == [variable.shape for variable in variables]
     # An optimizer that never made a step is saved without its slots.
-    is_new = len(found) <= 2 and all(one.shape == () for one in found)
+    is_new = len(shapes) <= 2 and not any(shapes)
     if not fits and not is_new:
         warnings.warn(
             f"The state of the {part} does not fit ({len(variables)} arrays, "
-            f"{len(found)} in the file) and was left out: training starts with a fresh "
-            "one.",
+            f"{len(shapes)} in the file) and was left out: training starts with a "
+            "fresh one.",
             stacklevel=6,
         )
         return
-    for variable, one in zip(variables, found, strict=False):
-        variable.assign(h5.array(one))
+    for variable, dataset in zip(variables, datasets, strict=False):
+        variable.assign(h5.array(dataset))

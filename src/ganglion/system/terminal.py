@@ -50,6 +50,16 @@ def lines(text: Any) -> str:
     return _ORDERS_IN_LINES.sub(_escaped, str(text))
 
 
+def one_line(error: BaseException) -> str:
+    """Return an exception as one short line.
+
+    >>> one_line(OSError(28, "No space left on device"))
+    'No space left on device'
+    """
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:200]
+
+
 def json_shown(text: str) -> str:
     r"""Return JSON that says the same, and can be shown.
 

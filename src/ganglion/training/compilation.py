@@ -1,25 +1,24 @@
-"""Compile: a model's optimizer, loss and metrics, and what they add up to."""
+"""compile: a model's optimizer, loss and metrics, and what they add up to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from ganglion import keras2, metrics, ops, optimizers
+from ganglion import keras2, ops, optimizers
 from ganglion.callbacks import History
 from ganglion.compiler.ir import origin
 from ganglion.layers import Layer
+from ganglion.metrics import Mean, Metric
+from ganglion.optimizers import Optimizer
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.training.compile_utils import CompiledLoss, CompiledMetrics
-from ganglion.training.counts import count
-from ganglion.training.state import TrainingState
-from ganglion.training.step_cache import Runner
+from ganglion.training.data_adapters import count
+from ganglion.training.state import FunctionalGraph, Logs, TrainingState
+from ganglion.training.step import StepCache
 from ganglion.variables import Variable, current_scope, suspended
-
-Logs = dict[str, float]
 
 
 class Compilable(Layer):
@@ -30,7 +29,7 @@ class Compilable(Layer):
         "loss",
         "training_state",
         "notes",
-        "_runner",
+        "_step_cache",
         "_compile_loss",
         "_compile_metrics",
         "_compile_arguments",
@@ -38,8 +37,10 @@ class Compilable(Layer):
         "_chosen_weights",
     }
 
+    _network: FunctionalGraph | None = None
+
     def _start_training_state(self) -> None:
-        self.optimizer: Any = None
+        self.optimizer: Optimizer = None  # type: ignore[assignment]  # until `compile`
         self.compiled = False
         # Callbacks set these to end `fit`, `evaluate` and `predict` early.
         self.stop_training = self.stop_evaluating = self.stop_predicting = False
@@ -48,7 +49,7 @@ class Compilable(Layer):
         self.history: History | None = None
         self.initial_epoch = 0
         self.loss: Any = None
-        self._runner = Runner(self)
+        self._step_cache = StepCache(self)
         self._compile_loss: CompiledLoss | None = None
         self._compile_metrics: CompiledMetrics | None = None
         self._compile_arguments: dict[str, Any] = {}
@@ -93,10 +94,9 @@ class Compilable(Layer):
         self.optimizer = optimizers.get(optimizer)
         self.steps_per_execution, self.jit_compile = steps_per_execution, jit_compile
         self.loss = loss
-        self._compile_loss = CompiledLoss(loss, loss_weights, self._output_names())
-        self._compile_metrics = CompiledMetrics(
-            metrics, weighted_metrics, self._output_names(), loss
-        )
+        names = getattr(self, "output_names", None)
+        self._compile_loss = CompiledLoss(loss, loss_weights, names)
+        self._compile_metrics = CompiledMetrics(metrics, weighted_metrics, names, loss)
         self._compile_arguments = {
             "optimizer": self.optimizer,
             "loss": loss,
@@ -107,12 +107,13 @@ class Compilable(Layer):
             "steps_per_execution": steps_per_execution,
             "jit_compile": jit_compile,
         }
-        self._make_loss_tracker()
+        with suspended():
+            self._loss_tracker = Mean(name="loss")
         self.compiled = True
         self.stop_training = False
         # As in Keras 2: what is trainable is decided here, not at the next step.
         self._chosen_weights = list(self.trainable_weights) if self.built else None
-        self._forget_steps()
+        self._step_cache.clear()
 
     def _refuse_own_steps(self) -> None:
         for name in ("train_step", "test_step", "predict_step", "compute_metrics"):
@@ -124,29 +125,17 @@ class Compilable(Layer):
                     "`call`, or train several models by `train_on_batch`."
                 )
 
-    def _make_loss_tracker(self) -> None:
-        with suspended():
-            self._loss_tracker = metrics.Mean(name="loss")
-
-    def _output_names(self) -> list[str] | None:
-        return getattr(self, "output_names", None)
-
     def between_steps(self) -> AbstractContextManager[None]:
-        """Hold off other threads that use this model, in the middle of no step."""
-        return self._runner.turns.take()
+        """Keep other threads from using this model, in the middle of no step."""
+        return self._step_cache.lock.acquired()
 
     def get_weights(self) -> list[np.ndarray]:
-        """Return all weights as arrays, of whole steps if another thread trains."""
         with self.between_steps():
             return super().get_weights()
 
     def set_weights(self, weights: list[Any]) -> None:
-        """Replace all weights."""
         with self.between_steps():
             super().set_weights(weights)
-
-    def _forget_steps(self) -> None:
-        self._runner.forget()
 
     def _require_compiled(self, verb: str) -> None:
         if not self.compiled:
@@ -197,11 +186,9 @@ class Compilable(Layer):
         """Return the loss to minimise: the compiled one and what layers add."""
         scope = current_scope()
         added = list(scope.losses) if scope else []
-        added += [
-            one.regularizer(one)
-            for one in self._regularized()
-            if one.regularizer is not None
-        ]
+        chosen = self._chosen_weights
+        weights = self.trainable_weights if chosen is None else chosen
+        added += [w.regularizer(w) for w in weights if w.regularizer is not None]
         total = None
         if self._compile_loss is not None and self.loss is not None:
             total = self._compile_loss(y, y_pred, sample_weight)
@@ -210,9 +197,9 @@ class Compilable(Layer):
                 "There is no loss to minimise: give `compile` a loss, or call "
                 "`add_loss` in a layer."
             )
-        for one in added:
-            one = ops.sum(one)  # a regularizer may return a Python number
-            total = one if total is None else total + one
+        for loss in added:
+            loss = ops.sum(loss)  # a regularizer may return a Python number
+            total = loss if total is None else total + loss
         return total
 
     @property
@@ -220,43 +207,39 @@ class Compilable(Layer):
         """Whether the model computes its loss itself, from labels of any shape."""
         return type(self).compute_loss is not Compilable.compute_loss
 
-    def _regularized(self) -> Sequence[Variable]:
-        chosen = self._chosen_weights
-        return self.trainable_weights if chosen is None else chosen
-
     def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
         """Add a batch to the metrics."""
         if self._compile_metrics is not None and y is not None:
             self._compile_metrics.update_state(y, y_pred, sample_weight)
 
     @property
-    def metrics(self) -> list[Any]:
+    def metrics(self) -> list[Metric]:
         """The metrics that training reports, the loss first.
 
         After those of `compile` come those in attributes: of this model, and of the
         layers below that are no models themselves.
         """
-        found: list[Any] = [self._loss_tracker] if self.compiled else []
-        found += self._compile_loss.metrics if self._compile_loss else []
-        found += self._compile_metrics.metrics if self._compile_metrics else []
-        found += self._tracker.metrics
+        reported: list[Metric] = [self._loss_tracker] if self.compiled else []
+        reported += self._compile_loss.metrics if self._compile_loss else []
+        reported += self._compile_metrics.metrics if self._compile_metrics else []
+        reported += self._tracker.metrics
         for layer in self._flatten_layers(include_self=False):
             if not isinstance(layer, Compilable):
-                found += layer._tracker.metrics
-        return list({id(one): one for one in found}.values())
+                reported += layer._tracker.metrics
+        return list({id(metric): metric for metric in reported}.values())
 
     @property
     def metrics_names(self) -> list[str]:
         """The names of the metrics."""
-        return [one.name for one in self.metrics]
+        return [metric.name for metric in self.metrics]
 
     def reset_metrics(self) -> None:
         """Start the metrics from nothing."""
-        with self._runner.turns.take():
+        with self.between_steps():
             for metric in self.metrics:
                 metric.reset_state()
 
-    def take_up_metrics(self) -> None:
+    def restore_metrics(self) -> None:
         """Give the metrics the sums that were saved in the middle of an epoch."""
         state = self.training_state
         saved, state.saved_metrics = state.saved_metrics, None
@@ -270,29 +253,28 @@ class Compilable(Layer):
 
     def get_metrics_result(self) -> Logs:
         """Return the value of every metric in `metrics`, by name."""
-        with self._runner.turns.take():
+        with self.between_steps():
             results = self._metric_results()
         return {name: _number(results[name]) for name in sorted(results)}
 
     def _metric_results(self) -> dict[str, Any]:
         compiled = self._compile_metrics
-        theirs = {id(metric) for metric in compiled.metrics} if compiled else set()
+        theirs = set(map(id, compiled.metrics)) if compiled else set()
         results: dict[str, Any] = {}
         reported = self.metrics
         for metric in reported:
             if id(metric) not in theirs:
                 value = metric.result()
-                named = value if isinstance(value, dict) else {metric.name: value}
-                results.update(named)
+                results |= value if isinstance(value, dict) else {metric.name: value}
         if compiled is not None and theirs & set(map(id, reported)):
             results.update(compiled.result())  # with the names of the outputs
         return results
 
 
-def _are_metrics(given: Any) -> bool:
+def _are_metrics(values: Any) -> bool:
     """Return whether these are names or functions, no numbers."""
-    ones = given if isinstance(given, (list, tuple)) else [given]
-    return any(isinstance(one, (str, metrics.Metric)) or callable(one) for one in ones)
+    values = values if isinstance(values, (list, tuple)) else [values]
+    return any(isinstance(one, (str, Metric)) or callable(one) for one in values)
 
 
 def _number(result: Any) -> Any:

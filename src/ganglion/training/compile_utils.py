@@ -1,24 +1,25 @@
 """What `compile(loss=..., metrics=...)` means: losses and metrics for each output.
 
-Both containers are made from what the user wrote and settled at the first batch, when
+Both containers are made from what the user wrote, and built at the first batch, when
 the shapes are known. Labels, predictions and weights may be single or nested lists and
 dictionaries; inside they are flat, in the order of the predictions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganglion import config, losses, metrics, ops, tree
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.losses.base import Loss, LossFunctionWrapper
+from ganglion.config import closest
+from ganglion.losses.base import Loss, LossFunctionWrapper, whole
 from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric
 from ganglion.serialization import look_up
-from ganglion.training.outputs import Outputs, listed
-from ganglion.variables import snake_case
+from ganglion.variables import Variable, snake_case
 
 Names = Sequence[str] | None
 
@@ -46,9 +47,9 @@ class CompiledLoss:
                 f"number per output, not {loss_weights!r}."
             )
         _check_names("keras.losses", loss, "loss", _CROSSENTROPY)
-        self._given, self._weights = loss, loss_weights
+        self._loss, self._weights = loss, loss_weights
         self._output_names = output_names
-        self.parts: list[_Part | None] = []
+        self.parts: list[_OutputLoss | None] = []
         self.built = False
 
     @property
@@ -61,65 +62,54 @@ class CompiledLoss:
 
         The trackers take each loss without its weight.
         """
-        predictions = Outputs(y_pred, self._output_names)
+        outputs = Outputs(y_pred, self._output_names)
         if not self.built:
-            self._build(y_true, predictions)
+            self._build(y_true, outputs)
         wanted = [part is not None for part in self.parts]
-        labels = predictions.align(y_true, "labels", wanted)
-        weights = predictions.spread(sample_weight, wanted)
-        values = [
-            part.value(*batch)
-            for part, *batch in zip(
-                self.parts, labels, predictions.leaves, weights, strict=True
-            )
-            if part is not None
-        ]
+        labels = outputs.align(y_true, "labels", wanted)
+        weights = outputs.spread(sample_weight, wanted)
+        rows = zip(self.parts, labels, outputs.leaves, weights, strict=True)
+        values = [part.value(*batch) for part, *batch in rows if part is not None]
         return sum(values[1:], values[0]) if values else None
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
-        given = outputs.assign(self._given, "loss")
-        factors = [None] * len(given)
+        chosen = outputs.assign(self._loss, "loss")
+        factors = [None] * len(chosen)
         if self._weights is not None:
             factors = outputs.assign(self._weights, "loss_weights", share=False)
-        labels = outputs.align(y_true, "labels", [one is not None for one in given])
-        chosen = [
-            None if one is None else get_loss(one, label, prediction)
-            for one, label, prediction in zip(
-                given, labels, outputs.leaves, strict=True
-            )
-        ]
-        several = sum(one is not None for one in chosen) > 1
-        self.parts, seen = [], dict[str, int]()
-        names = outputs.loss_names
-        for loss, factor, output in zip(chosen, factors, names, strict=True):
-            if loss is None:
+        wanted = [loss is not None for loss in chosen]
+        labels = outputs.align(y_true, "labels", wanted)
+        seen: dict[str, int] = {}
+        columns = (chosen, factors, labels, outputs.leaves, outputs.loss_names)
+        self.parts = []
+        for identifier, factor, label, prediction, output in zip(*columns, strict=True):
+            if identifier is None:
                 self.parts.append(None)
                 continue
-            name = _counted(f"{output or loss.name}_loss", seen)
-            tracker = Mean(name=name) if several else None
-            self.parts.append(_Part(loss, factor, tracker))
+            loss = get_loss(identifier, label, prediction)
+            name = _numbered(f"{output or loss.name}_loss", seen)
+            tracker = Mean(name=name) if sum(wanted) > 1 else None
+            self.parts.append(_OutputLoss(loss, factor, tracker))
         self.built = True
 
 
-class _Part(NamedTuple):
-    """The loss of one output."""
-
+class _OutputLoss(NamedTuple):
     loss: Loss
     factor: float | None
     tracker: Mean | None
 
     def value(self, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
-        made = ops.cast(self.loss(y_true, y_pred, sample_weight), config.floatx())
-        if made.shape != ():
+        loss = ops.cast(self.loss(y_true, y_pred, sample_weight), config.floatx())
+        if loss.shape != ():
             raise ShapeError(
                 f"The loss {self.loss.name!r} (reduction={self.loss.reduction!r}) "
-                f"gives an array of shape {tuple(made.shape)}, but training needs one "
+                f"gives an array of shape {tuple(loss.shape)}, but training needs one "
                 "number: use reduction='sum_over_batch_size' or 'sum'."
             )
         if self.tracker is not None:
             batch = tree.flatten(y_pred)[0].shape[0]
-            self.tracker.update_state(made, sample_weight=batch)
-        return made if self.factor is None else made * float(self.factor)
+            self.tracker.update_state(loss, sample_weight=batch)
+        return loss if self.factor is None else loss * float(self.factor)
 
 
 class CompiledMetrics:
@@ -138,19 +128,18 @@ class CompiledMetrics:
         output_names: Names = None,
         loss: Any = None,
     ) -> None:
-        for what, given in (
-            ("metrics", metrics),
-            ("weighted_metrics", weighted_metrics),
-        ):
-            if given and not isinstance(given, (list, tuple, dict)):
+        arguments = {"metrics": metrics, "weighted_metrics": weighted_metrics}
+        for name, value in arguments.items():
+            if value and not isinstance(value, (list, tuple, dict)):
                 raise ValueError(
-                    f"`{what}` must be a list or a dictionary, not {given!r}: write "
-                    f"{what}=[{given!r}]."
+                    f"`{name}` must be a list or a dictionary, not {value!r}: write "
+                    f"{name}=[{value!r}]."
                 )
-            _check_names("keras.metrics", given, "metric", _ACCURACY + _CROSSENTROPY)
-        self._given = (metrics, weighted_metrics)
+            _check_names("keras.metrics", value, "metric", _ACCURACY + _CROSSENTROPY)
+        self._arguments = (metrics, weighted_metrics)
         self._loss = loss
         self._output_names = output_names
+        # The metrics of each output, and the prefix of their names.
         self._plain: list[list[Metric]] = []
         self._weighted: list[list[Metric]] = []
         self._prefixes: list[str] = []
@@ -159,105 +148,104 @@ class CompiledMetrics:
     @property
     def metrics(self) -> list[Metric]:
         """All metric objects, known after the first batch."""
-        return [one for part in (*self._plain, *self._weighted) for one in part]
+        return [metric for part in (*self._plain, *self._weighted) for metric in part]
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Variable]:
         """The state of all metrics."""
-        return [variable for one in self.metrics for variable in one.variables]
+        return [variable for metric in self.metrics for variable in metric.variables]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take one batch into account; only the weighted metrics see the weights."""
         outputs = Outputs(y_pred, self._output_names)
         if not self.built:
             self._build(y_true, outputs)
-        wanted = [
-            bool(plain or weighted)
-            for plain, weighted in zip(self._plain, self._weighted, strict=True)
-        ]
+        wanted = _any_of_each(self._plain, self._weighted)
         if not any(wanted):
             return
         labels = outputs.align(y_true, "labels", wanted)
         weights = outputs.spread(sample_weight, wanted)
-        rows = zip(labels, outputs.leaves, weights, strict=True)
-        for number, (label, prediction, weight) in enumerate(rows):
-            for one in self._plain[number]:
-                one.update_state(label, prediction)
-            for one in self._weighted[number]:
-                one.update_state(label, prediction, sample_weight=weight)
+        columns = (self._plain, self._weighted, labels, outputs.leaves, weights)
+        for plain, weighted, label, prediction, weight in zip(*columns, strict=True):
+            for metric in plain:
+                metric.update_state(label, prediction)
+            for metric in weighted:
+                metric.update_state(label, prediction, sample_weight=weight)
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
-        given = [outputs.assign_lists(one, "metrics") for one in self._given]
-        wanted = [
-            bool(plain or weighted) for plain, weighted in zip(*given, strict=True)
-        ]
-        if not any(wanted):
-            self._plain, self._weighted = given
-            self._prefixes = [""] * len(given[0])
-            self.built = True
-            return
-        labels = outputs.align(y_true, "labels", wanted)
+        lists = [outputs.assign_lists(value, "metrics") for value in self._arguments]
+        wanted = _any_of_each(*lists)
+        labels = outputs.align(y_true, "labels", wanted) if any(wanted) else wanted
         try:
             used = outputs.assign(self._loss, "loss")
         except ValueError:  # the loss itself says what is wrong with it
             used = [None] * len(labels)
-
-        def made(lists: list[list[Any]]) -> list[list[Metric]]:
-            rows = zip(lists, labels, outputs.leaves, used, strict=True)
-            return [[get_metric(one, *row) for one in ones] for ones, *row in rows]
-
-        self._plain, self._weighted = made(given[0]), made(given[1])
+        self._plain, self._weighted = (
+            [
+                [get_metric(metric, *row) for metric in metrics]
+                for metrics, *row in zip(
+                    each, labels, outputs.leaves, used, strict=True
+                )
+            ]
+            for each in lists
+        )
         several = len(labels) > 1
         self._prefixes = [f"{n}_" if several and n else "" for n in outputs.names]
         self.built = True
 
     def reset_state(self) -> None:
         """Forget all batches."""
-        for one in self.metrics:
-            one.reset_state()
+        for metric in self.metrics:
+            metric.reset_state()
 
     def result(self) -> dict[str, Any]:
         """Return each metric's value by name; equal names are numbered."""
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         seen: dict[str, int] = {}
         for prefix, part in zip(self._prefixes, self._plain, strict=True):
-            for one in part:
-                found[_counted(prefix + one.name, seen)] = one.result()
+            for metric in part:
+                results[_numbered(prefix + metric.name, seen)] = metric.result()
         for prefix, part in zip(self._prefixes, self._weighted, strict=True):
-            for one in part:
-                name = prefix + one.name
+            for metric in part:
+                name = prefix + metric.name
                 if name in seen:
-                    name = f"{prefix}weighted_{one.name}"
-                found[_counted(name, seen)] = one.result()
-        return _plain_numbers(found)
+                    name = f"{prefix}weighted_{metric.name}"
+                results[_numbered(name, seen)] = metric.result()
+        return _plain_numbers(results)
 
 
-def _counted(name: str, seen: dict[str, int]) -> str:
+def _any_of_each(plain: list[list[Any]], weighted: list[list[Any]]) -> list[bool]:
+    return [bool(a or b) for a, b in zip(plain, weighted, strict=True)]
+
+
+def _numbered(name: str, seen: dict[str, int]) -> str:
     count = seen.get(name, 0)
     seen[name] = count + 1
     return f"{name}_{count}" if count else name
 
 
-def _plain_numbers(found: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, value in found.items():
+def _plain_numbers(results: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for name, value in results.items():
         if isinstance(value, dict):
-            made.update(_plain_numbers(value))
+            plain.update(_plain_numbers(value))
         else:
             array = np.asarray(value)
-            made[name] = float(array) if array.ndim == 0 else array
-    return made
+            plain[name] = float(array) if array.ndim == 0 else array
+    return plain
 
 
 def _is_named(identifier: Any, names: tuple[str, ...]) -> bool:
     return isinstance(identifier, str) and identifier.lower() in names
 
 
-def _check_names(module: str, given: Any, what: str, special: tuple[str, ...]) -> None:
+def _check_names(
+    module: str, identifiers: Any, kind: str, special: tuple[str, ...]
+) -> None:
     """Refuse an unknown name when the model is compiled, not at the first batch."""
-    for one in listed(given):
-        if isinstance(one, str) and not _is_named(one, special):
-            look_up(module, one, what)
+    for identifier in _listed(identifiers):
+        if isinstance(identifier, str) and not _is_named(identifier, special):
+            look_up(module, identifier, kind)
 
 
 def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Loss:
@@ -278,17 +266,16 @@ def get_metric(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> M
     """Return the metric object; "accuracy" and "crossentropy" choose by the shapes."""
     metric = identifier
     if _is_named(identifier, _ACCURACY):
-        functions = {
+        classes = {
             "binary": metrics.BinaryAccuracy,
             "sparse_categorical": metrics.SparseCategoricalAccuracy,
             "categorical": metrics.CategoricalAccuracy,
         }
-        metric = functions[_kind(y_true, y_pred)]()
+        metric = classes[_kind(y_true, y_pred)]()
     elif _is_named(identifier, _CROSSENTROPY):
-        name = f"{_kind(y_true, y_pred)}_crossentropy"
+        function = getattr(losses, f"{_kind(y_true, y_pred)}_crossentropy")
         from_logits = bool(getattr(loss, "from_logits", False))
-        fn = getattr(losses, name)
-        metric = MeanMetricWrapper(fn, from_logits=from_logits)
+        metric = MeanMetricWrapper(function, from_logits=from_logits)
     metric = metrics.get(metric)
     if metric is None:
         raise ValueError("A metric is None: leave it out of the list.")
@@ -312,3 +299,213 @@ def _kind(y_true: Any, y_pred: Any) -> str:
         return "binary"
     is_sparse = len(label) < len(prediction) or label[-1:] == (1,)
     return "sparse_categorical" if is_sparse else "categorical"
+
+
+# ---- outputs, and what the user gives for each of them ------------------------------
+
+
+class Outputs:
+    """The predictions as a flat list, with their names (None where there is none).
+
+    Losses, metrics, labels and weights come as one value for all outputs, as a list in
+    their order, or as a dictionary by their names.
+
+    >>> outputs = Outputs({"b": 1.5, "a": 2.5})
+    >>> outputs.names, outputs.leaves
+    (['a', 'b'], [2.5, 1.5])
+    >>> outputs.assign({"a": "mse"}, "loss")
+    ['mse', None]
+    """
+
+    def __init__(self, y_pred: Any, names: Names = None) -> None:
+        self.leaves: list[Any]
+        self.names: list[Any]
+        parts = y_pred.values() if isinstance(y_pred, dict) else y_pred
+        is_flat = _is_nested(y_pred) and not any(map(_is_nested, parts))
+        self._structure = y_pred if _is_nested(y_pred) and not is_flat else None
+        if isinstance(y_pred, dict) and is_flat:
+            self.names = _key_order(y_pred, names)
+            self.leaves = [y_pred[name] for name in self.names]
+        else:
+            self.leaves = tree.flatten(y_pred)
+            known = names is not None and len(names) == len(self.leaves)
+            self.names = list(names or []) if known else [None] * len(self.leaves)
+        # As in Keras, losses are called by the whole path, metrics by the output.
+        self.loss_names: list[Any] = self.names
+        if self._structure is not None:
+            self.loss_names = _paths(self._structure, iter(self.names))
+
+    def __len__(self) -> int:
+        return len(self.leaves)
+
+    def assign(self, values: Any, argument: str, share: bool = True) -> list[Any]:
+        """Return the value for each output, None where there is none."""
+        alike = self._alike(values)
+        if alike is not None:
+            return alike
+        if isinstance(values, dict) and "class_name" not in values:
+            return self._by_name(values, argument)
+        if isinstance(values, (list, tuple)):
+            return self._in_order(list(values), argument)
+        if values is not None and not share and len(self) > 1:
+            raise ValueError(
+                f"`{argument}` is one value, {values!r}, but the model has {len(self)} "
+                f"outputs: give a list with one value for each."
+            )
+        return [values] * len(self)
+
+    def assign_lists(self, values: Any, argument: str) -> list[list[Any]]:
+        """Return the list of values for each output, such as its metrics."""
+        is_single = isinstance(values, (list, tuple)) and len(values) == 1
+        if len(self) == 1 or not values:
+            return [_listed(values) for _ in self.leaves]
+        each = self._alike(values)
+        if each is None and is_single:
+            metrics = _listed(values)
+            if not any(isinstance(metric, Metric) for metric in metrics):
+                # Keras 2 measured every output by such a list; Keras 3 refuses it.
+                return [list(metrics) for _ in self.leaves]
+        return list(
+            map(_listed, self.assign(values, argument) if each is None else each)
+        )
+
+    def _alike(self, values: Any) -> list[Any] | None:
+        """Return values given in the nested structure of the outputs, else None."""
+        if self._structure is None or not _is_nested(values):
+            return None
+        return _up_to(self._structure, values)
+
+    def _by_name(self, values: dict[str, Any], argument: str) -> list[Any]:
+        if len(self) == 1 and len(values) == 1 and self.names == [None]:
+            return list(values.values())
+        if None in self.names:
+            raise ValueError(
+                f"`{argument}` is a dictionary, but the outputs of this model have no "
+                "names: give a list, in the order of the outputs."
+            )
+        for name in values:
+            if name not in self.names:
+                raise ValueError(
+                    f"`{argument}` names the output {name!r}, which this model does "
+                    f"not have. {closest(str(name), self.names)}"
+                )
+        return [values.get(name) for name in self.names]
+
+    def _in_order(self, values: list[Any], argument: str) -> list[Any]:
+        for flat in (values, _listed(values)):
+            if len(flat) == len(self):
+                return flat
+        named = [name for name in self.names if name]
+        raise ValueError(
+            f"`{argument}` has {len(values)} entries, but the model has {len(self)} "
+            f"output(s){': ' + ', '.join(named) if named else ''}. Give one entry for "
+            "each, None where there is none."
+        )
+
+    def align(self, values: Any, kind: str, wanted: list[bool]) -> list[Any]:
+        """Return the labels (or weights) of each output; all wanted ones must be there.
+
+        A list may leave out the outputs that are not wanted.
+        """
+        aligned = self._aligned(whole(values), kind, wanted)
+        for name, value, is_wanted in zip(self.names, aligned, wanted, strict=True):
+            if is_wanted and value is None:
+                where = f" for the output {name!r}" if name else ""
+                raise ValueError(f"There are no {kind}{where}, but a loss or metric.")
+        return aligned
+
+    def _aligned(self, values: Any, kind: str, wanted: list[bool]) -> list[Any]:
+        if values is None:
+            return [None] * len(self)
+        alike = self._alike(values)
+        if alike is not None:
+            return alike
+        if isinstance(values, dict) and None not in self.names:
+            return self._by_name(values, kind)
+        flat = tree.flatten(values)
+        if len(flat) == len(self):
+            return flat
+        if len(flat) == sum(wanted):
+            rest = iter(flat)
+            return [next(rest) if is_wanted else None for is_wanted in wanted]
+        raise ValueError(
+            f"The model has {len(self)} output(s), but there are {len(flat)} arrays of "
+            f"{kind}: give one for each output."
+        )
+
+    def spread(self, sample_weight: Any, wanted: list[bool]) -> list[Any]:
+        """Return the sample weights of each output; one array serves them all."""
+        sample_weight = whole(sample_weight)
+        alike = self._alike(sample_weight)
+        if alike is not None:
+            return alike
+        if isinstance(sample_weight, dict):
+            return self._by_name(sample_weight, "sample_weight")
+        flat = tree.flatten(sample_weight)
+        if len(flat) == 1:
+            return flat * len(self)
+        return self._aligned(sample_weight, "sample weights", wanted)
+
+
+def _is_nested(structure: Any) -> bool:
+    return isinstance(structure, (list, tuple, dict))
+
+
+def _keys(structure: Any) -> Sequence[Any]:
+    if isinstance(structure, dict):
+        return sorted(structure)
+    return range(len(structure))
+
+
+def _up_to(structure: Any, values: Any) -> list[Any] | None:
+    """Return the parts of values that stand where a structure has leaves.
+
+    >>> _up_to({"a": [1, 2], "b": 3}, {"a": ["x", ["y"]], "b": None})
+    ['x', ['y'], None]
+    """
+    if not _is_nested(structure):
+        return [values]
+    if not _is_nested(values) or isinstance(structure, dict) != isinstance(
+        values, dict
+    ):
+        return None
+    if len(structure) != len(values) or (
+        isinstance(values, dict) and set(structure) != set(values)
+    ):
+        return None
+    parts = [_up_to(structure[key], values[key]) for key in _keys(structure)]
+    if any(part is None for part in parts):
+        return None
+    return [leaf for part in parts for leaf in part or ()]
+
+
+def _paths(
+    structure: Any, names: Iterator[Any], above: tuple[str, ...] = ()
+) -> list[str | None]:
+    """Return the keys and numbers down to each leaf; a leaf of a list has its name."""
+    paths: list[str | None] = []
+    for key in _keys(structure):
+        if _is_nested(structure[key]):
+            paths += _paths(structure[key], names, (*above, str(key)))
+            continue
+        name = next(names)
+        last = str(key) if isinstance(structure, dict) else name
+        paths.append("/".join((*above, last)) if last else None)
+    return paths
+
+
+def _key_order(y_pred: dict[str, Any], names: Names) -> list[str]:
+    if names is not None and set(names) == set(y_pred):
+        return list(names)
+    return list(y_pred) if isinstance(y_pred, OrderedDict) else sorted(y_pred)
+
+
+def _listed(values: Any) -> list[Any]:
+    """Return the values in nested lists and dictionaries; a configuration is one."""
+    if values is None:
+        return []
+    if isinstance(values, dict) and "class_name" not in values:
+        values = list(values.values())
+    if isinstance(values, (list, tuple)):
+        return [value for part in values for value in _listed(part)]
+    return [values]

@@ -1,22 +1,48 @@
-"""What `fit`, `evaluate` and `predict` are given, as tables of rows or as batches."""
+"""What `fit`, `evaluate` and `predict` are given, as tables of rows or as streams.
+
+Arrays become a `Table`, whose rows a compiled step gathers; generators, a `PyDataset`
+or a `DataLoader` become a `Stream` of batches. Both are checked against the model
+before anything runs.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganglion import config, tree
+from ganglion.ops.bounds import Limit
 from ganglion.random import shuffled
-from ganglion.training.index_limits import ColumnLimit
+from ganglion.training.compile_utils import Outputs, get_loss
+from ganglion.training.state import FunctionalGraph, TrainableModel
 
 DEFAULT_BATCH = 32
+ClassWeight = dict[int, float] | None
 
 
-def as_array(x: Any, what: str) -> np.ndarray:
+def count(value: Any, name: str, least: int = 1) -> int | None:
+    """Return a whole number of at least ``least``; None stands for no choice.
+
+    >>> count(0, "steps_per_epoch")
+    Traceback (most recent call last):
+    ValueError: `steps_per_epoch` must be a whole number >= 1, got 0.
+    """
+    if value is None:
+        return None
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise ValueError(f"`{name}` must be a whole number >= {least}, got {value!r}.")
+    return int(value)
+
+
+# ---- tables ------------------------------------------------------------------------
+
+
+def as_array(x: Any, name: str) -> np.ndarray:
     """Return data as an array of a type we compute with; refuse what is none."""
     if hasattr(x, "detach"):  # a PyTorch tensor that may require a gradient
         x = x.detach().cpu().numpy()
@@ -24,45 +50,42 @@ def as_array(x: Any, what: str) -> np.ndarray:
         array = np.asarray(x)
     except ValueError as error:
         raise ValueError(
-            f"`{what}` is no regular array ({error}): its rows have different shapes; "
+            f"`{name}` is no regular array ({error}): its rows have different shapes; "
             "pad them to one length."
         ) from None
     if array.dtype.kind not in "biuf":
         raise TypeError(
-            f"`{what}` has the type {array.dtype}, which is not numbers: encode it as "
-            f"numbers first, names by np.unique({what}, return_inverse=True)."
+            f"`{name}` has the type {array.dtype}, which is not numbers: encode it as "
+            f"numbers first, names by np.unique({name}, return_inverse=True)."
         )
     if array.dtype.kind == "f":
         array = array.astype(config.floatx(), copy=False)
     elif array.dtype.itemsize == 8:
-        array = _narrowed(array, what)
-    if not array.flags.c_contiguous:  # every chunk of steps would copy it
-        array = np.ascontiguousarray(array)
-    return seen_anew(array)
+        if array.size and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31:
+            raise ValueError(
+                f"`{name}` holds whole numbers beyond 32 bits; scale them."
+            )
+        array = array.astype(np.int32)
+    # Every chunk of steps would copy an array that is not contiguous.
+    return fresh_view(np.ascontiguousarray(array) if array.ndim else array)
 
 
-def seen_anew(array: np.ndarray) -> np.ndarray:
-    """Return an array as an object of its own, of which a GPU makes a new copy.
+def fresh_view(array: np.ndarray) -> np.ndarray:
+    """Return an array as a new object, of which a GPU makes a new copy.
 
     So what was changed in place is taken up. What nobody can change stays as it is.
 
     >>> fixed = np.zeros(3)
     >>> fixed.setflags(write=False)
-    >>> seen_anew(fixed) is fixed, seen_anew(np.zeros(3)).base is None
+    >>> fresh_view(fixed) is fixed, fresh_view(np.zeros(3)).base is None
     (True, False)
     """
-    one: Any = array
-    while isinstance(one, np.ndarray):
-        if one.flags.writeable:
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
             return array.view()
-        one = one.base
+        owner = owner.base
     return array
-
-
-def _narrowed(array: np.ndarray, what: str) -> np.ndarray:
-    if array.size and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31:
-        raise ValueError(f"`{what}` holds whole numbers beyond 32 bits; scale them.")
-    return array.astype(np.int32)
 
 
 def named_leaves(structure: Any, name: str) -> list[tuple[str, Any]]:
@@ -89,6 +112,43 @@ class Signature:
     change: Any = None  # of the images of a batch, by its number and the order's seed
 
 
+class Batch(NamedTuple):
+    """The structures of x, y and weights, whose leaves are arrays or column names."""
+
+    x: Any
+    y: Any
+    sample_weight: Any
+
+    def map(self, function: Callable[[Any], Any]) -> Batch:
+        """Apply a function to every leaf that is there."""
+
+        def apply(leaf: Any) -> Any:
+            return None if leaf is None else function(leaf)
+
+        return Batch(*(tree.map_leaves(apply, structure) for structure in self))
+
+
+@dataclass(frozen=True)
+class ColumnLimit:
+    """A range for the numbers of a column, or for a part of them."""
+
+    column: str
+    part: Callable[[np.ndarray], np.ndarray]
+    limit: Limit
+
+    def check(self, array: np.ndarray) -> None:
+        """Refuse a column that holds a number out of range, naming its row."""
+        numbers = self.part(array)
+        if numbers.dtype.kind == "f":
+            numbers = np.trunc(numbers)  # as a cast to whole numbers does
+        elif numbers.dtype.kind == "b":
+            numbers = numbers.astype(np.uint8)
+        index = self.limit.first_bad(numbers)
+        if index is not None:
+            where = f"`{self.column}` (row {index[0]})"
+            raise self.limit.error(float(numbers[index]), where)
+
+
 class Table:
     """Inputs, targets and weights as arrays with the same number of rows.
 
@@ -98,22 +158,23 @@ class Table:
     """
 
     def __init__(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
-        self.x = _arrays(x, "x")
-        self.y = _arrays(y, "y")
-        self.sample_weight = _arrays(sample_weight, "sample_weight")
-        parts = (self.x, "x"), (self.y, "y"), (self.sample_weight, "sample_weight")
-        self.columns: list[tuple[str, np.ndarray]] = [
-            (where, leaf)
-            for part, name in parts
-            for where, leaf in named_leaves(part, name)
-            if leaf is not None  # labels that no loss needs, weights of no output
-        ]
+        parts = Batch(x, y, sample_weight)
+        self.parts = Batch(*map(_arrays, parts, Batch._fields))
+        self.columns: list[tuple[str, np.ndarray]] = []
+        names = []
+        for structure, part in zip(self.parts, Batch._fields, strict=True):
+            leaves = named_leaves(structure, part)
+            # Labels that no loss needs and weights of no output may be None.
+            self.columns += [(name, leaf) for name, leaf in leaves if leaf is not None]
+            known = [None if leaf is None else name for name, leaf in leaves]
+            names.append(None if structure is None else tree.pack(structure, known))
+        self.names = Batch(*names)
         self.rows = _common_rows(self.columns)
         # What a generator of changed images wants, None where there is none.
         self.batch_size: int | None = None
         self.shuffle: bool | None = None
         self.change: Any = None
-        self._kept_limits: set[ColumnLimit] = set()
+        self._checked: set[ColumnLimit] = set()
 
     def signature(self, batch: int, rows: int | None, shuffle: bool) -> Signature:
         """Return what a step over this table depends on."""
@@ -127,22 +188,19 @@ class Table:
         return dict(self.columns)
 
     def check(self, limits: Iterable[ColumnLimit]) -> None:
-        """Refuse indices and labels out of range; what was looked at is known."""
-        new = [limit for limit in limits if limit not in self._kept_limits]
-        if not new:
-            return
-        arrays = self.arrays()
+        """Refuse indices and labels out of range; each limit is checked once."""
+        new = [limit for limit in limits if limit not in self._checked]
         for limit in new:
-            limit.check(arrays[limit.column])
-        self._kept_limits.update(new)
+            limit.check(self.arrays()[limit.column])
+        self._checked.update(new)
 
     def renew(self) -> None:
         """Let every backend look anew at what the arrays hold."""
-        self._kept_limits.clear()
-        self.columns = [(name, seen_anew(array)) for name, array in self.columns]
+        self._checked.clear()
+        self.columns = [(name, fresh_view(array)) for name, array in self.columns]
 
     def split(self, share: float) -> tuple[Table, Table]:
-        """Cut off the last rows for validation, before any shuffling."""
+        """Split off the last rows for validation, before any shuffling."""
         if not 0 < share < 1:
             raise ValueError(f"`validation_split` must lie in (0, 1), got {share}.")
         at = int(np.floor(self.rows * (1 - share)))
@@ -150,14 +208,8 @@ class Table:
             raise ValueError(
                 f"validation_split={share} of {self.rows} rows leaves one part empty."
             )
-        return self._part(slice(0, at)), self._part(slice(at, None))
-
-    def _part(self, rows: slice) -> Table:
-        def cut(array: Any) -> Any:
-            return None if array is None else array[rows]
-
-        parts = (self.x, self.y, self.sample_weight)
-        return Table(*(tree.map_leaves(cut, one) for one in parts))
+        first = self.parts.map(lambda array: array[:at])
+        return Table(*first), Table(*self.parts.map(lambda array: array[at:]))
 
     def check_finite(self) -> None:
         """Refuse NaN and infinity, naming the array and the first such row."""
@@ -166,42 +218,41 @@ class Table:
                 continue
             bad = ~np.isfinite(array.reshape(self.rows, -1)).all(axis=1)
             if bad.any():
-                row = int(np.argmax(bad))
                 raise ValueError(
                     f"`{name}` holds NaN or infinity in {int(bad.sum())} rows, first "
-                    f"in row {row}. Remove or replace them before training."
+                    f"in row {int(np.argmax(bad))}. Remove or replace them before "
+                    "training."
                 )
 
 
 def _arrays(structure: Any, name: str) -> Any:
     if structure is None:
         return None
-    if isinstance(structure, list) and not _is_list_of_arrays(structure):
+    if isinstance(structure, list) and not _is_list_of_inputs(structure):
         structure = as_array(structure, name)
     leaves = named_leaves(structure, name)
-    made = [None if leaf is None else as_array(leaf, where) for where, leaf in leaves]
-    return tree.pack(structure, made)
+    arrays = [None if leaf is None else as_array(leaf, path) for path, leaf in leaves]
+    return tree.pack(structure, arrays)
 
 
-def _is_list_of_arrays(values: list[Any]) -> bool:
-    """Tell several inputs from one input written as nested lists of numbers."""
-    if any(isinstance(one, (tuple, dict)) for one in values):
+def _is_list_of_inputs(values: list[Any]) -> bool:
+    """Return whether these are several inputs, not one as nested lists of numbers."""
+    if any(isinstance(value, (tuple, dict)) for value in values):
         values = tree.flatten(values)
-    return any(one is None or hasattr(one, "shape") for one in values) and not all(
-        np.ndim(one) == 0 for one in values if one is not None
+    return any(value is None or hasattr(value, "shape") for value in values) and not (
+        all(np.ndim(value) == 0 for value in values if value is not None)
     )
 
 
 def _common_rows(columns: list[tuple[str, np.ndarray]]) -> int:
-    lengths = {}
     for name, array in columns:
         if array.ndim == 0:
             raise ValueError(f"`{name}` is a single number; data needs rows.")
-        lengths[name] = len(array)
+    lengths = {name: len(array) for name, array in columns}
     if len(set(lengths.values())) > 1:
         text = ", ".join(f"{name} has {n}" for name, n in lengths.items())
         raise ValueError(f"The arrays differ in their number of rows: {text}.")
-    rows = next(iter(lengths.values()))
+    rows = len(columns[0][1])
     if rows == 0:
         raise ValueError(f"`{columns[0][0]}` is empty: there is nothing to learn from.")
     return rows
@@ -221,9 +272,7 @@ def checked_batch(batch_size: Any, rows: int) -> int:
     return min(int(batch), rows)
 
 
-def class_weighted(
-    y: Any, sample_weight: Any, class_weight: dict[int, float] | None
-) -> Any:
+def class_weighted(y: Any, sample_weight: Any, class_weight: ClassWeight) -> Any:
     """Return the weight of each row from the weight of its class."""
     if class_weight is None:
         return sample_weight
@@ -245,25 +294,10 @@ def class_weighted(
     return weights if sample_weight is None else weights * np.asarray(sample_weight)
 
 
-def check_labels(
-    labels: np.ndarray, classes: int, name: str, ignored: int | None = None
-) -> None:
-    """Refuse class numbers that the model has no output for."""
-    if labels.dtype.kind == "b":
-        labels = labels.astype(np.int32)
-    bad = (labels < 0) | (labels >= classes)
-    if ignored is not None:
-        bad &= labels != ignored
-    if bad.any():
-        row = int(np.argmax(bad.reshape(len(labels), -1).any(axis=1)))
-        raise ValueError(
-            f"Label {labels[row].ravel()[0]} in `{name}` (row {row}) is out of range: "
-            f"the model has {classes} classes, 0 to {classes - 1}."
-            + (" For one output of yes or no use binary_crossentropy." * (classes == 1))
-        )
+# ---- streams -----------------------------------------------------------------------
 
 
-class Batches:
+class Stream:
     """A stream of batches: a generator, a `PyDataset`, or any iterable of (x, y, w)."""
 
     def __init__(
@@ -271,7 +305,7 @@ class Batches:
         source: Any,
         shuffle: bool = False,
         seed: int = 0,
-        class_weight: dict[int, float] | None = None,
+        class_weight: ClassWeight = None,
     ) -> None:
         self._source = source
         self.class_weight = class_weight
@@ -319,7 +353,7 @@ class Batches:
             yield unpack(batch)
             is_over = self._pass_is_over()
         if is_over:
-            self._open, self.seen = None, 0
+            self.restart()
             self.pass_number += 1
         if not self._began and not done:
             raise ValueError(
@@ -338,10 +372,10 @@ class Batches:
 
     def _start(self, done: int) -> Iterator[Any]:
         if not self._indexed:
-            begun = iter(self._source)
+            batches = iter(self._source)
             for _ in range(done):  # what an interrupted run has seen
-                next(begun, None)
-            return begun
+                next(batches, None)
+            return batches
         order: Any = range(len(self._source))
         if self._shuffle:
             order = shuffled(self._seed, self.pass_number, len(order)).tolist()
@@ -356,6 +390,9 @@ class Batches:
         _call(self._source, "on_epoch_end")
 
 
+Source = Table | Stream
+
+
 def _call(source: Any, hook: str) -> None:
     method = getattr(source, hook, None)
     if method is not None:
@@ -363,7 +400,7 @@ def _call(source: Any, hook: str) -> None:
 
 
 def warn_of_end(count: int, wanted: int | None) -> None:
-    """Say, in Keras' words, that the data has ended before the epoch."""
+    """Warn, in Keras' words, that the data has ended before the epoch."""
     of = "" if wanted is None else f" of {wanted}"
     warnings.warn(
         "Your input ran out of data; interrupting training. The data ended after "
@@ -393,9 +430,179 @@ def unpack(batch: Any) -> tuple[Any, Any, Any]:
 
 
 def is_stream(x: Any) -> bool:
-    """Tell a source of batches from arrays."""
+    """Return whether this is a source of batches, not arrays."""
     if isinstance(x, (np.ndarray, list, tuple, dict)) or hasattr(x, "shape"):
         return False
     if hasattr(x, "__array__") or hasattr(x, "iloc"):
         return False
     return hasattr(x, "__iter__") or hasattr(x, "__next__") or hasattr(x, "__getitem__")
+
+
+# ---- the data of a model ------------------------------------------------------------
+
+
+def as_rows(x: Any, y: Any, batch_size: Any) -> tuple[Any, Any, Any, bool | None]:
+    """Return x, y, the batch size and whether to shuffle; the rows of what has rows.
+
+    A folder of images is a stream of batches that lies in memory: its rows are gathered
+    inside of the compiled step, not in Python.
+    """
+    method = getattr(x, "as_rows", None)
+    rows = method() if callable(method) else None
+    if rows is None or y is not None or batch_size is not None:
+        return x, y, batch_size, None
+    return rows["x"], rows["y"], rows["batch_size"], rows["shuffle"]
+
+
+def training_source(
+    model: TrainableModel,
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    class_weight: ClassWeight,
+    shuffle: bool,
+    refused_for_streams: dict[str, bool],
+) -> Source:
+    """Return the data of `fit`."""
+    if x is None:
+        raise ValueError("`fit` needs data: arrays x and y, or a generator.")
+    if not is_stream(x):
+        return table(model, x, y, class_weighted(y, sample_weight, class_weight))
+    for name, is_given in refused_for_streams.items():
+        if is_given:
+            raise ValueError(
+                f"`{name}` cannot be given with a generator: its batches hold x, y and "
+                "sample weights."
+            )
+    if changes_in_the_step(x):
+        return _changing_table(model, x, class_weight)
+    seed = int(model.training_state.order.array[0])
+    return Stream(x, shuffle=shuffle, seed=seed, class_weight=class_weight)
+
+
+def changes_in_the_step(x: Any) -> bool:
+    """Return whether these are batches of images that a compiled step can change."""
+    in_the_step = getattr(x, "in_the_step", None)
+    return callable(in_the_step) and in_the_step()
+
+
+def _changing_table(
+    model: TrainableModel, x: Any, class_weight: ClassWeight = None
+) -> Table:
+    """Return the unchanged rows of a generator's batches, and what changes them."""
+    inputs, y, weight = x.columns()
+    rows = table(model, inputs, y, class_weighted(y, weight, class_weight))
+    rows.batch_size = min(x.batch_size, rows.rows)
+    rows.shuffle, rows.change = x.shuffle, x.change
+    return rows
+
+
+def validation_source(model: TrainableModel, validation_data: Any) -> Source:
+    """Return what `validation_data` means."""
+    x, y, _, shuffle = as_rows(validation_data, None, None)
+    if shuffle is not None:
+        return table(model, x, y)
+    if is_stream(validation_data):
+        return source(model, validation_data)
+    is_tuple = isinstance(validation_data, (tuple, list))
+    if not is_tuple or not 2 <= len(validation_data) <= 3:
+        raise ValueError(
+            "`validation_data` must be (x, y), (x, y, sample_weight) or a source of "
+            f"batches, not {type(validation_data).__name__}."
+        )
+    return table(model, *validation_data)
+
+
+def source(
+    model: TrainableModel, x: Any, y: Any = None, sample_weight: Any = None
+) -> Source:
+    """Return the data of `evaluate` and `predict`."""
+    if isinstance(x, (Table, Stream)):
+        return x
+    if not is_stream(x):
+        return table(model, x, y, sample_weight)
+    # In order only: what is predicted follows the order of the batches.
+    if changes_in_the_step(x) and not x.shuffle:
+        return _changing_table(model, x)
+    return Stream(x)
+
+
+def table(
+    model: TrainableModel, x: Any, y: Any = None, sample_weight: Any = None
+) -> Table:
+    """Return arrays as a table, in the order of the model's inputs and outputs."""
+    network = model._network
+    if network is None:
+        return Table(x, y, sample_weight)
+    if isinstance(network.inputs, dict):
+        x = network.matched(x)
+    else:
+        x = _in_order(x, network.input_names)
+    _check_inputs(network, x)
+    if not isinstance(network.outputs, dict):
+        y = _in_order(y, network.output_names)
+    rows = Table(x, y, sample_weight)
+    if y is not None and model.loss is not None and not model.overrides_loss:
+        _check_targets(network, model.loss, rows.parts.y)
+    return rows
+
+
+def _in_order(data: Any, names: list[str]) -> Any:
+    if not isinstance(data, dict) or not set(names) <= set(data):
+        return data
+    picked = [data[name] for name in names]
+    return picked if len(picked) > 1 else picked[0]
+
+
+def _check_inputs(network: FunctionalGraph, x: Any) -> None:
+    """Refuse rows in place of inputs, and one row in place of a batch of rows."""
+    tensors = network.flat_inputs
+    is_list = isinstance(x, (list, tuple)) and len(x) > 0
+    is_list = is_list and all(hasattr(part, "shape") for part in x)
+    if is_list and len(x) != len(tensors):
+        raise ValueError(
+            f"`x` is a list of {len(x)} arrays, which means one array for each "
+            f"input, but the model has {len(tensors)} input(s). Stack rows with "
+            "np.array(x), and give labels apart, as `y`."
+        )
+    for tensor, array in zip(tensors, x if is_list else [x], strict=False):
+        shape = getattr(array, "shape", None)
+        wanted = tensor.shape[1:]
+        if shape is None or len(shape) != len(wanted) or not shape:
+            continue
+        lacks_channel = wanted[-1] == 1 and tuple(shape[1:]) == wanted[:-1]
+        if tuple(shape) == wanted and not lacks_channel:
+            raise ValueError(
+                f"`x` has shape {tuple(shape)}, that of a single row: the model takes "
+                f"batches of shape {tensor.shape}. Add the axis: x[None]."
+            )
+
+
+def _check_targets(network: FunctionalGraph, loss: Any, y: Any) -> None:
+    """Refuse class numbers that the model has no output for."""
+    outputs = Outputs(network.outputs, network.output_names)
+    chosen = outputs.assign(loss, "loss")
+    labels = outputs.align(y, "labels", [given is not None for given in chosen])
+    for identifier, output, array in zip(chosen, outputs.leaves, labels, strict=True):
+        classes = output.shape[-1]
+        if identifier is None or classes is None:
+            continue
+        resolved = get_loss(identifier, array, output)
+        if resolved.takes_class_numbers:
+            ignored = getattr(resolved, "ignore_class", None)
+            _check_labels(array, classes, ignored)
+
+
+def _check_labels(labels: np.ndarray, classes: int, ignored: int | None) -> None:
+    if labels.dtype.kind == "b":
+        labels = labels.astype(np.int32)
+    bad = (labels < 0) | (labels >= classes)
+    if ignored is not None:
+        bad &= labels != ignored
+    if bad.any():
+        row = int(np.argmax(bad.reshape(len(labels), -1).any(axis=1)))
+        raise ValueError(
+            f"Label {labels[row].ravel()[0]} in `y` (row {row}) is out of range: "
+            f"the model has {classes} classes, 0 to {classes - 1}."
+            + (" For one output of yes or no use binary_crossentropy." * (classes == 1))
+        )

@@ -1,30 +1,190 @@
-"""One call of `fit`: epochs, validation, callbacks, and a stop that loses nothing."""
+"""The loop of `fit`: epochs in chunks of steps, validation, callbacks, and Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ganglion.callbacks import CallbackList
-from ganglion.training.data_adapters import Table, class_weighted
-from ganglion.training.model_data import table
-from ganglion.training.step_cache import Interrupt, Runner
+import numpy as np
 
-Logs = dict[str, float]
+from ganglion import config
+from ganglion.callbacks import CallbackList
+from ganglion.training.data_adapters import (
+    Source,
+    Table,
+    class_weighted,
+    count,
+    table,
+    warn_of_end,
+)
+from ganglion.training.state import Cursor, Logs, TrainableModel
+from ganglion.training.step import StepCache
+
+CHUNK_SECONDS = 0.2  # long enough to cost nothing, short enough to answer Ctrl-C
+
+
+# ---- chunks of steps ---------------------------------------------------------------
+
+
+class ChunkSizer:
+    """Chooses how many steps to run at a time, by how long the last ones took."""
+
+    def __init__(self, each_batch: bool, steps: int = 1) -> None:
+        self._each_batch = each_batch
+        self.steps = steps
+        self._started = 0.0
+
+    def chunk(self, most: int) -> int:
+        """Return how many steps to run next."""
+        self._last = 1 if self._each_batch else max(1, min(self.steps, most))
+        return self._last
+
+    def __enter__(self) -> ChunkSizer:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        seconds = max(time.perf_counter() - self._started, 1e-9)
+        wanted = int(self._last * CHUNK_SECONDS / seconds)
+        # The first steps are slower than the rest: grow, but not all at once.
+        self.steps = max(1, min(wanted, self._last * 16))
+
+
+def run_epoch(
+    cache: StepCache,
+    kind: str,
+    table: Table,
+    size: int,
+    *,
+    cursor: Cursor,
+    shuffle: bool = False,
+    steps: int | None = None,
+    each_batch: bool = False,
+    before: Callable[[int], None] | None = None,
+    done: int = 0,
+) -> Iterator[tuple[int, Any]]:
+    """Run an epoch in chunks; yield the steps done so far and the chunk's results.
+
+    Starts where the cursor stands; at the end of the rows the epoch is over, as in
+    Keras, and the next one begins with the first row, in a new order.
+    """
+    if int(cursor.position) >= table.rows:
+        raise ValueError(
+            f"The run was saved at row {int(cursor.position)} of its data, which now "
+            f"has {table.rows} rows: go on with the same data, or with the next epoch "
+            "(`initial_epoch`)."
+        )
+    steps = -(-table.rows // size) if steps is None else steps
+    key = (kind, size, table.rows, config.backend_choice())
+    sizer = ChunkSizer(each_batch, cache.chunk_sizes.get(key, 1))
+    watched = each_batch or before is not None  # by who may change the model
+    compiled, compiled_for = None, 0
+    # An epoch that was interrupted at the end of the rows is over, too.
+    is_over = done > 0 and int(cursor.position) == 0
+    while done < steps and not is_over:
+        left = table.rows - int(cursor.position)
+        rows = min(size, left)
+        chunk = sizer.chunk(min(left // rows, steps - done))
+        if before is not None:
+            before(done)
+        with cache.lock.acquired():
+            if compiled is None or watched or rows != compiled_for:
+                signature = table.signature(rows, table.rows, shuffle)
+                compiled = cache.step(kind, table, signature)  # outside of the timing
+                compiled_for = rows
+            with sizer:
+                results = cache.run(compiled, table, chunk, cursor)
+        done += chunk
+        if rows == size:
+            cache.chunk_sizes[key] = sizer.steps
+        is_over = int(cursor.position) >= table.rows
+        if is_over:
+            cursor.start_pass()
+        yield done, results
+    if done < steps:
+        warn_of_end(done, steps)
+
+
+class Interrupt:
+    """Lets Ctrl-C wait for the end of a chunk, so that no step is half done.
+
+    A second Ctrl-C does not wait.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.check()
+        self.requested = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        if self.requested:
+            raise KeyboardInterrupt
+
+
+# ---- fit ---------------------------------------------------------------------------
+
+
+def check_epochs(epochs: Any, initial_epoch: Any) -> None:
+    """Refuse epochs that cannot be counted, and a start beyond the end."""
+    if not isinstance(epochs, (int, np.integer)):
+        raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
+    count(epochs, "epochs", least=0)
+    if initial_epoch is None:
+        raise ValueError("`initial_epoch` must be a whole number, got None.")
+    count(initial_epoch, "initial_epoch", least=0)
+    if initial_epoch > epochs:
+        raise ValueError(
+            f"`initial_epoch` {initial_epoch} lies beyond the last one: `epochs` is "
+            f"{epochs}, the number of the last epoch, not how many more to train."
+        )
+
+
+def check_split(share: Any) -> None:
+    """Refuse a `validation_split` that is no share of the rows."""
+    is_number = isinstance(share, (int, float, np.number))
+    if share is not None and not (is_number and 0 <= share < 1):
+        raise ValueError(f"`validation_split` must lie in [0, 1), got {share!r}.")
+
+
+def checked_frequency(value: Any) -> int | Collection[int]:
+    """Return after how many epochs to validate, or the epochs after which to do so."""
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return value
+    epochs = count(value, "validation_freq")
+    if epochs is None:
+        raise ValueError("`validation_freq` must be a number or a list of epochs.")
+    return epochs
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What to evaluate on, and after which epochs."""
+    """What to evaluate on, how, and after which epochs."""
 
-    source: Any
+    evaluate: Callable[..., Logs]  # `Trainer.evaluate_source`
+    source: Source | None
     size: int | None
     steps: int | None
-    frequency: Any
+    frequency: int | Collection[int]
 
-    def due(self, epoch: int) -> bool:
+    def is_due(self, epoch: int) -> bool:
         """Return whether to evaluate after this epoch (from 0)."""
         if self.source is None:
             return False
@@ -32,15 +192,20 @@ class Validation:
             return (epoch + 1) % self.frequency == 0
         return epoch + 1 in self.frequency
 
+    def run(self, callbacks: CallbackList) -> Logs:
+        """Return the loss and the metrics, with Keras' prefix."""
+        logs = self.evaluate(self.source, self.size, self.steps, callbacks)
+        return {f"val_{name}": value for name, value in logs.items()}
+
 
 @dataclass(frozen=True)
-class Session:
+class FitLoop:
     """A model, its data and its callbacks, for the time of one `fit`."""
 
-    model: Any
-    runner: Runner
-    calls: CallbackList
-    source: Any
+    model: TrainableModel
+    cache: StepCache
+    callbacks: CallbackList
+    source: Source
     size: int
     shuffle: bool
     steps: int | None
@@ -52,119 +217,108 @@ class Session:
         Ctrl-C waits for the end of a chunk of steps: the model can be saved and the
         run resumed.
         """
-        with self.runner.turns.session(fits=True):
-            self._train(first, epochs)
+        with self.cache.lock.own_metrics(fits=True), Interrupt() as interrupt:
+            self._train(first, epochs, interrupt)
 
-    def _train(self, first: int, epochs: int) -> None:
-        model, calls, state = self.model, self.calls, self.model.training_state
+    def _train(self, first: int, epochs: int, interrupt: Interrupt) -> None:
+        model, callbacks, state = self.model, self.callbacks, self.model.training_state
         model.stop_training = False
         state.first_bad_step.array[...] = -1
         state.callbacks = None
         logs: Logs = {}
-        with Interrupt() as interrupt:
-            calls.on_train_begin()  # a callback may load a checkpoint here
-            first, model.initial_epoch = first or model.initial_epoch, 0
-            before = state.start_epoch(first)
-            state.callbacks = calls
-            if before is not None:
-                calls.set_state(before)
-                if model.stop_training:  # a callback had ended this run
-                    epochs = first
-            for epoch in range(first, epochs):
-                state.epoch.array[...] = epoch
-                found = self._epoch(epoch, interrupt)
-                if found is None:  # the generator is at its end, and has said so
-                    break
-                logs = state.epoch_logs = found
-                if self.validation.due(epoch):
-                    logs = logs | self._validate()
-                state.end_epoch(epoch)
-                calls.on_epoch_end(epoch, logs)
-                self._renew_data()
-                interrupt.check()
-                if model.stop_training:
-                    break
-            model.optimizer.finalize_variable_values(model.trainable_weights)
-            calls.on_train_end(logs)
-            state.callbacks = None  # a later `fit` is another run
+        callbacks.on_train_begin()  # a callback may load a checkpoint here
+        first, model.initial_epoch = first or model.initial_epoch, 0
+        saved = state.start_epoch(first)
+        state.callbacks = callbacks
+        if saved is not None:
+            callbacks.set_state(saved)
+            if model.stop_training:  # a callback had ended this run
+                epochs = first
+        for epoch in range(first, epochs):
+            state.epoch.array[...] = epoch
+            epoch_logs = self._epoch(epoch, interrupt)
+            if epoch_logs is None:  # the generator is at its end, and has said so
+                break
+            logs = state.epoch_logs = epoch_logs
+            if self.validation.is_due(epoch):
+                logs = logs | self.validation.run(callbacks)
+            state.end_epoch(epoch)
+            callbacks.on_epoch_end(epoch, logs)
+            self._renew_data()
+            interrupt.check()
+            if model.stop_training:
+                break
+        model.optimizer.finalize_variable_values(model.trainable_weights)
+        callbacks.on_train_end(logs)
+        state.callbacks = None  # a later `fit` is another run
 
     def _renew_data(self) -> None:
         """Take up what a callback may have changed in place."""
-        if not self.calls.has_foreign:
-            return
-        for one in (self.source, self.validation.source):
-            if isinstance(one, Table):
-                one.renew()
+        if self.callbacks.has_foreign:
+            for source in (self.source, self.validation.source):
+                if isinstance(source, Table):
+                    source.renew()
 
     def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs | None:
         """Run one epoch and return its metrics, None if there was no data left."""
-        model, calls, state = self.model, self.calls, self.model.training_state
+        model, callbacks, state = self.model, self.callbacks, self.model.training_state
         if state.epoch_logs is not None:  # interrupted after its last step
-            calls.on_epoch_begin(epoch)
+            callbacks.on_epoch_begin(epoch)
             return state.epoch_logs
         done = state.steps_done
         if not done:
             state.saved_metrics = None
             model.reset_metrics()
         elif isinstance(self.source, Table):  # there may be no step left to run
-            self.runner.prepare("train", self.source, self.size, self.shuffle)
-        calls.on_epoch_begin(epoch)
-        heard = calls.hears_batches_in("train")
-        for count in self._chunks(done, heard):
-            state.steps_done = count
-            self._tell_of_nan(epoch)
-            if heard:
-                calls.on_train_batch_end(count - 1, model.get_metrics_result())
+            self.cache.prepare("train", self.source, self.size, self.shuffle)
+        callbacks.on_epoch_begin(epoch)
+        # Whether a callback does something within an epoch.
+        hears_batches = callbacks.hears_batches_in("train")
+        for steps in self._chunks(done, hears_batches):
+            state.steps_done = steps
+            self._warn_of_nan(epoch)
+            if hears_batches:
+                callbacks.on_train_batch_end(steps - 1, model.get_metrics_result())
             interrupt.check()
             if model.stop_training:
                 break
-        if not state.steps_done:
-            return None
-        return dict(model.get_metrics_result())
+        return dict(model.get_metrics_result()) if state.steps_done else None
 
-    def _chunks(self, done: int, heard: bool) -> Iterator[int]:
-        """Run one epoch; yield the number of steps done so far.
-
-        It is `heard` if a callback does something within an epoch.
-        """
+    def _chunks(self, done: int, hears_batches: bool) -> Iterator[int]:
+        """Run one epoch; yield the number of steps done so far."""
         if not isinstance(self.source, Table):
             yield from self._stream(done)
             return
-        for count, _ in self.runner.epoch(
+        for steps, _ in run_epoch(
+            self.cache,
             "train",
             self.source,
             self.size,
             cursor=self.model.training_state.cursor,
             shuffle=self.shuffle,
             steps=self.steps,
-            each_batch=self.calls.needs_batches_in("train"),
-            before=self.calls.on_train_batch_begin if heard else None,
+            each_batch=self.callbacks.needs_batches_in("train"),
+            before=self.callbacks.on_train_batch_begin if hears_batches else None,
             done=done,
         ):
-            yield count
+            yield steps
 
     def _stream(self, done: int) -> Iterator[int]:
         model, stream = self.model, self.source
-        place, order = model.training_state.position, model.training_state.order
-        stream.pass_number, stream.seen = int(order.array[1]), int(place.array)
+        assert not isinstance(stream, Table)
+        position, order = model.training_state.position, model.training_state.order
+        stream.pass_number, stream.seen = int(order.array[1]), int(position.array)
         batches = stream.batches(self.steps, done)
-        for count, (x, y, weight) in enumerate(batches, done + 1):
-            self.calls.on_train_batch_begin(count - 1)
+        for steps, (x, y, weight) in enumerate(batches, done + 1):
+            self.callbacks.on_train_batch_begin(steps - 1)
             weight = class_weighted(y, weight, stream.class_weight)
-            self.runner.once("train", table(model, x, y, weight))
-            place.array[...] = stream.seen
-            yield count
-        order.array[1], place.array[...] = stream.pass_number, stream.seen
+            self.cache.run_batch("train", table(model, x, y, weight))
+            position.array[...] = stream.seen
+            yield steps
+        order.array[1], position.array[...] = stream.pass_number, stream.seen
         stream.end_epoch()
 
-    def _validate(self) -> Logs:
-        given = self.validation
-        found = self.model.evaluate_source(
-            given.source, given.size, given.steps, self.calls
-        )
-        return {f"val_{name}": value for name, value in found.items()}
-
-    def _tell_of_nan(self, epoch: int) -> None:
+    def _warn_of_nan(self, epoch: int) -> None:
         bad = self.model.training_state.first_bad_step.array
         if int(bad) > 0:
             warnings.warn(
@@ -174,4 +328,4 @@ class Session:
                 RuntimeWarning,
                 stacklevel=2,
             )
-            bad[...] = 0  # said once
+            bad[...] = 0  # warned once

@@ -1,21 +1,35 @@
-"""Training: fit, evaluate and predict, the one loop behind them all."""
+"""fit, evaluate and predict."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from ganglion import keras2, tree
 from ganglion.callbacks import CallbackList, History
-from ganglion.training import counts, model_data
-from ganglion.training.compilation import Compilable, Logs
+from ganglion.training import data_adapters
+from ganglion.training.compilation import Compilable
 from ganglion.training.data_adapters import (
     DEFAULT_BATCH,
+    Source,
     Table,
+    as_rows,
     checked_batch,
     class_weighted,
+    count,
 )
-from ganglion.training.fit_loop import Session, Validation
-from ganglion.training.step_cache import joined
+from ganglion.training.fit_loop import (
+    FitLoop,
+    Validation,
+    check_epochs,
+    check_split,
+    checked_frequency,
+    run_epoch,
+)
+from ganglion.training.state import Logs
 
 
 class Trainer(Compilable):
@@ -58,70 +72,59 @@ class Trainer(Compilable):
         3
         """
         self._require_compiled("fit")
-        self._runner.turns.refuse_training("fit")
+        self._step_cache.lock.refuse_training("fit")
         if "nb_epoch" in kwargs:
             keras2.note("`nb_epoch=`", "`epochs=`")
             epochs = kwargs.pop("nb_epoch")
-        rest = _without_workers(kwargs)
-        if rest != kwargs:
-            keras2.note(
-                "`workers=`", "an argument of `PyDataset`", changes_defaults=False
-            )
-        if rest:
-            raise TypeError(f"`fit` does not know {', '.join(rest)}.")
-        counts.check_epochs(epochs, initial_epoch)
-        counts.check_split(validation_split)
-        validation_freq = counts.frequency(validation_freq)
-        steps_per_epoch = counts.count(steps_per_epoch, "steps_per_epoch")
-        validation_steps = counts.count(validation_steps, "validation_steps")
-        counts.count(batch_size, "batch_size")
-        counts.count(validation_batch_size, "validation_batch_size")
-        x, y, batch_size, rows = model_data.opened(x, y, batch_size)
-        shuffle = rows.get("shuffle", shuffle)
-        source = model_data.training_source(
+        _refuse_unknown("fit", kwargs)
+        check_epochs(epochs, initial_epoch)
+        check_split(validation_split)
+        frequency = checked_frequency(validation_freq)
+        steps_per_epoch = count(steps_per_epoch, "steps_per_epoch")
+        validation_steps = count(validation_steps, "validation_steps")
+        count(batch_size, "batch_size")
+        count(validation_batch_size, "validation_batch_size")
+        x, y, batch_size, shuffles = as_rows(x, y, batch_size)
+        shuffle = bool(shuffle if shuffles is None else shuffles)
+        source = data_adapters.training_source(
             self,
             x,
             y,
             sample_weight,
             class_weight,
-            bool(shuffle),
-            {
+            shuffle,
+            refused_for_streams={
                 "y": y is not None,
                 "sample_weight": sample_weight is not None,
                 "validation_split": bool(validation_split),
                 "batch_size": batch_size is not None,
             },
         )
-        shuffle = _shuffles(source, shuffle)
+        if isinstance(source, Table) and source.shuffle is not None:
+            shuffle = source.shuffle
         held_out = None
         if validation_data is not None:
-            held_out = model_data.validation_source(self, validation_data)
+            held_out = data_adapters.validation_source(self, validation_data)
         elif validation_split and isinstance(source, Table):
             source, held_out = source.split(validation_split)
-        for one in (source, held_out):
-            if check and isinstance(one, Table):
-                one.check_finite()
+        for rows in (source, held_out):
+            if check and isinstance(rows, Table):
+                rows.check_finite()
         size, total = _size_and_steps(source, batch_size)
-        calls = self._callbacks(
-            callbacks, verbose, steps_per_epoch or total, epochs, add_history=True
+        steps = steps_per_epoch or total
+        called = self._callbacks(callbacks, verbose, steps, epochs, add_history=True)
+        validation = Validation(
+            self.evaluate_source,
+            held_out,
+            _validation_size(held_out, validation_batch_size or batch_size),
+            validation_steps,
+            frequency,
         )
-        Session(
-            self,
-            self._runner,
-            calls,
-            source,
-            size,
-            bool(shuffle),
-            steps_per_epoch or total,
-            Validation(
-                held_out,
-                _validation_size(held_out, validation_batch_size or batch_size),
-                validation_steps,
-                validation_freq,
-            ),
-        ).train(initial_epoch, epochs)
-        assert calls.history is not None
-        return calls.history
+        cache = self._step_cache
+        loop = FitLoop(self, cache, called, source, size, shuffle, steps, validation)
+        loop.train(initial_epoch, epochs)
+        assert called.history is not None
+        return called.history
 
     def _callbacks(
         self,
@@ -156,38 +159,33 @@ class Trainer(Compilable):
         **kwargs: Any,
     ) -> Any:
         """Return the loss and the metrics on data, without learning."""
-        rest = _without_workers(kwargs)
-        if rest != kwargs:
-            keras2.note(
-                "`workers=`", "an argument of `PyDataset`", changes_defaults=False
-            )
-        if rest:
-            raise TypeError(f"`evaluate` does not know {', '.join(rest)}.")
+        _refuse_unknown("evaluate", kwargs)
         self._require_compiled("evaluate")
-        steps = counts.count(steps, "steps")
-        counts.count(batch_size, "batch_size")
-        x, y, batch_size, _ = model_data.opened(x, y, batch_size)
-        source = model_data.source(self, x, y, sample_weight)
-        size, total = _size_and_steps(source, batch_size)
-        calls = self._callbacks(callbacks, verbose, steps or total)
-        logs = self.evaluate_source(source, size, steps, calls)
+        source, size, steps, called = self._prepared(
+            x, y, sample_weight, batch_size, steps, callbacks, verbose
+        )
+        logs = self.evaluate_source(source, size, steps, called)
         return logs if return_dict else _as_list(logs, self.metrics_names)
 
     def evaluate_source(
-        self, source: Any, size: int | None, steps: int | None, calls: CallbackList
+        self,
+        source: Source,
+        size: int | None,
+        steps: int | None,
+        callbacks: CallbackList,
     ) -> Logs:
         """Return the loss and the metrics on a table or stream, by name."""
         logs: Logs = {}
-        with self._runner.turns.session():
+        with self._step_cache.lock.own_metrics():
             self.reset_metrics()
             self.stop_evaluating = False
-            calls.on_test_begin()
-            for done in self._each_chunk("test", source, size or 0, steps, calls):
+            callbacks.on_test_begin()
+            for done, _ in self._chunks("test", source, size or 0, steps, callbacks):
                 logs = self.get_metrics_result()
-                calls.on_test_batch_end(done - 1, logs)
+                callbacks.on_test_batch_end(done - 1, logs)
                 if self.stop_evaluating:
                     break
-            calls.on_test_end(logs)
+            callbacks.on_test_end(logs)
         return logs
 
     def predict(
@@ -199,56 +197,67 @@ class Trainer(Compilable):
         callbacks: Any = None,
     ) -> Any:
         """Return the model's outputs for data."""
-        steps = counts.count(steps, "steps")
-        counts.count(batch_size, "batch_size")
-        x, _, batch_size, _ = model_data.opened(x, None, batch_size)
-        source = model_data.source(self, x)
-        size, total = _size_and_steps(source, batch_size)
-        calls = self._callbacks(callbacks, verbose, steps or total)
+        source, size, steps, called = self._prepared(
+            x, None, None, batch_size, steps, callbacks, verbose
+        )
         self.stop_predicting = False
-        calls.on_predict_begin()
+        called.on_predict_begin()
         parts: list[Any] = []
-        for done in self._each_chunk("predict", source, size, steps, calls, parts):
-            calls.on_predict_batch_end(done - 1, {"outputs": parts[-1]})
+        for done, outputs in self._chunks("predict", source, size, steps, called):
+            parts.append(outputs)
+            called.on_predict_batch_end(done - 1, {"outputs": outputs})
             if self.stop_predicting:
                 break
-        calls.on_predict_end()
-        return joined(parts)
+        called.on_predict_end()
+        return _joined(parts)
 
-    def _each_chunk(
+    def _prepared(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        steps: int | None,
+        callbacks: Any,
+        verbose: Any,
+    ) -> tuple[Source, int, int | None, CallbackList]:
+        steps = count(steps, "steps")
+        count(batch_size, "batch_size")
+        x, y, batch_size, _ = as_rows(x, y, batch_size)
+        source = data_adapters.source(self, x, y, sample_weight)
+        size, total = _size_and_steps(source, batch_size)
+        return source, size, steps, self._callbacks(callbacks, verbose, steps or total)
+
+    def _chunks(
         self,
         kind: str,
-        source: Any,
+        source: Source,
         size: int,
         steps: int | None,
-        calls: CallbackList,
-        parts: list[Any] | None = None,
-    ) -> Any:
-        """Run `test` or `predict` over a source; yield the number of steps done."""
-        begin = getattr(calls, f"on_{kind}_batch_begin")
-        if not isinstance(source, Table):
-            source.restart()
-            for done, (x, y, weight) in enumerate(source.batches(steps), 1):
-                begin(done - 1)
-                results = self._runner.once(kind, model_data.table(self, x, y, weight))
-                if parts is not None:
-                    parts.append(results)
-                yield done
-            source.end_epoch()
+        callbacks: CallbackList,
+    ) -> Iterator[tuple[int, Any]]:
+        """Run `test` or `predict` over a source; yield steps done and results."""
+        begin = getattr(callbacks, f"on_{kind}_batch_begin")
+        cache = self._step_cache
+        if isinstance(source, Table):
+            each = callbacks.needs_batches_in(kind)
+            with cache.cursor() as cursor:
+                yield from run_epoch(
+                    cache,
+                    kind,
+                    source,
+                    size,
+                    cursor=cursor,
+                    steps=steps,
+                    each_batch=each,
+                    before=begin,
+                )
             return
-        with self._runner.cursor() as cursor:
-            for done, results in self._runner.epoch(
-                kind,
-                source,
-                size,
-                cursor=cursor,
-                steps=steps,
-                each_batch=calls.needs_batches_in(kind),
-                before=begin,
-            ):
-                if parts is not None:
-                    parts.append(results)
-                yield done
+        source.restart()
+        for done, batch in enumerate(source.batches(steps), 1):
+            begin(done - 1)
+            yield done, cache.run_batch(kind, data_adapters.table(self, *batch))
+        source.end_epoch()
 
     # ---- one batch -----------------------------------------------------------------
 
@@ -263,7 +272,7 @@ class Trainer(Compilable):
         """Take one step on one batch; return the loss and metrics of that batch."""
         self._require_compiled("train_on_batch")
         weights = class_weighted(y, sample_weight, class_weight)
-        return self._one("train", x, y, weights, return_dict)
+        return self._on_batch("train", x, y, weights, return_dict)
 
     def test_on_batch(
         self,
@@ -274,38 +283,33 @@ class Trainer(Compilable):
     ) -> Any:
         """Return the loss and metrics of one batch, without learning."""
         self._require_compiled("test_on_batch")
-        return self._one("test", x, y, sample_weight, return_dict)
+        return self._on_batch("test", x, y, sample_weight, return_dict)
 
-    def _one(self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
-        batch = model_data.table(self, x, y, weight)
-        with self._runner.turns.take():
+    def _on_batch(
+        self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool
+    ) -> Any:
+        batch = data_adapters.table(self, x, y, weight)
+        with self.between_steps():
             if kind == "train":
-                self._runner.turns.refuse_training("train_on_batch")
+                self._step_cache.lock.refuse_training("train_on_batch")
             self.training_state.saved_metrics = None
             self.reset_metrics()
-            self._runner.once(kind, batch)
+            self._step_cache.run_batch(kind, batch)
             logs = self.get_metrics_result()
         return logs if return_dict else _as_list(logs, self.metrics_names)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's outputs for one batch."""
-        results = self._runner.once("predict", model_data.table(self, x))
-        return tree.map_leaves(lambda one: one[0], results)
+        results = self._step_cache.run_batch("predict", data_adapters.table(self, x))
+        return tree.map_leaves(lambda steps: steps[0], results)
 
     # ---- Keras 2 -------------------------------------------------------------------
 
     def fit_generator(self, generator: Any, *args: Any, **kwargs: Any) -> History:
         """Keras 2's name for `fit` on a generator."""
         keras2.note("`fit_generator`", "`fit`")
-        names = (
-            "steps_per_epoch",
-            "epochs",
-            "verbose",
-            "callbacks",
-            "validation_data",
-            "validation_steps",
-        )
-        kwargs.update(zip(names, args, strict=False))
+        names = "steps_per_epoch epochs verbose callbacks validation_data"
+        kwargs.update(zip([*names.split(), "validation_steps"], args, strict=False))
         return self.fit(generator, **_without_workers(kwargs))
 
     def evaluate_generator(
@@ -325,24 +329,32 @@ class Trainer(Compilable):
         return self.predict(generator, steps=steps, **_without_workers(kwargs))
 
 
-def _shuffles(source: Any, shuffle: Any) -> bool:
-    chosen = source.shuffle if isinstance(source, Table) else None
-    return bool(shuffle) if chosen is None else chosen
-
-
-def _size_and_steps(source: Any, batch_size: int | None) -> tuple[int, int | None]:
-    """Return the batch size and the number of steps; 0 and what is known of streams."""
+def _size_and_steps(source: Source, batch_size: int | None) -> tuple[int, int | None]:
+    """Return the batch size (0 for a stream) and the number of steps, if known."""
     if not isinstance(source, Table):
         return 0, source.length
     size = source.batch_size or checked_batch(batch_size, source.rows)
     return size, -(-source.rows // size)
 
 
-def _validation_size(held_out: Any, batch_size: int | None) -> int | None:
+def _validation_size(held_out: Source | None, batch_size: int | None) -> int | None:
     """Return the batch size of validation, None for a stream, which has its own."""
     if not isinstance(held_out, Table):
         return None
     return min(held_out.batch_size or batch_size or DEFAULT_BATCH, held_out.rows)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Join the results of chunks, each (steps, batch, ...), into rows."""
+    columns = zip(*map(tree.flatten, parts), strict=True)
+    rows = [
+        # Not by -1: rows may have no elements.
+        np.concatenate(
+            [x.reshape(math.prod(x.shape[:2]), *x.shape[2:]) for x in chunks]
+        )
+        for chunks in columns
+    ]
+    return tree.pack(parts[0], rows)
 
 
 def _as_list(logs: Logs, names: list[str]) -> Any:
@@ -355,4 +367,12 @@ def _as_list(logs: Logs, names: list[str]) -> Any:
 
 def _without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
     dropped = ("workers", "use_multiprocessing", "max_queue_size", "pickle_safe")
-    return {name: one for name, one in kwargs.items() if name not in dropped}
+    return {name: value for name, value in kwargs.items() if name not in dropped}
+
+
+def _refuse_unknown(verb: str, kwargs: dict[str, Any]) -> None:
+    unknown = _without_workers(kwargs)
+    if unknown != kwargs:
+        keras2.note("`workers=`", "an argument of `PyDataset`", changes_defaults=False)
+    if unknown:
+        raise TypeError(f"`{verb}` does not know {', '.join(unknown)}.")

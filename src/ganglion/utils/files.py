@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from ganglion import files
+from ganglion import config, files
 from ganglion.progress import print_message
 from ganglion.system import budget
 
@@ -86,10 +86,8 @@ def _name(fname: str | os.PathLike[str] | None, origin: str) -> str:
 def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
     if cache_dir is not None:
         return Path(cache_dir).expanduser()
-    from ganglion.datasets import cache
-
     # Apart from the data sets of `ganglion.datasets`, which keep their own format.
-    return cache.folder().parent / "files"
+    return config.home() / "files"
 
 
 def _is_whole(path: Path, wanted: str | None, algorithm: str) -> bool:
@@ -136,9 +134,7 @@ def _read(origin: str) -> bytes:
         raise ValueError(
             f"`origin` must be an http, https or file address, not {origin!r}."
         )
-    from ganglion.datasets.download import download
-    from ganglion.datasets.errors import SourceError
-    from ganglion.datasets.report import fetching
+    from ganglion.datasets.download import SourceError, download, fetching
 
     try:
         with fetching(parts.path.rsplit("/", 1)[-1]) as report:

@@ -18,14 +18,14 @@ from step_programs import step_of
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
 from ganglion.compiler.cpu import backend, tuning
+from ganglion.compiler.cpu import barriers as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.pipeline import build, verify
+from ganglion.compiler.cpu.plan import Execution
 from ganglion.compiler.cpu.tape import Arenas
-from ganglion.compiler.plan import barriers as schedule
 from ganglion.compiler.plan.fingerprint import digest
-from ganglion.compiler.plan.plan import Mark
-from ganglion.compiler.plan.verify import PlanError, verify
-from ganglion.training.step_cache import CHUNK_SECONDS, Pace
+from ganglion.compiler.plan.verify import PlanError
+from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -192,15 +192,15 @@ def planned(name):
 def test_barriers_stand_only_where_they_must():
     plan = planned("mnist-cnn")
     verify(plan)
-    barriers = [number for number, mark in enumerate(plan.marks) if mark.barrier]
+    barriers = [number for number, mark in enumerate(plan.execution) if mark.barrier]
     assert 0 < len(barriers) < len(plan.kernels)
     assert "| all wait" in str(plan)
     assert "[one thread]" in str(plan)
     for number in barriers:
-        marks = list(plan.marks)
-        marks[number] = Mark(marks[number].alone, barrier=False)
+        marks = list(plan.execution)
+        marks[number] = Execution(marks[number].one_thread, barrier=False)
         with pytest.raises(PlanError, match="no barrier between"):
-            verify(replace(plan, marks=tuple(marks)))
+            verify(replace(plan, execution=tuple(marks)))
 
 
 def test_memory_used_again_counts_as_shared(monkeypatch):
@@ -211,7 +211,7 @@ def test_memory_used_again_counts_as_shared(monkeypatch):
     for one in plan.offsets:
         apart[one] = end
         end += -(-one.nbytes // 64) * 64
-    spread = schedule.schedule(replace(plan, offsets=apart, arena=end))
+    spread = schedule.place_barriers(replace(plan, offsets=apart, arena=end))
     assert schedule.unguarded(spread) is None
     # With memory of its own for each, some barriers can go; not so in one arena.
     again = replace(spread, offsets=plan.offsets, arena=plan.arena)
@@ -468,14 +468,14 @@ def test_ctrl_c_ends_a_compiled_run():
 
 def test_chunks_never_get_much_longer_than_planned():
     """Ctrl-C is answered between chunks: one that runs away would not hear it."""
-    pace = Pace(each_batch=False)
+    sizer = ChunkSizer(each_batch=False)
     seconds_a_step, last = 1e-5, 1.0
     for _ in range(20):
-        steps = pace.chunk(10**9)
+        steps = sizer.chunk(10**9)
         assert steps * seconds_a_step <= 1.1 * CHUNK_SECONDS or steps == 1
-        pace.__enter__()
-        pace._started -= steps * seconds_a_step  # as if that much time had passed
-        pace.__exit__()
+        sizer.__enter__()
+        sizer._started -= steps * seconds_a_step  # as if that much time had passed
+        sizer.__exit__()
         last = steps * seconds_a_step
     assert last > 0.5 * CHUNK_SECONDS
 

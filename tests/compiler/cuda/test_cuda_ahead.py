@@ -20,7 +20,6 @@ from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Buffer, Contract, Load, Loop, View
 from ganglion.compiler.plan.plan import Plan
 from ganglion.training.data_adapters import Table
-from ganglion.training.step_cache import batch_of
 
 emulation = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -197,7 +196,7 @@ def shuffled_step(stack, rows, batch):
     x = rng.normal(size=(rows, *stack[0].shape[1:])).astype("float32")
     table = Table(x, rng.integers(0, 10, rows).astype("int32"))
     signature = table.signature(batch, rows, True)
-    step, _ = model._runner.step("train", batch_of(table), signature)
+    step, _ = model._step_cache.step("train", table, signature)
     state = {name: one.numpy() for name, one in step.variables.items()}
     return step.program, {n: table.arrays()[n] for n in step.program.data}, state
 

@@ -16,7 +16,6 @@ from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table
-from ganglion.training.step_cache import batch_of
 
 emulation = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -45,7 +44,7 @@ def classifier(batch, features=24, classes=10):
     x = rng.normal(size=(3 * batch, features)).astype("float32")
     table = Table(x, rng.integers(0, classes, 3 * batch).astype("int32"))
     signature = table.signature(batch, len(x), False)
-    step, _ = model._runner.step("train", batch_of(table), signature)
+    step, _ = model._step_cache.step("train", table, signature)
     state = {key: one.numpy().copy() for key, one in step.variables.items()}
     arrays = table.arrays()
     return step.program, {key: arrays[key] for key in step.program.data}, state

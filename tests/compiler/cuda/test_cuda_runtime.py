@@ -41,6 +41,7 @@ def training():
     program, data, state = step_of("mnist-mlp", rows=256, batch=64)
     driver = Recorder()
     made = backend.CompiledProgram(program, Memory(driver))
+    made.program = program
     data = {name: data[name] for name in program.data}
     driver.log.clear()
     return made, driver, data, {name: array.copy() for name, array in state.items()}
@@ -200,8 +201,7 @@ def test_only_what_has_changed_is_copied(training):
 def test_programs_share_what_is_on_the_device(training):
     made, driver, data, state = training
     made.run(data, state, 1)
-    program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
-    other = backend.CompiledProgram(program, made._memory)
+    other = backend.CompiledProgram(made.program, made._memory)
     driver.log.clear()
     other.run(data, state, 1)
     assert driver.of("upload") == []
@@ -219,10 +219,12 @@ def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(driver):
         return driver.of("upload").count(x.nbytes)
 
     assert copied(epochs=3) == 1
-    bound = [list(made._places) for _, made in model._runner._steps.values()]
+    bound = [list(made._places) for _, made in model._step_cache._steps.values()]
     x[1234, 567] = 1.0
     assert copied() == 1
-    assert [list(made._places) for _, made in model._runner._steps.values()] == bound
+    assert [
+        list(made._places) for _, made in model._step_cache._steps.values()
+    ] == bound
     change = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: x.__setitem__((5, 6), epoch + 2.0)
     )
@@ -234,8 +236,7 @@ def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
     made, driver, data, state = training
     loaded = len(driver.modules)
     assert loaded
-    program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
-    other = backend.CompiledProgram(program, made._memory)
+    other = backend.CompiledProgram(made.program, made._memory)
     other.run(data, state, 50)
     assert len(driver.modules) == 2 * loaded
     recorded = sum(len(one.graphs) for one in other._places.values())

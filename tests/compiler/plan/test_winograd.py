@@ -286,15 +286,14 @@ def test_where_it_is_worth_it(name):
 def test_precise_is_part_of_what_a_step_is_known_by(choices):
     from ganglion import recipes
     from ganglion.training.data_adapters import Table
-    from ganglion.training.step_cache import batch_of
 
     recipe = recipes.get("mnist-mlp")
     table = Table(np.zeros((4, *recipe.input_shape), "uint8"), np.zeros(4, "int32"))
-    runner = recipes.build(recipe)._runner
+    runner = recipes.build(recipe)._step_cache
     signature = table.signature(4, 4, False)
-    _, first = runner.step("predict", batch_of(table), signature)
+    _, first = runner.step("predict", table, signature)
     config.set_precise(not config.precise())
-    _, second = runner.step("predict", batch_of(table), signature)
+    _, second = runner.step("predict", table, signature)
     assert first is not second
 
 

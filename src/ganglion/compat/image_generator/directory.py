@@ -119,7 +119,6 @@ class DirectoryIterator(ImageIterator):
         return self.classes if self.class_mode == "sparse" else None
 
     def in_the_step(self) -> bool:
-        """Return whether `fit` can do all of this inside of its compiled step."""
         return self.class_mode != "input" and super().in_the_step()
 
     def _get_batches_of_transformed_samples(self, index_array: np.ndarray) -> Any:

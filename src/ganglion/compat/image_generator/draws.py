@@ -27,7 +27,6 @@ class Draws(random.SeedGenerator):
         self._made = 0
 
     def next(self) -> Any:
-        """Return the state for one draw."""
         if self._made == MOST:
             raise RuntimeError(f"A batch has {MOST} draws; this would be one more.")
         counter = ops.add(self._first, np.uint32(self._made))

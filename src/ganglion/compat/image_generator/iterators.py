@@ -73,7 +73,6 @@ class Iterator(PyDataset):
         self._pass += 1
 
     def on_epoch_end(self) -> None:
-        """Put the rows into a new order."""
         self._set_index_array()
 
     def reset(self) -> None:

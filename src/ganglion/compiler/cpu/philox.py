@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ganglion.compiler.cpu.pointwise import Maths
-from ganglion.compiler.cpu.text import Text, Val, lanes
+from ganglion.compiler.cpu.text import Maths, Text, Val, lanes
 from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
 
 U32, U64 = np.dtype("uint32"), np.dtype("uint64")

@@ -1,7 +1,7 @@
 """Contractions in CUDA C: matrix products and convolutions are one template.
 
-Places of operands are sums of what rows, columns and inner places add, so a convolution
-is gathered while it is copied; nothing is laid out anew in memory.
+Offsets of operands are sums of what the row, the column and the inner index add, so a
+convolution is gathered while it is copied; nothing is laid out anew in memory.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ from ganglion.compiler.cuda.conv_tiling import (
     wgrad_bytes,
 )
 from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
-from ganglion.compiler.cuda.epilogue import (
-    FusedKernel,
-    Root,
-    joined,
-    sizes,
-)
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, joined, sizes
 from ganglion.compiler.cuda.passes.operands import Scaled
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
@@ -62,187 +57,8 @@ from ganglion.compiler.cuda.tiling import (
 )
 from ganglion.compiler.plan.kernels import Axis, Contract, View
 
-
-def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
-    """Return a contraction, and its epilogues, as text."""
-    kernel = fused.kernel
-    assert isinstance(kernel, Contract)
-    shape = _Shape(fused, Product(kernel), context.spec)
-    if not on_tensor_cores(kernel, context.spec.products):
-        return _emit_plainly(shape)
-    ready = root(kernel.right.buffer) in fused.ready
-    context = replace(context, weights_ready=ready)
-    cut = _cut_for(kernel, context, bool(fused.column_sums))
-    if isinstance(cut, FpropTiling):
-        return _emit_windows(shape, cut, context)
-    if isinstance(cut, WgradTiling):
-        return _emit_taps(shape, cut)
-    return _emit_tiles(shape, cut, context)
-
-
-@lru_cache(maxsize=64)
-def _cut_for(
-    kernel: Contract, context: LaunchContext, with_sums: bool
-) -> Tiling | FpropTiling | WgradTiling:
-    """Return the cheapest way to cut a product; a program has most of them twice."""
-    product, spec, room = Product(kernel), context.spec, context.room
-    # Where sums are taken along, blocks take several turns anyway.
-    cut, cost = choose_tiling(
-        product, spec, room, context.most_blocks if not with_sums else 1 << 30
-    )
-    if window := conv_fprop_of(product, spec.bf16):
-        patch = choose_fprop_tiling(product, window, context, cost)
-        if patch is not None:
-            return patch
-    taps = conv_wgrad_of(product, spec.bf16)
-    if taps is not None and not with_sums:
-        found = choose_wgrad_tiling(product, taps, spec, room, product.parts)
-        if found is not None and found[1] < cost:
-            return found[0]
-    return cut
-
-
-class _Shape:
-    """A product on its way to text: what its struct says, and its body."""
-
-    def __init__(self, fused: FusedKernel, product: Product, spec: GpuSpec) -> None:
-        self.fused, self.product, self.spec = fused, product, spec
-        self.bf16 = spec.bf16
-        self.body = Body(is_wide(fused.buffers(), product.m * product.n))
-        self.lanes = _out_lanes(fused, product)
-        # Operands that can be fetched before the launch before has come to its end.
-        self.early: set[Root] = set()
-        self.column_sums = [
-            ColumnSum(self.body, one, self.lanes) for one in fused.column_sums
-        ]
-
-    def finish(self, tile: Tile, splits: int, blocks: int, shared: int) -> Emitted:
-        """End the body: add up what its blocks have seen."""
-        across = -(-self.product.n // tile.columns)
-        group, row = f"block % {across}", f"block / {across}"
-        if splits > 1:
-            group = f"block / {splits} % {across}"
-            row = f"block / {across * splits} * {splits} + block % {splits}"
-        for column_sum in self.column_sums:
-            threads, rows = tile.columns // self.lanes, blocks // across
-            needed = column_sum.finish(threads, row, rows, group, across)
-            shared = max(shared, needed)
-        return self.body.emitted(blocks, shared)
-
-    def emitted(self, function: str, cut: Tiling, step: int, **more: int) -> None:
-        """Append the struct and the call; `more` are numbers of its own."""
-        tensor = function != "contract_plainly"
-        if function in ("contract_on_tensor_cores", "contract_windows"):
-            self.early = {root(b) for b in self.product.kernel.reads()}
-            self.early &= self.fused.ready
-        lines = _shape_struct(self, cut, step, tensor, more)
-        self.body.before += lines
-        turns = more.get("TURNS", _turns(cut, self.lanes))
-        _call(self, cut, function, turns)
-
-
-def _emit_plainly(shape: _Shape) -> Emitted:
-    """Return a product in plain arithmetic as text."""
-    product, itemsize = shape.product, shape.product.kernel.out.buffer.dtype.itemsize
-    splits = product.parts if product.parts > 1 else plain_splits(product, shape.spec)
-    cut = Tiling(PLAIN, splits, 1)
-    shape.bf16 = False
-    shape.emitted("contract_plainly", cut, PLAIN_STEP)
-    shared = max(2 * PLAIN_STEP * 68, 64 * 68) * itemsize
-    return _weighed(shape, cut, PLAIN_STEP, shared, 1 << 30)
-
-
-def _emit_tiles(shape: _Shape, cut: Tiling, context: LaunchContext) -> Emitted:
-    """Return a product on tensor cores as text."""
-    step = cut.tile.step(shape.bf16)
-    shape.emitted("contract_on_tensor_cores", cut, step)
-    shared = shared_bytes(shape.product, cut.tile, cut.stages, shape.bf16)
-    return _weighed(shape, cut, step, shared, context.most_blocks)
-
-
-def _weighed(shape: _Shape, cut: Tiling, step: int, shared: int, most: int) -> Emitted:
-    """End a product in tiles, and say how much work a block has."""
-    tile, product = cut.tile, shape.product
-    blocks = product.tiles(tile) * cut.splits
-    if shape.column_sums and cut.splits == 1:  # a block adds up what it has only once
-        across = -(-product.n // tile.columns)
-        spec = shape.spec
-        slots = min(spec.processors * spec.resident_blocks(shared), most)
-        blocks = min(blocks, max(slots // across, 1) * across)
-    made = shape.finish(tile, cut.splits, blocks, shared)
-    steps = math.ceil(math.ceil(product.k / step) / cut.splits)
-    weight = steps * tile.rows * tile.columns * step / 500
-    return replace(made, work=weight, waits=bool(shape.early))
-
-
-def _emit_windows(shape: _Shape, patch: FpropTiling, context: LaunchContext) -> Emitted:
-    """Return a convolution by patches of images as text."""
-    product, tile = shape.product, patch.tile
-    window = conv_fprop_of(product, shape.bf16)
-    assert window is not None
-    blocks = fprop_blocks(product, window, patch, context)
-    shape.emitted(
-        "contract_windows",
-        Tiling(tile, 1, patch.stages),
-        patch.step,
-        **_window_numbers(window, patch),
-        PATCHES=patch.patches,
-    )
-    made = shape.finish(tile, 1, blocks, fprop_bytes(product, window, patch))
-    across = -(-product.n // tile.columns)
-    turns = -(-patch.tiles(window) * across // blocks)
-    weight = turns * product.k * tile.rows * tile.columns / 500
-    return replace(made, work=weight, waits=bool(shape.early))
-
-
-def _emit_taps(shape: _Shape, cut: WgradTiling) -> Emitted:
-    """Return the gradient of a convolution's weights by patches as text."""
-    product, taps = shape.product, conv_wgrad_of(shape.product, shape.bf16)
-    assert taps is not None
-    window = taps.conv
-    product.rows = list(product.kernel.rows)  # tap by tap, as they lie in memory
-    shape.lanes = min(shape.lanes, 2 if shape.bf16 else 4)
-    tile = Tile(
-        16 * cut.warps_down, 16 * cut.warps_across, cut.warps_down, cut.warps_across
-    )
-    right = dict(zip(("RIGHT_IMAGE", "RIGHT_Y", "RIGHT_X"), taps.right, strict=True))
-    shape.emitted(
-        "contract_taps",
-        Tiling(tile, cut.parts, cut.stages),
-        tile.step(shape.bf16),
-        **_window_numbers(window, cut),
-        **right,
-        TAP_ROWS=cut.tap_rows,
-        TURNS=1,
-    )
-    blocks = cut.results(product, window) * cut.parts
-    made = shape.body.emitted(blocks, wgrad_bytes(product, window, cut, shape.bf16))
-    points = window.images * window.y * window.x / cut.parts
-    size = cut.tap_rows * window.filter_size[1] * tile.rows * tile.columns
-    return replace(made, work=points * size / 500)
-
-
-def _window_numbers(
-    window: ConvGeometry, cut: FpropTiling | WgradTiling
-) -> dict[str, int]:
-    return {
-        "TILES": cut.tiles(window),
-        "IMAGES": window.images,
-        "Y": window.y,
-        "ACROSS_X": window.x,
-        "CHANNELS": window.channels,
-        "KY": window.filter_size[0],
-        "KX": window.filter_size[1],
-        "TILE_IMAGES": cut.tile_images,
-        "TILE_Y": cut.tile_y,
-        "TILES_Y": cut.tiles_y(window),
-        "IMAGE_STEP": window.image_step,
-        "Y_STEP": window.y_step,
-    }
-
-
-_ROW_OF_TILES = ["  DEVICE int row_of(int m0, int row) { return m0 + row; }"]
-_ROW_OF_WINDOWS = [
+_ROW_OF_TILE = ["  DEVICE int row_of(int m0, int row) { return m0 + row; }"]
+_ROW_OF_FPROP_TILE = [
     "  DEVICE int row_of(int tile, int row) {",
     "    constexpr int COUNT = TILE_IMAGES * TILE_Y * ACROSS_X;",
     "    if (row >= COUNT) return M;",
@@ -255,87 +71,314 @@ _ROW_OF_WINDOWS = [
 ]
 
 
-def _out_lanes(fused: FusedKernel, product: Product) -> int:
+def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
+    """Return a contraction, and its epilogues, as text."""
+    kernel, spec = fused.kernel, context.spec
+    assert isinstance(kernel, Contract)
+    if not on_tensor_cores(kernel, spec.products):
+        return _Contraction(fused, kernel, spec, bf16=False).on_plain_cores()
+    contraction = _Contraction(fused, kernel, spec, spec.bf16)
+    ready = root(kernel.right.buffer) in fused.ready
+    context = replace(context, weights_ready=ready)
+    tiling = _cheapest_tiling(kernel, context, bool(fused.column_sums))
+    if isinstance(tiling, FpropTiling):
+        return contraction.conv_fprop(tiling, context)
+    if isinstance(tiling, WgradTiling):
+        return contraction.conv_wgrad(tiling)
+    return contraction.on_tensor_cores(tiling, context.most_blocks)
+
+
+@lru_cache(maxsize=64)  # a program has most of its products twice
+def _cheapest_tiling(
+    kernel: Contract, context: LaunchContext, with_sums: bool
+) -> Tiling | FpropTiling | WgradTiling:
+    product, spec, room = Product(kernel), context.spec, context.room
+    # Where column sums are taken, blocks take several turns anyway.
+    most = 1 << 30 if with_sums else context.most_blocks
+    tiling, cost = choose_tiling(product, spec, room, most)
+    if geometry := conv_fprop_of(product, spec.bf16):
+        fprop = choose_fprop_tiling(product, geometry, context, cost)
+        if fprop is not None:
+            return fprop
+    wgrad = None if with_sums else conv_wgrad_of(product, spec.bf16)
+    choice = wgrad and choose_wgrad_tiling(product, wgrad, spec, room, product.parts)
+    return choice[0] if choice and choice[1] < cost else tiling
+
+
+class _Contraction:
+    """A product on its way to text: the struct its template takes, and its body."""
+
+    def __init__(
+        self, fused: FusedKernel, kernel: Contract, spec: GpuSpec, bf16: bool
+    ) -> None:
+        self.fused, self.kernel, self.spec, self.bf16 = fused, kernel, spec, bf16
+        self.product = Product(kernel)
+        self.body = Body(is_wide(fused.buffers(), self.product.m * self.product.n))
+        self.width = _stored_width(fused, self.product)
+        # Operands that can be fetched before the launch before has come to its end.
+        self.prefetched: set[Root] = set()
+        self.column_sums = [
+            ColumnSum(self.body, column_sum, self.width)
+            for column_sum in fused.column_sums
+        ]
+
+    def on_plain_cores(self) -> Emitted:
+        """Return a product in plain arithmetic."""
+        product, itemsize = self.product, self.kernel.out.buffer.dtype.itemsize
+        splits = product.parts
+        if splits == 1:
+            splits = plain_splits(product, self.spec)
+        tiling = Tiling(PLAIN, splits, 1)
+        self._append("contract_plainly", tiling, PLAIN_STEP)
+        shared = max(2 * PLAIN_STEP * 68, 64 * 68) * itemsize
+        return self._tiled(tiling, PLAIN_STEP, shared, 1 << 30)
+
+    def on_tensor_cores(self, tiling: Tiling, most: int) -> Emitted:
+        """Return a product on tensor cores."""
+        step = tiling.tile.step(self.bf16)
+        self.prefetched = {root(b) for b in self.kernel.reads()} & self.fused.ready
+        self._append("contract_on_tensor_cores", tiling, step)
+        shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
+        return self._tiled(tiling, step, shared, most)
+
+    def _tiled(self, tiling: Tiling, step: int, shared: int, most: int) -> Emitted:
+        """Finish a product in tiles, and say how much work a block has."""
+        tile, product, splits = tiling.tile, self.product, tiling.splits
+        blocks = product.tiles(tile) * splits
+        if self.column_sums and splits == 1:  # a block adds up what it has only once
+            across = -(-product.n // tile.columns)
+            resident = self.spec.resident_blocks(shared)
+            slots = min(self.spec.processors * resident, most)
+            blocks = min(blocks, max(slots // across, 1) * across)
+        steps = math.ceil(math.ceil(product.k / step) / splits)
+        elements = steps * tile.rows * tile.columns * step
+        return self._finish(tile, splits, blocks, shared, elements)
+
+    def conv_fprop(self, tiling: FpropTiling, context: LaunchContext) -> Emitted:
+        """Return a convolution as an implicit product, by patches of images."""
+        product, tile = self.product, tiling.tile
+        geometry = conv_fprop_of(product, self.bf16)
+        assert geometry is not None
+        blocks = fprop_blocks(product, geometry, tiling, context)
+        self.prefetched = {root(b) for b in self.kernel.reads()} & self.fused.ready
+        self._append(
+            "contract_windows",
+            Tiling(tile, 1, tiling.stages),
+            tiling.step,
+            **_conv_numbers(geometry, tiling),
+            PATCHES=tiling.patches,
+        )
+        across = -(-product.n // tile.columns)
+        turns = -(-tiling.tiles(geometry) * across // blocks)
+        shared = fprop_bytes(product, geometry, tiling)
+        elements = turns * product.k * tile.rows * tile.columns
+        return self._finish(tile, 1, blocks, shared, elements)
+
+    def conv_wgrad(self, tiling: WgradTiling) -> Emitted:
+        """Return the gradient of a convolution's weights, by patches of images."""
+        product, wgrad = self.product, conv_wgrad_of(self.product, self.bf16)
+        assert wgrad is not None
+        geometry = wgrad.conv
+        product.rows = list(self.kernel.rows)  # tap by tap, as they lie in memory
+        self.width = min(self.width, 2 if self.bf16 else 4)
+        warps = tiling.warps_down, tiling.warps_across
+        tile = Tile(16 * warps[0], 16 * warps[1], *warps)
+        image, y, x = wgrad.right
+        self._append(
+            "contract_taps",
+            Tiling(tile, tiling.parts, tiling.stages),
+            tile.step(self.bf16),
+            **_conv_numbers(geometry, tiling),
+            RIGHT_IMAGE=image,
+            RIGHT_Y=y,
+            RIGHT_X=x,
+            TAP_ROWS=tiling.tap_rows,
+            TURNS=1,
+        )
+        blocks = tiling.results(product, geometry) * tiling.parts
+        shared = wgrad_bytes(product, geometry, tiling, self.bf16)
+        points = geometry.images * geometry.y * geometry.x / tiling.parts
+        size = tiling.tap_rows * geometry.filter_size[1] * tile.rows * tile.columns
+        return replace(self.body.emitted(blocks, shared), work=points * size / 500)
+
+    def _finish(
+        self, tile: Tile, splits: int, blocks: int, shared: int, elements: float
+    ) -> Emitted:
+        """End the body with its column sums."""
+        across = -(-self.product.n // tile.columns)
+        group, row = f"block % {across}", f"block / {across}"
+        if splits > 1:
+            group = f"block / {splits} % {across}"
+            row = f"block / {across * splits} * {splits} + block % {splits}"
+        threads, rows = tile.columns // self.width, blocks // across
+        for column_sum in self.column_sums:
+            needed = column_sum.finish(threads, row, rows, group, across)
+            shared = max(shared, needed)
+        emitted = self.body.emitted(blocks, shared)
+        return replace(emitted, work=elements / 500, waits=bool(self.prefetched))
+
+    def _append(self, function: str, tiling: Tiling, step: int, **numbers: int) -> None:
+        """Append the struct, with `numbers` of its own, and the call of a template."""
+        tensor = function != "contract_plainly"
+        self.body.before += self._struct(tiling, step, tensor, numbers)
+        self._call(tiling, function, numbers.get("TURNS", self._turns(tiling)))
+
+    def _turns(self, tiling: Tiling) -> int:
+        """Return how many groups of neighbours a thread finishes at a time."""
+        groups = tiling.tile.rows * tiling.tile.columns // self.width
+        return min(max(groups // THREADS, 1), 4)
+
+    def _struct(
+        self, tiling: Tiling, step: int, tensor: bool, more: dict[str, int]
+    ) -> list[str]:
+        product, tile, index = self.product, tiling.tile, self.body.index
+        left, right = self.kernel.left.buffer, self.kernel.right.buffer
+        numbers = {
+            "M": product.m,
+            "N": product.n,
+            "K": product.k,
+            "TILES": product.tiles(tile),
+            "BM": tile.rows,
+            "BN": tile.columns,
+            "BK": step,
+            "WM": tile.warps_down,
+            "WN": tile.warps_across,
+            "WK": tile.groups if tensor else 1,
+            "STAGES": tiling.stages,
+            "SPLITS": tiling.splits,
+            "LANES": self.width,
+            "TURNS": self._turns(tiling),
+            "SUMS": line_of(tile.columns) if tensor else tile.columns + 4,
+            "LEFT_LANES": product.lanes("left"),
+            "RIGHT_LANES": product.lanes("right"),
+        }
+        flags = {
+            "LEFT_ROWS": product.along_rows,
+            "LEFT_AGAIN": product.again > TUNING.window_reuse,
+            "EARLY_LEFT": root(left) in self.prefetched,
+            "EARLY_RIGHT": root(right) in self.prefetched,
+            "LEFT_SAME": _rows_alike(product, tile, step),
+            "LEFT_EVEN": _is_even(product.inner, "left", step),
+            "RIGHT_EVEN": _is_even(product.inner, "right", step),
+            "PARTED": product.parts > 1,
+            "ROUND_LEFT": root(left) not in self.fused.rounded,
+            "ROUND_RIGHT": root(right) not in self.fused.rounded,
+            "BF16": self.bf16,
+        }
+        offsets = {
+            "left_batch": product.batch,
+            "right_batch": product.batch,
+            "left_row": product.rows,
+            "left_inner": product.inner,
+            "right_inner": product.inner,
+            "right_column": product.columns,
+            "out_batch": product.batch,
+            "out_row": product.rows,
+            "out_column": product.columns,
+        }
+        lines = [f"struct {SHAPE} {{", f"  typedef {index} Offset;"]
+        lines.append(f"  typedef {c_type(left.dtype)} Left;")
+        lines.append(f"  typedef {c_type(right.dtype)} Right;")
+        for name, value in (numbers | more).items():
+            lines.append(f"  static constexpr int {name} = {value};")
+        if isinstance(left, Scaled):
+            scale = number(left.scale, np.dtype("float32"))
+            lines.append(f"  static constexpr float LEFT_SCALE = {scale};")
+        for name, flag in flags.items():
+            lines.append(f"  static constexpr bool {name} = {str(flag).lower()};")
+        kind = "unsigned" if index == "int" else "unsigned long long"
+        for name, axes in offsets.items():
+            at = _offset("i", axes, name.split("_")[0])
+            lines.append(
+                f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}"
+            )
+        lines += _ROW_OF_FPROP_TILE if "PATCHES" in more else _ROW_OF_TILE
+        return [*lines, "};"]
+
+    def _call(self, tiling: Tiling, function: str, turns: int) -> None:
+        body, kernel, tile = self.body, self.kernel, tiling.tile
+        dtype = computed(kernel.out.buffer.dtype)
+        kind = c_type(dtype)
+        parts, counters = f"({kind}*)0", "(unsigned*)0"
+        if tiling.splits > 1 and self.product.parts == 1:
+            tiles = self.product.tiles(tile)
+            size = tiles * tiling.splits * tile.rows * tile.columns
+            parts = body.scratch(size, dtype.name)
+            counters = body.scratch(tiles, "uint32")
+        left, right = _address(body, kernel.left), _address(body, kernel.right)
+        indices = f"const int (&m)[{turns}], const int (&n)[{turns}]"
+        values = f"{kind} (&value)[{turns}][{self.width}]"
+        exists = f"const bool (&exists)[{turns}]"
+        head = f"auto store = [&](int part, int b, {indices}, {exists}, {values})"
+        with body.block(head):
+            stores = [self._compute(turn) for turn in range(turns)]
+            for turn, lines in enumerate(stores):
+                with body.block(f"if (exists[{turn}])"):
+                    body.lines += lines
+        body.lines[-1] += ";"
+        arguments = f"block, blocks, {left}, {right}, {parts}, {counters}, store"
+        body.do(f"{function}<{SHAPE}>({arguments});")
+
+    def _compute(self, turn: int) -> list[str]:
+        """Append what is computed of some results; return the lines that store it."""
+        body, fused, out = self.body, self.fused, self.kernel.out
+        offset = (
+            f"{SHAPE}::out_batch(b) + {SHAPE}::out_row(m[{turn}]) + "
+            f"{SHAPE}::out_column(n[{turn}]) + {out.offset}"
+        )
+        if self.product.parts > 1:
+            offset += f" + part * {out.buffer.size // self.product.parts}"
+        flat = body.let(body.index, offset, "flat")
+        value = f"value[{turn}]"
+        stores: list[str] = []
+        if root(out.buffer) not in fused.unstored:
+            with body.into(stores):
+                if root(out.buffer) in fused.rounded:
+                    body.do(f"round_lanes({value});")
+                body.do(f"store_lanes({body.pointer(out.buffer)} + {flat}, {value});")
+        values = {root(out.buffer): value if self.width > 1 else f"{value}[0]"}
+        emit_epilogues(body, fused, flat, self.width, values, stores)
+        for column_sum in self.column_sums:
+            column_sum.add(flat, values, stores)
+        return stores
+
+
+def _conv_numbers(
+    geometry: ConvGeometry, tiling: FpropTiling | WgradTiling
+) -> dict[str, int]:
+    return {
+        "TILES": tiling.tiles(geometry),
+        "IMAGES": geometry.images,
+        "Y": geometry.y,
+        "ACROSS_X": geometry.x,
+        "CHANNELS": geometry.channels,
+        "KY": geometry.filter_size[0],
+        "KX": geometry.filter_size[1],
+        "TILE_IMAGES": tiling.tile_images,
+        "TILE_Y": tiling.tile_y,
+        "TILES_Y": tiling.tiles_y(geometry),
+        "IMAGE_STEP": geometry.image_step,
+        "Y_STEP": geometry.y_step,
+    }
+
+
+def _stored_width(fused: FusedKernel, product: Product) -> int:
     """Return how many neighbours of the result are stored at once."""
     column = product.columns[-1] if product.columns else Axis(1)
     if column.out != 1 or column.size == 1:
         return 1
-    every = [*product.batch, *product.rows, *product.columns[:-1]]
-    most = 2 if product.kernel.out.buffer.dtype.itemsize > 4 else 4
-    for axis in every:
-        while most > 1 and axis.size > 1 and axis.out % most:
-            most //= 2
-    while most > 1 and product.kernel.out.offset % most:
-        most //= 2
+    out = product.kernel.out
+    others = [*product.batch, *product.rows, *product.columns[:-1]]
+    strides = [axis.out for axis in others if axis.size > 1]
+    most = math.gcd(2 if out.buffer.dtype.itemsize > 4 else 4, out.offset, *strides)
     return vector_width(fused, column.size, most)
 
 
-def _shape_struct(
-    shape: _Shape, cut: Tiling, step: int, tensor: bool, more: dict[str, int]
-) -> list[str]:
-    body, product, tile = shape.body, shape.product, cut.tile
-    rounded = shape.fused.rounded
-    numbers = {
-        "M": product.m,
-        "N": product.n,
-        "K": product.k,
-        "TILES": product.tiles(tile),
-        "BM": tile.rows,
-        "BN": tile.columns,
-        "BK": step,
-        "WM": tile.warps_down,
-        "WN": tile.warps_across,
-        "WK": tile.groups if tensor else 1,
-        "STAGES": cut.stages,
-        "SPLITS": cut.splits,
-        "LANES": shape.lanes,
-        "TURNS": _turns(cut, shape.lanes),
-        "SUMS": line_of(tile.columns) if tensor else tile.columns + 4,
-        "LEFT_LANES": product.lanes("left"),
-        "RIGHT_LANES": product.lanes("right"),
-    }
-    functions = {
-        "left_batch": (product.batch, "left"),
-        "right_batch": (product.batch, "right"),
-        "left_row": (product.rows, "left"),
-        "left_inner": (product.inner, "left"),
-        "right_inner": (product.inner, "right"),
-        "right_column": (product.columns, "right"),
-        "out_batch": (product.batch, "out"),
-        "out_row": (product.rows, "out"),
-        "out_column": (product.columns, "out"),
-    }
-    lines = [f"struct {SHAPE} {{", f"  typedef {body.index} Offset;"]
-    for name, view in (("Left", product.kernel.left), ("Right", product.kernel.right)):
-        lines.append(f"  typedef {c_type(view.buffer.dtype)} {name};")
-    for name, value in (numbers | more).items():
-        lines.append(f"  static constexpr int {name} = {value};")
-    if isinstance(product.kernel.left.buffer, Scaled):
-        scale = number(product.kernel.left.buffer.scale, np.dtype("float32"))
-        lines.append(f"  static constexpr float LEFT_SCALE = {scale};")
-    flags = {
-        "LEFT_ROWS": product.along_rows,
-        "LEFT_AGAIN": product.again > TUNING.window_reuse,
-        "EARLY_LEFT": root(product.kernel.left.buffer) in shape.early,
-        "EARLY_RIGHT": root(product.kernel.right.buffer) in shape.early,
-        "LEFT_SAME": _rows_alike(product, tile, step),
-        "LEFT_EVEN": _is_even(product.inner, "left", step),
-        "RIGHT_EVEN": _is_even(product.inner, "right", step),
-        "PARTED": product.parts > 1,
-        "ROUND_LEFT": root(product.kernel.left.buffer) not in rounded,
-        "ROUND_RIGHT": root(product.kernel.right.buffer) not in rounded,
-        "BF16": shape.bf16,
-    }
-    for name, flag in flags.items():
-        lines.append(f"  static constexpr bool {name} = {str(flag).lower()};")
-    kind = "unsigned" if body.index == "int" else "unsigned long long"
-    for name, (axes, side) in functions.items():
-        whole = joined(axes, side)
-        places = split_index("i", sizes(whole))
-        at = affine(places, [getattr(one, side) for one in whole])
-        lines.append(f"  DEVICE Offset {name}({kind} i) {{ return (Offset)({at}); }}")
-    lines += _ROW_OF_WINDOWS if "PATCHES" in more else _ROW_OF_TILES
-    return [*lines, "};"]
+def _offset(index: str, axes: list[Axis], side: str) -> str:
+    """Return the offset of an operand, or of the result, by an index through axes."""
+    long = joined(axes, side)
+    indices = split_index(index, sizes(long))
+    return affine(indices, [getattr(axis, side) for axis in long])
 
 
 def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
@@ -350,74 +393,15 @@ def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
 
 
 def _is_even(axes: list[Axis], side: str, step: int) -> bool:
-    """Return whether inner places of a step are the same distances in every step.
+    """Return whether inner offsets of a step are the same distances in every step.
 
-    So they are if a step is some whole axes, and a divisor of the next one.
+    So they are if a step is some complete axes, and a divisor of the next one.
     """
     for size in reversed(sizes(joined(axes, side))):
         if step % size:
             return size % step == 0
         step //= size
     return step == 1
-
-
-def _call(shape: _Shape, cut: Tiling, function: str, turns: int) -> None:
-    body, product, lanes = shape.body, shape.product, shape.lanes
-    kernel = product.kernel
-    dtype = computed(kernel.out.buffer.dtype)
-    kind = c_type(dtype)
-    parts, counters = f"({kind}*)0", "(unsigned*)0"
-    if cut.splits > 1 and product.parts == 1:
-        tiles, tile = product.tiles(cut.tile), cut.tile
-        size = tiles * cut.splits * tile.rows * tile.columns
-        parts = body.scratch(size, dtype.name)
-        counters = body.scratch(tiles, "uint32")
-    left = _address(body, kernel.left)
-    right = _address(body, kernel.right)
-    numbers = f"const int (&m)[{turns}], const int (&n)[{turns}]"
-    values = f"const bool (&exists)[{turns}], {kind} (&value)[{turns}][{lanes}]"
-    head = f"auto store = [&](int part, int b, {numbers}, {values})"
-    with body.block(head):
-        stores = [_finish(shape, turn) for turn in range(turns)]
-        for turn, lines in enumerate(stores):
-            with body.block(f"if (exists[{turn}])"):
-                body.lines += lines
-    body.lines[-1] += ";"
-    body.do(
-        f"{function}<{SHAPE}>(block, blocks, {left}, {right}, {parts}, "
-        f"{counters}, store);"
-    )
-
-
-def _turns(cut: Tiling, lanes: int) -> int:
-    """Return how many groups of neighbours a thread finishes at a time."""
-    groups = cut.tile.rows * cut.tile.columns // lanes
-    return min(max(groups // THREADS, 1), 4)
-
-
-def _finish(shape: _Shape, turn: int) -> list[str]:
-    """Append what is computed of some results; return the lines that store it."""
-    body, fused, product, lanes = shape.body, shape.fused, shape.product, shape.lanes
-    out = product.kernel.out
-    flat = (
-        f"{SHAPE}::out_batch(b) + {SHAPE}::out_row(m[{turn}]) + "
-        f"{SHAPE}::out_column(n[{turn}]) + {out.offset}"
-    )
-    if product.parts > 1:
-        flat += f" + part * {out.buffer.size // product.parts}"
-    place = body.let(body.index, flat, "flat")
-    value = f"value[{turn}]"
-    stores: list[str] = []
-    if root(out.buffer) not in fused.unstored:
-        with body.into(stores):
-            if root(out.buffer) in fused.rounded:
-                body.do(f"round_lanes({value});")
-            body.do(f"store_lanes({body.pointer(out.buffer)} + {place}, {value});")
-    held = {root(out.buffer): value if lanes > 1 else f"{value}[0]"}
-    emit_epilogues(body, fused, place, lanes, held, stores)
-    for column_sum in shape.column_sums:
-        column_sum.add(place, held, stores)
-    return stores
 
 
 def _address(body: Body, view: View) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.ir.graph import Node, Op, Value
+from ganglion.compiler.ir.pointwise import less, where
+from ganglion.compiler.ir.simplify import splat
 from ganglion.compiler.plan import lower_pool_gather
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -24,7 +26,6 @@ from ganglion.compiler.plan.kernels import (
     row_major,
 )
 from ganglion.compiler.plan.lower import Lowering, Place
-from ganglion.compiler.plan.passes.pool_masks import is_masked
 from ganglion.compiler.plan.split import Pairs, copy_into
 
 FEW_TAPS = 4  # of a window whose elements are loaded side by side, not in a loop
@@ -193,7 +194,7 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     x, y, dy = node.inputs
     # A mask that the largest element decides is asked where it is read, not stored.
     above = None
-    if not low.for_gpu and is_masked(dy, y):
+    if not low.for_gpu and _is_masked(dy, y):
         dy, above = dy.inputs[1], 0.0
     element = _element(low, x, y.shape, node.attrs, -math.inf)
     window = list(np.ndindex(*node.attrs["window"]))
@@ -226,3 +227,15 @@ def _covers(node: Node, windows: Shape) -> bool:
             for n, w, size in zip(windows[1:-1], window, node.shape[1:-1], strict=True)
         )
     )
+
+
+def _is_masked(dy: Value, y: Value) -> TypeGuard[Node]:
+    """Return whether a value is where(0 < y, something, 0)."""
+    if not _is(dy, where) or splat(dy.inputs[2]) != 0:
+        return False
+    above = dy.inputs[0]
+    return _is(above, less) and splat(above.inputs[0]) == 0 and above.inputs[1] is y
+
+
+def _is(value: Value, op: Op) -> TypeGuard[Node]:
+    return isinstance(value, Node) and value.op is op

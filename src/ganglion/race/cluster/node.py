@@ -19,14 +19,11 @@ from typing import Any
 import numpy as np
 
 from ganglion import files
-from ganglion.race import exact, facts, lockstep, machine, session
-from ganglion.race.engines import Engine, Unavailable
-from ganglion.race.engines.process import EngineError
-from ganglion.race.lockstep import Found
-from ganglion.race.once import begun, run_once
-from ganglion.race.order import Start
+from ganglion.race import lockstep, machine, run_engine
+from ganglion.race.engines import Engine
+from ganglion.race.lockstep import Examined
 from ganglion.race.results import Epoch, Run
-from ganglion.race.session import Job, Place
+from ganglion.race.run_engine import Folders, Job, Start, new_run, run_once
 from ganglion.race.settings import Settings
 from ganglion.race.watch import Watch
 
@@ -38,9 +35,9 @@ LOG_BYTES = 200_000
 
 
 def packed(folder: Path) -> Parcel:
-    """Return the files of a folder, those of folders inside of it left out."""
-    files = sorted(one for one in folder.iterdir() if one.is_file())
-    return {one.name: np.fromfile(one, "uint8") for one in files}
+    """Return the files of a folder, without those of folders inside of it."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file())
+    return {path.name: np.fromfile(path, "uint8") for path in paths}
 
 
 def unpack(parcel: Parcel, folder: Path) -> Path:
@@ -52,17 +49,15 @@ def unpack(parcel: Parcel, folder: Path) -> Path:
 
 
 class Reporter(Watch):
-    """Posts what happens to the one who drives the race."""
+    """Posts what happens to the process that drives the race."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
 
     def says(self, engine: str, text: str) -> None:
-        """Post a line."""
         self._post(text)
 
     def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
-        """Post that an epoch begins."""
         self._post(f"run {run}, epoch {epoch} of {epochs}", False)
 
     def finished(self, run: Run) -> None:
@@ -76,22 +71,22 @@ def perform(
     engine, settings = Engine(**work["engine"]), Settings(**work["settings"])
     where = f"{socket.gethostname()}-{node}"
     problem = _unfit(work, engine, where)
-    answer: dict[str, Any] = {"where": where, "facts": facts.about_machine("")}
+    answer: dict[str, Any] = {"where": where, "facts": machine.about_machine("")}
     if problem:
         return answer | _refusal(work, engine, settings, problem)
     with own_folder() as folder, own_cores(settings.threads) as cores:
         if not cores:
             post(f"has no {settings.threads} cores of its own: times will be too long")
-        place = Place(unpack(data, folder / "data"), folder)
+        folders = Folders(unpack(data, folder / "data"), folder)
         begin = Start(unpack(start, folder / "start"), work["order_seed"])
-        job = Job(engine, settings, place, begin, **work["more"])
-        answer |= _DOINGS[work["do"]](job, Reporter(post))
+        job = Job(engine, settings, folders, begin, **work["more"])
+        answer |= _ACTIONS[work["do"]](job, Reporter(post))
         answer["logs"] = _logs(folder / "logs")
-    return answer | {"versions": facts.versions([engine])}
+    return answer | {"versions": machine.versions([engine])}
 
 
 def _unfit(work: dict[str, Any], engine: Engine, where: str) -> str:
-    """Say why this node cannot do it, "" if it can."""
+    """Return why this node cannot do it, "" if it can."""
     ours, theirs = machine.version("ganglion"), work["version"]
     if ours != theirs:
         return f"{where} has Ganglion {ours}, the race is of {theirs}: install that one"
@@ -100,72 +95,61 @@ def _unfit(work: dict[str, Any], engine: Engine, where: str) -> str:
 
 
 def _refusal(
-    work: dict[str, Any], engine: Engine, settings: Settings, why: str
+    work: dict[str, Any], engine: Engine, settings: Settings, reason: str
 ) -> dict[str, Any]:
     if work["do"] == "run":
         number = work["more"]["number"]
-        run = begun(engine.name, settings, number, status="failed", reason=why)
+        run = new_run(engine.name, settings, number, status="failed", reason=reason)
         return {"run": asdict(run)}
-    found = Found(engine.name, unavailable=why)
-    return {"found": asdict(found), "taken": ((), why), "problem": why}
+    examined = Examined(engine.name, unavailable=reason)
+    return {"examined": asdict(examined), "losses": ((), reason)}
 
 
 def _examine(job: Job, watch: Watch) -> dict[str, Any]:
-    found = lockstep.examine(job, watch.says)
-    size = facts.install_size(job.engine, job.settings.device)
-    return {"found": asdict(found), "size": size}
+    examined = lockstep.examine(job, watch.says)
+    size = machine.install_size(job.engine, job.settings.device)
+    return {"examined": asdict(examined), "size": size}
 
 
-def _exact(job: Job, watch: Watch) -> dict[str, Any]:
-    return {"taken": exact.take_steps(job, watch.says)}
+_ACTIONS: dict[str, Callable[[Job, Watch], dict[str, Any]]] = {
+    "examine": _examine,
+    "exact": lambda job, watch: {"losses": lockstep.take_exact_steps(job, watch.says)},
+    "first": lambda job, watch: {
+        "losses": run_engine.take_first_steps(job, f"lockstep-run-of-{job.number}", 1)
+    },
+    "run": lambda job, watch: {"run": asdict(run_once(job, watch))},
+}
 
 
-def _first(job: Job, watch: Watch) -> dict[str, Any]:
-    try:
-        with session.opened(job, f"lockstep-run-of-{job.number}") as asked:
-            asked.load()
-            asked.prepare()
-            return {"loss": asked.first_losses(1)[0]}
-    except (EngineError, Unavailable) as error:
-        return {"problem": getattr(error, "reason", str(error))}
-
-
-def _run(job: Job, watch: Watch) -> dict[str, Any]:
-    return {"run": asdict(run_once(job, watch))}
-
-
-_DOINGS = {"examine": _examine, "exact": _exact, "first": _first, "run": _run}
-
-
-def run_of(told: dict[str, Any]) -> Run:
+def run_of(data: dict[str, Any]) -> Run:
     """Return a run from the plain data that a node made of it.
 
-    >>> one = Run("jax", 1, 0, "done", epochs=(Epoch(1, 1, 1, 1, 1, 1, 1),))
-    >>> run_of(asdict(one)) == one
+    >>> run = Run("jax", 1, 0, "done", epochs=(Epoch(1, 1, 1, 1, 1, 1, 1),))
+    >>> run_of(asdict(run)) == run
     True
     """
-    epochs = tuple(Epoch(**one) for one in told["epochs"])
-    losses = tuple(told["first_losses"])
-    return Run(**(told | {"epochs": epochs, "first_losses": losses}))
+    epochs = tuple(Epoch(**epoch) for epoch in data["epochs"])
+    losses = tuple(data["first_losses"])
+    return Run(**(data | {"epochs": epochs, "first_losses": losses}))
 
 
 def _logs(folder: Path) -> dict[str, str]:
-    found = {}
-    for path in sorted(folder.glob("*.log")):
-        found[path.name] = path.read_bytes()[-LOG_BYTES:].decode("utf-8", "replace")
-    return found
+    return {
+        path.name: path.read_bytes()[-LOG_BYTES:].decode("utf-8", "replace")
+        for path in sorted(folder.glob("*.log"))
+    }
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """Give a folder that is gone afterwards.
+    """Give a folder that is removed afterwards.
 
     A process that is killed leaves its folder behind. It is locked while it is in use,
     and whoever comes next removes those that are not.
     """
     for old in Path(tempfile.gettempdir()).glob(f"{FOLDER}*/{LOCK}"):
-        with _lock(old) as free:
-            if free:
+        with _lock(old) as is_free:
+            if is_free:
                 shutil.rmtree(old.parent, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=FOLDER) as name:
         new = Path(name, "new")
@@ -185,25 +169,25 @@ def own_cores(count: int) -> Iterator[list[int]]:
         yield list(range(count))
         return
     allowed = os.sched_getaffinity(0)
-    mine: list[int] = []
-    with contextlib.ExitStack() as held:
+    cores: list[int] = []
+    with contextlib.ExitStack() as locks:
         for core in sorted(allowed):
             lock = Path(tempfile.gettempdir(), f"ganglion-core-{os.getuid()}-{core}")
-            if len(mine) < count and held.enter_context(_lock(lock)):
-                mine.append(core)
-        if len(mine) < count:
-            mine = []
-            held.close()
-        os.sched_setaffinity(0, mine or allowed)
+            if len(cores) < count and locks.enter_context(_lock(lock)):
+                cores.append(core)
+        if len(cores) < count:
+            cores = []
+            locks.close()
+        os.sched_setaffinity(0, cores or allowed)
         try:
-            yield mine
+            yield cores
         finally:
             os.sched_setaffinity(0, allowed)
 
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[bool]:
-    """Hold a file, which ends with the process at the latest; say if it was free."""
+    """Lock a file until the process ends at the latest; yield whether it was free."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:  # somebody else's; gone by now

@@ -10,24 +10,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ganglion import files
-from ganglion.race import sweep
+from ganglion.race import machine
 from ganglion.race.cluster.connection import address_of, connected
 from ganglion.race.cluster.node import packed, run_of
-from ganglion.race.cluster.tasks import Work, board, task
 from ganglion.race.engines import ENGINES, Engine
-from ganglion.race.exact import Taken
 from ganglion.race.figures import OURS, settings_text
-from ganglion.race.lockstep import Found
-from ganglion.race.once import begun
-from ganglion.race.order import Start
+from ganglion.race.lockstep import Examined
 from ganglion.race.results import Race
-from ganglion.race.runner import Racing
-from ganglion.race.session import Job, Place
-from ganglion.race.settings import Settings
+from ganglion.race.run_engine import Folders, Job, Losses, Start, new_run
+from ganglion.race.run_race import RaceRunner, Todo
+from ganglion.race.settings import Settings, points
 
 PATIENCE = 5.0  # seconds for news
 RETRIES = 3  # of a task whose worker is lost
@@ -36,10 +32,92 @@ QUIET = 20.0  # seconds without news, then we say what we wait for
 CANCEL = 5.0  # seconds for a task to end by itself
 HEAD = "node:__internal_head__"  # what Ray calls a bit of its first node
 AMONG = " / "  # between what differs among nodes
-Todo = list[tuple[Engine, int]]
+_PLAIN = ("form", "number", "limit", "first_loss")  # fields of a job, as they are
 
 
-class RayRacing(Racing):
+@dataclass(frozen=True)
+class Work:
+    """One task: what its node is asked to do."""
+
+    do: str
+    job: Job
+
+    @property
+    def name(self) -> str:
+        """The name among all tasks of a race, for people, too."""
+        point = settings_text(self.job.settings.point)
+        name = f"{self.job.engine.name}, {self.what}"
+        return f"{name} ({point})" if point else name
+
+    @property
+    def what(self) -> str:
+        """What is done, in a word or two."""
+        return {
+            "examine": "lockstep",
+            "exact": "lockstep in float64",
+            "first": f"first loss of run {self.job.number}",
+            "run": f"run {self.job.number}",
+        }[self.do]
+
+    def plain(self) -> dict[str, Any]:
+        """Return what travels: all but the folders, which are others on a node."""
+        job = self.job
+        return {
+            "do": self.do,
+            "engine": asdict(job.engine),
+            "settings": asdict(job.settings),
+            "order_seed": job.start.order_seed,
+            "more": {name: getattr(job, name) for name in _PLAIN},
+            "version": machine.version("ganglion"),
+        }
+
+
+def task() -> Any:
+    """Return the function of a task; it is made here to travel whole.
+
+    A node without Ganglion could not import it, and could not say so.
+    """
+
+    def perform(name: str, work: Any, data: Any, start: Any, post_to: Any) -> Any:
+        import importlib
+        import socket
+
+        ray = importlib.import_module("ray")
+        node = ray.get_runtime_context().get_node_id()[:6]
+        where = f"{socket.gethostname()}-{node}"
+
+        def post(text: str, is_news: bool = True) -> None:
+            post_to.post.remote((name, where, text, is_news))
+
+        post("")
+        try:
+            performs = importlib.import_module("ganglion.race.cluster.node")
+        except ImportError as error:
+            told = f"on {where}, Ganglion cannot be imported ({error}): "
+            return {"where": where, "absent": f"{told}pip install ganglion-nn"}
+        return performs.perform(work, data, start, node, post)
+
+    return perform
+
+
+def board() -> Any:
+    """Return the class that keeps what tasks post; it travels whole, too."""
+
+    class Board:
+        def __init__(self) -> None:
+            self._posted: list[Any] = []
+
+        def post(self, news: Any) -> None:
+            self._posted.append(news)
+
+        def take(self) -> list[Any]:
+            taken, self._posted = self._posted, []
+            return taken
+
+    return Board
+
+
+class RayRunner(RaceRunner):
     """A race on a cluster."""
 
     def __init__(self, settings: Settings, *given: Any, **more: Any) -> None:
@@ -56,7 +134,7 @@ class RayRacing(Racing):
         """Refuse what no node can do: its tasks would wait forever."""
         nodes = [one["Resources"] for one in self._ray.nodes() if one["Alive"]]
         most = int(max((one.get("CPU", 0) for one in nodes), default=0))
-        wanted = max(one.threads for one in sweep.points(self._settings))
+        wanted = max(one.threads for one in points(self._settings))
         if wanted > most:
             raise ValueError(
                 f"--threads {wanted}: no node of the cluster has as many CPUs; the "
@@ -75,25 +153,27 @@ class RayRacing(Racing):
         known = {"ray": self._ray.__version__} | ({"data": remark} if remark else {})
         return {"machine": known}
 
-    def _run_missing(self, place: Place) -> None:
-        points = sweep.points(self._settings)
-        plans = [(one, todo) for one in points if (todo := self._missing(one))]
+    def _run_missing(self, folders: Folders) -> None:
+        swept = points(self._settings)
+        plans = [(one, todo) for one in swept if (todo := self._missing(one))]
         if not plans:
             return
-        self._open(place)
+        self._open(folders)
         try:
-            self._examine_all(place, plans)
-            jobs = [job for one, todo in plans for job in self._jobs(one, place, todo)]
+            self._examine_all(folders, plans)
+            jobs = [
+                job for one, todo in plans for job in self._jobs(one, folders, todo)
+            ]
             self._run_jobs(jobs)
         finally:
             self._close()
 
-    def _open(self, place: Place) -> None:
+    def _open(self, folders: Folders) -> None:
         ray = self._ray
         self._task = ray.remote(task())
         self._board = ray.remote(board()).options(**self._on_head()).remote()
-        self._data = ray.put(packed(place.data))
-        self._starts: dict[str, Any] = {}
+        self._data = ray.put(packed(folders.data))
+        self._sent_starts: dict[str, Any] = {}
         self._pending: dict[Any, Work] = {}
         self._begun: dict[str, int] = {}  # how often a task was begun
         self._doing: dict[str, str] = {}  # what a task that is begun does now
@@ -106,79 +186,79 @@ class RayRacing(Racing):
         there = {HEAD: 0.001} if any(HEAD in one for one in nodes) else {}
         return {"num_cpus": 0, "max_restarts": -1, "resources": there}
 
-    def _wanted(self, todo: Todo) -> dict[str, Engine]:
-        wanted = {engine.name: engine for engine, _ in todo}
-        return {OURS: ENGINES[OURS]} | wanted if OURS not in wanted else wanted
+    def _examinees(self, todo: Todo) -> dict[str, Engine]:
+        return {OURS: ENGINES[OURS]} | {engine.name: engine for engine, _ in todo}
 
-    def _examine_all(self, place: Place, plans: list[tuple[Settings, Todo]]) -> None:
+    def _examine_all(
+        self, folders: Folders, plans: list[tuple[Settings, Todo]]
+    ) -> None:
         """Do the lockstep of all points at once."""
-        asked: dict[tuple[int, str], Work] = {}
+        works: dict[tuple[int, str], Work] = {}
         for settings, todo in plans:
             known = self._known(settings)
-            for name, job in self._examinations(settings, place, todo).items():
+            for name, job in self._examinations(settings, folders, todo).items():
                 if name not in known:
-                    asked.setdefault((id(known), name), Work("examine", job))
-        for work, told in self._done(asked.values()):
+                    works.setdefault((id(known), name), Work("examine", job))
+        for work, answer in self._done(works.values()):
             job = work.job
-            self._known(job.settings)[job.engine.name] = _examined(job, told)
+            self._known(job.settings)[job.engine.name] = _examined(job, answer)
 
-    def _take_exact_steps(self, asked: list[Job]) -> Iterator[tuple[str, Taken]]:
-        for work, told in self._done(Work("exact", job) for job in asked):
-            losses, why = told.get("taken") or ((), _lost(told))
-            yield work.job.engine.name, (tuple(losses), why)
+    def _take_exact_steps(self, jobs: list[Job]) -> Iterator[tuple[str, Losses]]:
+        for work, answer in self._done(Work("exact", job) for job in jobs):
+            yield work.job.engine.name, _losses(answer)
 
     def _ask_first_losses(self, job: Job, starts: dict[int, Start]) -> dict[int, float]:
-        losses = {}
+        firsts = {}
         works = (
             Work("first", replace(job, number=number, start=start))
             for number, start in starts.items()
         )
-        for work, told in self._done(works):
-            if "loss" in told:
-                losses[work.job.number] = float(told["loss"])
+        for work, answer in self._done(works):
+            losses, reason = _losses(answer)
+            if losses:
+                firsts[work.job.number] = losses[0]
             else:
-                why = told.get("problem") or _lost(told)
-                self._watch.says(job.engine.name, f"first losses: {why}")
-        return losses
+                self._watch.says(job.engine.name, f"first losses: {reason}")
+        return firsts
 
     def _run_jobs(self, jobs: Iterable[Job]) -> None:
-        for work, told in self._done(Work("run", job) for job in jobs):
+        for work, answer in self._done(Work("run", job) for job in jobs):
             job, name = work.job, work.job.engine.name
-            if "run" in told:
-                run = run_of(told["run"])
+            if "run" in answer:
+                run = run_of(answer["run"])
             else:
-                lost = {"status": "failed", "reason": _lost(told)}
-                run = begun(name, job.settings, job.number, **lost)
-            run = replace(run, where=told.get("where", ""))
+                lost = {"status": "failed", "reason": _lost(answer)}
+                run = new_run(name, job.settings, job.number, **lost)
+            run = replace(run, where=answer.get("where", ""))
             self._add(run)
             self._watch.finished(run)
             self._show(name)
 
-    def _done(self, asked: Iterable[Work]) -> Iterator[tuple[Work, dict[str, Any]]]:
+    def _done(self, works: Iterable[Work]) -> Iterator[tuple[Work, dict[str, Any]]]:
         """Hand out tasks; yield the answers as they come."""
-        for work in asked:
+        for work in works:
             self._pending[self._submit(work)] = work
         while self._pending:
             done, _ = self._ray.wait(list(self._pending), timeout=POLL)
             self._tell()
             for ref in done:
                 work = self._pending.pop(ref)
-                told = self._answer(ref, work)
+                answer = self._answer(ref, work)
                 self._doing.pop(work.name, None)
-                self._note(work, told)
-                yield work, told
+                self._note(work, answer)
+                yield work, answer
 
     def _submit(self, work: Work) -> Any:
         folder = work.job.start.folder
-        if folder.name not in self._starts:
-            self._starts[folder.name] = self._ray.put(packed(folder))
+        if folder.name not in self._sent_starts:
+            self._sent_starts[folder.name] = self._ray.put(packed(folder))
         task = self._task.options(
             name=work.name,
             num_cpus=work.job.settings.threads,
             num_gpus=1 if work.job.settings.device == "cuda" else 0,
             max_retries=RETRIES,
         )
-        start = self._starts[folder.name]
+        start = self._sent_starts[folder.name]
         return task.remote(work.name, work.plain(), self._data, start, self._board)
 
     def _answer(self, ref: Any, work: Work) -> dict[str, Any]:
@@ -187,10 +267,10 @@ class RayRacing(Racing):
             return dict(self._ray.get(ref))
         except self._ray.exceptions.RayError as error:
             lines = str(error).strip().splitlines() or [""]
-            told = lines[-1] if "Traceback" in str(error) else lines[0]
+            line = lines[-1] if "Traceback" in str(error) else lines[0]
             times = self._begun.get(work.name, 0)
             lost = f"lost with its worker ({times} times begun): "
-            return {"lost": f"{lost}{type(error).__name__}: {told.strip()}"}
+            return {"lost": f"{lost}{type(error).__name__}: {line.strip()}"}
 
     def _tell(self) -> None:
         """Tell what the tasks posted since we last looked."""
@@ -204,10 +284,10 @@ class RayRacing(Racing):
                 text = self._begins(work)
             engine = work.job.engine.name
             point = settings_text(work.job.settings.point)
-            told = f"{text} ({point}) on {where}" if point else f"{text} on {where}"
-            self._doing[name] = told
+            doing = f"{text} ({point}) on {where}" if point else f"{text} on {where}"
+            self._doing[name] = doing
             if is_news:
-                self._watch.says(engine, told)
+                self._watch.says(engine, doing)
             self._show(engine)
         if not self._doing and time.monotonic() - self._last > QUIET:
             self._last = time.monotonic()
@@ -238,24 +318,22 @@ class RayRacing(Racing):
         tasks = [self._doing[name] for name in ours if name in self._doing]
         self._watch.at_work(engine, tasks)
 
-    def _note(self, work: Work, told: dict[str, Any]) -> None:
+    def _note(self, work: Work, answer: dict[str, Any]) -> None:
         """Keep what an answer says of its node, and the logs."""
-        for name, text in told.get("logs", {}).items():
-            folder = self._folder / "logs"
+        folder = self._folder / "logs"
+        for name, text in answer.get("logs", {}).items():
             folder.mkdir(exist_ok=True)
             files.write_file(folder / name, text.encode("utf-8", "replace"))
-        known = dict(self.race.machine)
-        facts = {k: v for k, v in told.get("facts", {}).items() if k != "load before"}
-        for name, value in (facts | {"nodes": told.get("where")}).items():
-            known[name] = also(known.get(name), value)
-        versions = dict(self.race.versions)
-        for name, value in told.get("versions", {}).items():
-            versions[name] = also(versions.get(name), value)
+        facts = answer.get("facts", {}) | {"nodes": answer.get("where")}
+        facts.pop(machine.LOAD, None)
         sizes = dict(self.race.install_sizes)
-        if "size" in told:
-            sizes[work.job.engine.name] = told["size"]
+        if "size" in answer:
+            sizes[work.job.engine.name] = answer["size"]
         self.race = replace(
-            self.race, machine=known, versions=versions, install_sizes=sizes
+            self.race,
+            machine=_merged(self.race.machine, facts),
+            versions=_merged(self.race.versions, answer.get("versions", {})),
+            install_sizes=sizes,
         )
 
     def _close(self) -> None:
@@ -272,20 +350,29 @@ class RayRacing(Racing):
         self._pending = {}
 
 
-def _lost(told: dict[str, Any]) -> str:
-    """Say why there is no answer: its workers, or Ganglion on its node."""
-    return str(told.get("lost") or told.get("absent"))
+def _lost(answer: dict[str, Any]) -> str:
+    """Return why there is no answer: its workers, or Ganglion on its node."""
+    return str(answer.get("lost") or answer.get("absent"))
 
 
-def _examined(job: Job, told: dict[str, Any]) -> Found:
-    """Return what a task found out of an engine, which may be that it cannot be had."""
-    if "found" in told:
-        return Found(**told["found"])
-    return Found(
+def _losses(answer: dict[str, Any]) -> Losses:
+    losses, reason = answer.get("losses") or ((), _lost(answer))
+    return tuple(losses), reason
+
+
+def _examined(job: Job, answer: dict[str, Any]) -> Examined:
+    """Return what a task learned of an engine, which may be that it is not there."""
+    if "examined" in answer:
+        return Examined(**answer["examined"])
+    return Examined(
         job.engine.name,
-        problem=told.get("lost", ""),
-        unavailable=told.get("absent", ""),
+        problem=answer.get("lost", ""),
+        unavailable=answer.get("absent", ""),
     )
+
+
+def _merged(known: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    return known | {name: also(known.get(name), value) for name, value in more.items()}
 
 
 def also(known: Any, value: Any) -> Any:

@@ -67,6 +67,12 @@ def parts(images: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
+def save_weights(model: Any, folder: Path) -> None:
+    """Write the weights that all engines start from."""
+    weights = {f"w{i}": weight for i, weight in enumerate(model.get_weights())}
+    np.savez(folder / "weights.npz", **weights)
+
+
 def states_of(model: Any) -> np.ndarray:
     """Return the states of a model's random generators, one in a row."""
     found = [one.state.numpy() for one in model._seed_generators()]

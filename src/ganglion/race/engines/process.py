@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ganglion.race.engines import Engine
 
@@ -45,15 +45,10 @@ class Process:
         device: str = "cpu",
     ) -> None:
         self._log = log
+        command = [sys.executable, "-P", str(WORKER), module, form]
         with log.open("w") as target:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(WORKER), module, form],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=target,
-                text=True,
-                env=environment(threads, device) | (variables or {}),
-                start_new_session=True,  # Ctrl-C is for us, who then end it
+            self._process = start_worker(
+                command, environment(threads, device) | (variables or {}), target
             )
         self._answers: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -109,6 +104,19 @@ class Process:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def start_worker(command: list[str], env: dict[str, str], log: IO[str]) -> Any:
+    """Start a program with pipes to us, and with a log of what it prints."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env=env,
+        start_new_session=True,  # Ctrl-C is for us, who then end it
+    )
 
 
 def ending(code: int) -> str:

@@ -8,25 +8,24 @@ import zlib
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganglion.race import figures
 from ganglion.race.figures import Group
-from ganglion.race.report.markup import Html, clean, element, heading, number, table
+from ganglion.race.report.markup import (
+    Html,
+    clean,
+    element,
+    heading,
+    headings,
+    number,
+    table,
+)
 from ganglion.race.results import Epoch, Race, Run
 
 # An engine has one place, hence one colour (page.css) and one shape, in every report.
-PLACES = (
-    "ganglion",
-    "keras",
-    "tensorflow",
-    "torch",
-    "torch-optimized",
-    "jax",
-    "ganglion-numpy",
-    "keras-jax",
-    "keras-torch",
-)
+PLACES = ("ganglion", "keras", "tensorflow", "torch", "torch-optimized", "jax",
+          "ganglion-numpy", "keras-jax", "keras-torch")  # fmt: skip
 # Outlines around the middle, from -1 to 1: shapes tell engines apart without colour.
 SHAPES = (
     "M-.9 0A.9 .9 0 1 0 .9 0A.9 .9 0 1 0 -.9 0Z",
@@ -81,13 +80,20 @@ def row_class(group: Group) -> str | None:
     return "ours" if group.engine == figures.OURS else None
 
 
-Clock = Callable[[Run, Epoch], float]
-# How time is counted: the seconds an epoch adds, and those before the first one.
-CLOCKS: dict[str, tuple[Callable[[Epoch], float], Callable[[Run], float]]] = {
-    "run": (lambda epoch: epoch.train_seconds + epoch.test_seconds, lambda run: 0.0),
-    "train": (lambda epoch: epoch.train_seconds, lambda run: 0.0),
-    "all": (
-        lambda epoch: epoch.train_seconds + epoch.test_seconds,
+class Clock(NamedTuple):
+    """A way to count time: what an epoch adds, and what was before the first one."""
+
+    title: str
+    epoch: Callable[[Epoch], float]
+    before: Callable[[Run], float] = lambda run: 0.0
+
+
+CLOCKS = {
+    "run": Clock("training and testing", lambda one: one.seconds),
+    "train": Clock("training alone", lambda one: one.train_seconds),
+    "all": Clock(
+        "import and preparation too",
+        lambda one: one.seconds,
         lambda run: run.import_seconds + run.prepare_seconds,
     ),
 }
@@ -96,11 +102,11 @@ CLOCKS: dict[str, tuple[Callable[[Epoch], float], Callable[[Run], float]]] = {
 def curve(group: Group, race: int, dash: int, prefix: str = "") -> dict[str, Any]:
     """Return an engine's curves: each finished run, and the average of them."""
     runs = [_points(run) for run in group.done if run.epochs]
-    shortest = min((len(one["accuracy"]) for one in runs), default=0)
-    names = ["accuracy", *CLOCKS]
     average = {
-        name: [_mean([run[name][i] for run in runs]) for i in range(shortest)]
-        for name in names
+        name: [
+            _mean(values) for values in zip(*(run[name] for run in runs), strict=False)
+        ]
+        for name in ("accuracy", *CLOCKS)
     }
     return {
         "engine": clean(group.engine),
@@ -115,21 +121,19 @@ def curve(group: Group, race: int, dash: int, prefix: str = "") -> dict[str, Any
 
 
 def _points(run: Run) -> dict[str, list[float | None]]:
-    found: dict[str, list[float | None]] = {
-        "accuracy": [_finite(one.test_accuracy) for one in run.epochs]
-    }
-    for name, (adds, before) in CLOCKS.items():
-        times = accumulate(map(adds, run.epochs), initial=before(run))
-        found[name] = [_finite(one) for one in list(times)[1:]]
-    return found
+    points = {"accuracy": [_finite(one.test_accuracy) for one in run.epochs]}
+    for name, clock in CLOCKS.items():
+        times = accumulate(map(clock.epoch, run.epochs), initial=clock.before(run))
+        points[name] = [_finite(time) for time in list(times)[1:]]
+    return points
 
 
 def _finite(value: float) -> float | None:
     return round(float(value), 6) if math.isfinite(value) else None
 
 
-def _mean(values: list[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return round(fmean(known), 6) if len(known) == len(values) else None
 
 
@@ -232,12 +236,9 @@ def _figure(kind: str, title: str, curves: Sequence[dict[str, Any]]) -> Html:
 
 
 def _clock_controls() -> Html:
-    names = {
-        "run": "training and testing",
-        "train": "training alone",
-        "all": "import and preparation too",
-    }
-    options = [element("option", text, value=key) for key, text in names.items()]
+    options = [
+        element("option", clock.title, value=name) for name, clock in CLOCKS.items()
+    ]
     select = element("select", *options, data_kind="clock")
     log = element("input", type="checkbox", data_kind="log")
     return element(
@@ -272,102 +273,89 @@ def _values(curves: Sequence[dict[str, Any]]) -> Html:
     for i in range(count):
         cells = [element("th", str(i + 1), scope="row", class_="n")]
         for one in shown:
-            average = one["average"]
             for name, decimals in (("accuracy", 4), ("run", 2)):
-                value = average[name][i] if i < len(average[name]) else None
-                cells.append(
-                    number(
-                        figures.NOTHING if value is None else f"{value:.{decimals}f}"
-                    )
-                )
+                values = one["average"][name]
+                value = values[i] if i < len(values) else None
+                cells.append(number(figures.number_text(value, decimals)))
         rows.append(element("tr", *cells))
-    made = table("Average test accuracy and run time after every epoch", head, rows)
-    return element("details", element("summary", "The values as a table"), made)
+    caption = "Average test accuracy and run time after every epoch"
+    title = element("summary", "The values as a table")
+    return element("details", title, table(caption, head, rows))
 
 
 def bars(race: Race) -> Html:
     """Return start-up, memory and installed size, each as a table with bars."""
-    ranked = [one for one in figures.by_time(race) if one.done]
-    sizes = [(one, race.install_sizes.get(one.engine) or 0) for one in ranked]
-    once = list({one.engine: (one, size) for one, size in reversed(sizes)}.values())
-    parts = [
-        _start_up(ranked),
-        _sizes("Peak memory", [(one, one.memory or 0) for one in ranked]),
-        _sizes("Installed, with all it depends on", list(reversed(once))),
-    ]
-    return element("div", *parts, class_="bars")
-
-
-def _start_up(ranked: list[Group]) -> Html | None:
-    if not ranked:
-        return None
-    waits = [
-        (
-            one,
-            fmean(run.import_seconds for run in one.done),
-            fmean(run.prepare_seconds for run in one.done),
+    ranked = [group for group in figures.by_time(race) if group.done]
+    once = {group.engine: group for group in reversed(ranked)}
+    installed = [once[name] for name in reversed(once)]
+    sizes = race.install_sizes
+    return element(
+        "div",
+        _bar_table(
+            "Start-up: import (full), preparation (pale)",
+            ("import, s", "prepare, s"),
+            [
+                (
+                    group,
+                    fmean(run.import_seconds for run in group.done),
+                    fmean(run.prepare_seconds for run in group.done),
+                )
+                for group in ranked
+            ],
+            "{:.2f}".format,
         )
-        for one in ranked
-    ]
-    most = max(first + second for _, first, second in waits)
-    head = [
-        heading("engine", False),
-        heading("import, s"),
-        heading("prepare, s"),
-        _bar_heading(),
-    ]
+        if ranked
+        else None,
+        _sizes("Peak memory", [(group, group.memory or 0) for group in ranked]),
+        _sizes(
+            "Installed, with all it depends on",
+            [(group, sizes.get(group.engine) or 0) for group in installed],
+        ),
+        class_="bars",
+    )
+
+
+def _sizes(caption: str, rows: list[tuple[Group, int]]) -> Html | None:
+    if not any(size for _, size in rows):
+        return None
+    return _bar_table(caption, ("MB",), rows, figures.megabytes)
+
+
+def _bar_table(
+    caption: str,
+    names: Sequence[str],
+    lengths: Sequence[tuple[Any, ...]],
+    text: Callable[[Any], str],
+) -> Html:
+    """Return a table of lengths, an engine a row, each row with a bar of them all."""
+    most = max(sum(row) for _, *row in lengths)
     rows = [
         element(
             "tr",
-            named(one),
-            number(f"{first:.2f}"),
-            number(f"{second:.2f}"),
-            _bar(one, most, first, second),
-            class_=row_class(one),
+            named(group),
+            *(number(text(length)) for length in row),
+            _bar(group, most, row),
+            class_=row_class(group),
         )
-        for one, first, second in waits
+        for group, *row in lengths
     ]
-    return table("Start-up: import (full), preparation (pale)", head, rows)
+    bar = element("td", class_="bar", aria_hidden="true")
+    return table(caption, [*headings("engine", *names), bar], rows)
 
 
-def _sizes(caption: str, sizes: list[tuple[Group, int]]) -> Html | None:
-    if not any(size for _, size in sizes):
-        return None
-    most = max(size for _, size in sizes)
-    head = [heading("engine", False), heading("MB"), _bar_heading()]
-    rows = [
-        element(
-            "tr",
-            named(one),
-            number(figures.megabytes(size)),
-            _bar(one, most, size),
-            class_=row_class(one),
-        )
-        for one, size in sizes
-    ]
-    return table(caption, head, rows)
-
-
-def _bar_heading() -> Html:
-    return element("td", class_="bar", aria_hidden="true")
-
-
-def _bar(group: Group, most: float, *lengths: float) -> Html:
+def _bar(group: Group, most: float, lengths: Sequence[float]) -> Html:
     """Return a cell with a bar; the figures beside it say the same."""
-    rects, at = [], 0.0
+    rects, left = [], 0.0
     for i, length in enumerate(lengths):
         share = 100 * length / most if most and math.isfinite(length / most) else 0.0
-        kind = "pale" if i else None
-        width = f"{share:.2f}"
-        rects.append(
-            element("rect", x=f"{at:.2f}", width=width, height=10, class_=kind)
-        )
-        at += share
-    drawn = element(
+        x, width, kind = f"{left:.2f}", f"{share:.2f}", "pale" if i else None
+        rects.append(element("rect", x=x, width=width, height=10, class_=kind))
+        left += share
+    bar = element(
         "svg",
         *rects,
         class_=f"e{place(group.engine)}",
         viewBox="0 0 100 10",
         preserveAspectRatio="none",
     )
-    return element("td", drawn, class_="bar", aria_hidden="true")
+    return element("td", bar, class_="bar", aria_hidden="true")

@@ -16,9 +16,9 @@ from string import Template, ascii_uppercase
 from typing import Any
 
 from ganglion import files
-from ganglion.race import facts, figures
+from ganglion.race import figures
 from ganglion.race.report import charts as report_charts
-from ganglion.race.report import html_tables
+from ganglion.race.report import content, html_tables
 from ganglion.race.report.markup import Html, element, escaped, joined
 from ganglion.race.results import Race
 
@@ -187,26 +187,22 @@ def _section(
 
 
 def _settings(race: Race) -> Html:
-    given = {
-        "epochs": figures.swept(race, "epochs", race.epochs),
-        "batch": figures.swept(race, "batch-size", race.batch_size),
+    settings = {
+        "epochs": figures.swept(race, "epochs"),
+        "batch": figures.swept(race, "batch-size"),
         "runs an engine": race.runs,
-        "threads": figures.swept(race, "threads", race.threads),
+        "threads": figures.swept(race, "threads"),
         "device": race.device,
-        "machine": race.machine.get("gpu" if race.device == "cuda" else "cpu"),
+        "machine": figures.device(race),
         "started": figures.when(race.started),
     }
     pairs = [
         element("div", element("dt", name), element("dd", str(value)))
-        for name, value in given.items()
-        if value not in ("", None)
+        for name, value in settings.items()
+        if value != ""
     ]
-    warnings = (
-        facts.busy(race.machine, race.threads),
-        figures.remark(race),
-        figures.progress(race),
-    )
-    notes = [element("p", one, class_="bad", role="note") for one in warnings if one]
+    warnings = [*content.warnings(race), figures.progress(race)]
+    notes = [element("p", text, class_="bad", role="note") for text in warnings if text]
     return joined([element("dl", *pairs, class_="settings"), *notes])
 
 

@@ -26,9 +26,7 @@ def escaped(text: str) -> Html:
     >>> escaped("</script> & more")
     '&lt;/script&gt; &amp; more'
     """
-    if isinstance(text, Html):
-        return text
-    return Html(html.escape(clean(text)))
+    return text if isinstance(text, Html) else Html(html.escape(clean(text)))
 
 
 def clean(text: str) -> str:
@@ -37,9 +35,9 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def joined(parts: Iterable[str | None], between: str = "") -> Html:
+def joined(parts: Iterable[str | None]) -> Html:
     """Return markup of several parts."""
-    return Html(between.join(escaped(part) for part in parts if part is not None))
+    return Html("".join(escaped(part) for part in parts if part is not None))
 
 
 def element(tag: str, *children: str | None, **attributes: Attribute) -> Html:
@@ -48,16 +46,16 @@ def element(tag: str, *children: str | None, **attributes: Attribute) -> Html:
     >>> element("td", "a < b", class_="n", hidden=True, id=None)
     '<td class="n" hidden>a &lt; b</td>'
     """
-    given = ""
+    opening = tag
     for name, value in attributes.items():
         name = name.rstrip("_").replace("_", "-")
         if value is True:
-            given += f" {name}"
+            opening += f" {name}"
         elif value is not None and value is not False:
-            given += f' {name}="{escaped(str(value))}"'
+            opening += f' {name}="{escaped(str(value))}"'
     if tag in _VOID:
-        return Html(f"<{tag}{given}>")
-    return Html(f"<{tag}{given}>{joined(children)}</{tag}>")
+        return Html(f"<{opening}>")
+    return Html(f"<{opening}>{joined(children)}</{tag}>")
 
 
 def table(
@@ -65,32 +63,38 @@ def table(
     head: Iterable[str],
     rows: Iterable[str],
     *,
-    class_: str = "",
+    class_: str | None = None,
     foot: Iterable[str] = (),
     hidden_caption: bool = False,
+    spoken: str = "",
 ) -> Html:
     """Return a table that scrolls by itself where the screen is narrow."""
-    tail = list(foot)
-    made = element(
+    last = joined(foot)
+    content = element(
         "table",
         element("caption", caption, class_="unseen" if hidden_caption else None),
         element("thead", element("tr", *head)),
         element("tbody", *rows),
-        element("tfoot", *tail) if tail else None,
-        class_=class_ or None,
+        element("tfoot", last) if last else None,
+        class_=class_,
     )
     # Focusable, so that the keyboard can scroll it.
+    label = spoken or caption
     return element(
-        "div", made, class_="scroll", tabindex=0, role="group", aria_label=caption
+        "div", content, class_="scroll", tabindex=0, role="group", aria_label=label
     )
 
 
-def heading(text: str, number: bool = True, **attributes: Attribute) -> Html:
+def heading(text: str, is_number: bool = True) -> Html:
     """Return the head of a column; its unit stays on the line of its name."""
     if not isinstance(text, Html):
         text = text.replace(", ", ",\u00a0").replace("× ", "×\u00a0")
-    given = {"scope": "col", "class_": "n" if number else None} | attributes
-    return element("th", text, **given)
+    return element("th", text, scope="col", class_="n" if is_number else None)
+
+
+def headings(first: str, *numbers: str) -> list[Html]:
+    """Return the heads of columns: the first of names, the others of numbers."""
+    return [heading(first, False), *map(heading, numbers)]
 
 
 def number(text: str, **attributes: Attribute) -> Html:

@@ -386,7 +386,7 @@ def test_results_of_every_step_and_state_from_chunk_to_chunk():
     expected = ran(reference.compile(program), data, state, 70)
     made = compiled(program)
     same(ran(made, data, state, 70), expected)
-    made._own.capacity = 33  # as if results took all memory
+    made._workspace.capacity = 33  # as if results took all memory
     same(ran(made, data, state, 70), expected)
 
 

@@ -176,6 +176,6 @@ class CompiledProgram:
 
     def _layout(self, threads: int) -> Layout:
         if threads not in self._layouts:
-            new = Layout(self.plan, self._calls, self._library, threads)
+            new = Layout(self.plan, self._calls, self._library.address, threads)
             self._layouts[threads] = new
         return self._layouts[threads]

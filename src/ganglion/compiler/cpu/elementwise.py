@@ -27,17 +27,12 @@ from ganglion.compiler.plan.kernels import (
 Ranges = list[tuple[str, str]]
 
 
-def emit_loop(kernel: Loop) -> Emitted:
-    """Return a loop kernel as text."""
-    return _LoopText(kernel).emit()
-
-
 def _in_rows(expr: Expr) -> TypeGuard[Load]:
     least = CPU.prefetched_pages * CPU.page_bytes
     return isinstance(expr, Load) and expr.view.buffer.nbytes > least
 
 
-class _LoopText:
+class LoopText:
     """A loop kernel under construction."""
 
     def __init__(self, kernel: Loop) -> None:

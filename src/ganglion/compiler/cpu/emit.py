@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ganglion.compiler.cpu.elementwise import emit_loop
+from ganglion.compiler.cpu.elementwise import LoopText
 from ganglion.compiler.cpu.emitter import Emitted
-from ganglion.compiler.cpu.gemm import emit_contract
+from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros
-from ganglion.compiler.cpu.sparse import emit_bit_contract, emit_bits, emit_nonzeros
-from ganglion.compiler.cpu.winograd import emit_weight_grads, emit_weights
-from ganglion.compiler.cpu.winograd_conv import emit_conv, emit_grads
+from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
+from ganglion.compiler.cpu.winograd import Weights
+from ganglion.compiler.cpu.winograd_conv import Conv, Grads
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,
@@ -34,18 +34,18 @@ from ganglion.compiler.plan.winograd import (
 )
 
 EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
-    Loop: emit_loop,
-    Contract: lambda k: emit_bit_contract(k) if k.bits else emit_contract(k),
+    Loop: lambda k: LoopText(k).emit(),
+    Contract: lambda k: (BitContraction if k.bits else Contraction)(k).emit(),
     PoolBack: emit_pool_back,
     Scan: emit_scan,
     Scatter: emit_scatter,
-    Nonzeros: emit_nonzeros,
+    Nonzeros: lambda k: NonzeroLists(k).emit(),
     NonzeroBits: emit_bits,
-    WinogradWeights: emit_weights,
-    WinogradConv: emit_conv,
-    WinogradSpread: emit_conv,
-    WinogradGrads: emit_grads,
-    WinogradKernel: emit_weight_grads,
+    WinogradWeights: lambda k: Weights().emit(k),
+    WinogradConv: lambda k: Conv(k).emit(),
+    WinogradSpread: lambda k: Conv(k).emit(),
+    WinogradGrads: lambda k: Grads(k).emit(),
+    WinogradKernel: lambda k: Weights().emit_back(k),
 }
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganglion.compiler.cpu import functions
-from ganglion.compiler.cpu.philox import Random
+from ganglion.compiler.cpu import functions, philox
 from ganglion.compiler.cpu.text import (
     BOOL,
     I64,
@@ -52,7 +51,6 @@ class Emitter:
     def __init__(self) -> None:
         self.text = Text("kernel", "ptr noalias %args, i64 %lo, i64 %hi")
         self.maths = Maths(self.text)
-        self.random = Random(self.text, self.maths)
         self.buffers: list[Buffer] = []
         self._bases: dict[Buffer, str] = {}
         # Views to prefetch, and how many elements farther on.
@@ -179,11 +177,11 @@ class Emitter:
         if isinstance(expr, Indirect):
             return self._indirect(expr, at, vector, width, known[id(expr.row)])
         if isinstance(expr, Uniform):
-            element = known[id(expr.element)]
-            return self.random.uniform(self.base(expr.state), element, expr.dtype)
+            state, element = self.base(expr.state), known[id(expr.element)]
+            return philox.uniform(self.maths, state, element, expr.dtype)
         assert isinstance(expr, Shuffled)
-        position = known[id(expr.position)]
-        return self.random.shuffled(self.base(expr.state), position, expr.rows)
+        state, position = self.base(expr.state), known[id(expr.position)]
+        return philox.shuffled(self.maths, state, position, expr.rows)
 
     def _index(self, expr: Index, at: list[str], vector: int, width: int) -> Val:
         first = Val(self.text.affine(at, expr.strides, expr.offset), I64, 1)
@@ -265,11 +263,9 @@ class Emitter:
 
 def _varies(expr: Expr, axis: int) -> bool:
     """Return whether an expression changes along an axis."""
-    for part in walk(expr):
-        if isinstance(part, Load) and part.view.strides[axis]:
-            return True
-        if isinstance(part, Index) and part.strides[axis]:
-            return True
-        if isinstance(part, Indirect) and part.within[axis]:
-            return True
-    return False
+    return any(
+        (isinstance(part, Load) and part.view.strides[axis])
+        or (isinstance(part, Index) and part.strides[axis])
+        or (isinstance(part, Indirect) and part.within[axis])
+        for part in walk(expr)
+    )

@@ -4,7 +4,7 @@ A function reduces its range, then evaluates one polynomial. Every lane computes
 same instructions, whatever the width of the vector and the machine, so an element has
 the same bits in a vector and in the scalar rest. Largest error measured, in units of
 the last place of the exact result: over every float32 of ordinary size and a million
-patterns of bits (see `test_cpu_math.py`).
+patterns of bits (see `test_cpu_functions.py`).
 
 | exp | expm1 | log | log1p | tanh | sigmoid | erf | sin | cos | power |
 |---|---|---|---|---|---|---|---|---|---|
@@ -30,11 +30,14 @@ _SAME_SIZE = {"float32": "int32", "float64": "int64", "int32": "float32"}
 _SAME_SIZE["int64"] = "float64"
 
 
-def _operator(real: str, integer: str) -> Callable[[Term, Term | float], Term]:
+def _operator(
+    real: str, signed: str, unsigned: str = ""
+) -> Callable[[Term, Term | float], Term]:
+    names = {"f": real, "i": signed, "u": unsigned or signed, "b": signed}
+
     def apply(self: Term, other: Term | float) -> Term:
-        instruction = real if self.val.dtype.kind == "f" else integer
-        right = self._lift(other).val
-        return self._new(self.maths.binary(instruction, self.val, right))
+        left, right = self.val, self._lift(other).val
+        return self._new(self.maths.binary(names[left.dtype.kind], left, right))
 
     return apply
 
@@ -59,7 +62,8 @@ class Term:
     __or__ = _operator("or", "or")
     __xor__ = _operator("xor", "xor")
     __lshift__ = _operator("shl", "shl")
-    __rshift__ = _operator("ashr", "ashr")
+    __rshift__ = _operator("ashr", "ashr", "lshr")
+    __mod__ = _operator("frem", "srem", "urem")
 
     def number(self, value: float) -> Term:
         """Return a constant like this term."""
@@ -88,6 +92,9 @@ class Term:
 
     def __gt__(self, other: Term | float) -> Term:
         return self._new(self.maths.ordered("gt", self.val, self._lift(other).val))
+
+    def __ge__(self, other: Term | float) -> Term:
+        return self._new(self.maths.ordered("ge", self.val, self._lift(other).val))
 
     def equals(self, other: Term | float) -> Term:
         """Return where both are equal."""
@@ -144,24 +151,59 @@ class Term:
         name = self.maths.text.let(f"bitcast {self.val.type} {self.val.name} to {kind}")
         return self._new(Val(name, dtype, width))
 
+    def splat(self, width: int) -> Term:
+        """Return this scalar in every lane."""
+        return self._new(self.maths.splat(self.val, width))
+
     def cast(self, dtype: np.dtype) -> Term:
         """Return the same number in another type."""
         return self._new(self.maths.cast(self.val, dtype))
 
 
-Function = Callable[[Maths, Val], Val]
+def _intrinsic(name: str) -> Callable[..., Val]:
+    return lambda m, x: m.intrinsic(name, x)
 
 
-def _float32(formula: Callable[[Term], Term]) -> Function:
-    """Return a formula of float32 as a function; of float64, the C library's."""
+_OPS: dict[str, Callable[..., Val]] = {
+    "add": Maths.add,
+    "subtract": Maths.subtract,
+    "multiply": Maths.multiply,
+    "divide": Maths.divide,
+    "maximum": lambda m, a, b: m.extreme(a, b, True),
+    "minimum": lambda m, a, b: m.extreme(a, b, False),
+    "remainder": Maths.remainder,
+    "equal": Maths.equal,
+    "less": lambda m, a, b: m.ordered("lt", a, b),
+    "less_equal": lambda m, a, b: m.ordered("le", a, b),
+    "logical_and": lambda m, a, b: m.binary("and", a, b),
+    "logical_or": lambda m, a, b: m.binary("or", a, b),
+    "logical_not": Maths.logical_not,
+    "where": Maths.select,
+    "negative": Maths.negative,
+    "absolute": Maths.absolute,
+    "sign": Maths.sign,
+    "floor": _intrinsic("floor"),
+    "round": _intrinsic("roundeven"),
+    "sqrt": _intrinsic("sqrt"),
+    "is_finite": Maths.is_finite,
+    "stop_gradient": lambda m, x: x,
+}
+
+
+def _op(function: Callable[..., Val]) -> Callable[..., Val]:
+    """Add a function to the ops."""
+    _OPS[function.__name__] = function
+    return function
+
+
+def _float32(formula: Callable[[Term], Term]) -> None:
+    """Add a formula of float32 to the ops; of float64, the C library's function."""
+    name = formula.__name__
 
     def function(m: Maths, x: Val) -> Val:
-        if x.dtype != F32:
-            return m.library(formula.__name__, x)
-        return formula(Term(m, x)).val
+        return formula(Term(m, x)).val if x.dtype == F32 else m.library(name, x)
 
-    function.__name__ = formula.__name__
-    return function
+    _OPS[name] = function
 
 
 # Adding it rounds to a whole number, which then stands in the lowest bits.
@@ -237,6 +279,7 @@ def expm1(x: Term) -> Term:
     return (x.size() < 2.0**-24).choose(x, half + half)
 
 
+@_op
 def sigmoid(m: Maths, value: Val) -> Val:
     """1 / (1 + exp(-x)), from the side that does not overflow."""
     x = Term(m, value)
@@ -276,23 +319,14 @@ def tanh(x: Term) -> Term:
 _ERF_LIMIT = 0.927734375
 # erf(x) / x - 1 in x**2, below the limit.
 _ERF_NEAR = [
-    -5.98021375e-4,
-    4.99176187e-3,
-    -2.67662313e-2,
-    0.112818271,
-    -0.376124978,
-    0.128379151,
-]
+    -5.98021375e-4, 4.99176187e-3, -2.67662313e-2, 0.112818271, -0.376124978,
+    0.128379151
+]  # fmt: skip
 # log(1 - erf(x)) / x + 1, from the limit to 4.
 _ERF_FAR = [
-    -1.15209277e-5,
-    3.25640343e-4,
-    -3.65372025e-3,
-    2.37852689e-2,
-    -0.106263071,
-    -0.635135949,
-    -0.128652155,
-]
+    -1.15209277e-5, 3.25640343e-4, -3.65372025e-3, 2.37852689e-2, -0.106263071,
+    -0.635135949, -0.128652155
+]  # fmt: skip
 
 
 @_float32
@@ -309,15 +343,9 @@ def erf(x: Term) -> Term:
 _ROOT_HALF = 0x3F3504F3  # the bits of sqrt(1/2)
 # (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(1/2) <= 1 + f < sqrt(2).
 _LOG = [
-    -7.63643533e-2,
-    0.127622157,
-    -0.131596103,
-    0.1420158,
-    -0.166234091,
-    0.200012416,
-    -0.250008196,
-    0.333333313,
-]
+    -7.63643533e-2, 0.127622157, -0.131596103, 0.1420158, -0.166234091, 0.200012416,
+    -0.250008196, 0.333333313
+]  # fmt: skip
 
 
 def _parts(x: Term) -> tuple[Term, Term]:
@@ -408,24 +436,16 @@ def _or_library(name: str, x: Term, result: Term) -> Term:
 
 # log2((1 + s) / (1 - s)) / s in s**2, and 2**f, both in float64.
 _LOG2 = [
-    0.28290999515314824,
-    0.3199049718250308,
-    0.41220927118477296,
-    0.577077942163997,
-    0.9617966941141068,
-    2.8853900817778495,
-]
+    0.28290999515314824, 0.3199049718250308, 0.41220927118477296, 0.577077942163997,
+    0.9617966941141068, 2.8853900817778495
+]  # fmt: skip
 _EXP2 = [
-    0.00015345811712933328,
-    0.0013399931216697438,
-    0.009618488958170327,
-    0.05550328776972959,
-    0.24022646890624827,
-    0.693147205737263,
-    1.0000000005541674,
-]
+    0.00015345811712933328, 0.0013399931216697438, 0.009618488958170327,
+    0.05550328776972959, 0.24022646890624827, 0.693147205737263, 1.0000000005541674
+]  # fmt: skip
 
 
+@_op
 def power(m: Maths, base: Val, exponent: Val) -> Val:
     """A power; through float64, since an error in log2(x) is multiplied by y."""
     if base.dtype != F32:
@@ -477,46 +497,6 @@ def _exp2(x: Term) -> Term:
     f = x - (shifted - _ROUNDER_64)
     scale = ((shifted.bits() << 52) + (1023 << 52)).bits()
     return f.polynomial(_EXP2) * scale
-
-
-def _intrinsic(name: str) -> Function:
-    return lambda m, x: m.intrinsic(name, x)
-
-
-_OPS: dict[str, Callable[..., Val]] = {
-    "add": Maths.add,
-    "subtract": Maths.subtract,
-    "multiply": Maths.multiply,
-    "divide": Maths.divide,
-    "power": power,
-    "maximum": lambda m, a, b: m.extreme(a, b, True),
-    "minimum": lambda m, a, b: m.extreme(a, b, False),
-    "remainder": Maths.remainder,
-    "equal": Maths.equal,
-    "less": lambda m, a, b: m.ordered("lt", a, b),
-    "less_equal": lambda m, a, b: m.ordered("le", a, b),
-    "logical_and": lambda m, a, b: m.binary("and", a, b),
-    "logical_or": lambda m, a, b: m.binary("or", a, b),
-    "logical_not": Maths.logical_not,
-    "where": Maths.select,
-    "negative": Maths.negative,
-    "absolute": Maths.absolute,
-    "sign": Maths.sign,
-    "floor": _intrinsic("floor"),
-    "round": _intrinsic("roundeven"),
-    "sqrt": _intrinsic("sqrt"),
-    "exp": exp,
-    "sigmoid": sigmoid,
-    "expm1": expm1,
-    "log": log,
-    "log1p": log1p,
-    "sin": sin,
-    "cos": cos,
-    "tanh": tanh,
-    "erf": erf,
-    "is_finite": Maths.is_finite,
-    "stop_gradient": lambda m, x: x,
-}
 
 
 def apply(m: Maths, op: str, args: list[Val], dtype: np.dtype) -> Val:

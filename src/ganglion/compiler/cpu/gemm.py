@@ -59,11 +59,6 @@ class Tile(NamedTuple):
     widths: list[int]
 
 
-def emit_contract(kernel: Contract) -> Emitted:
-    """Return a contraction as text."""
-    return Contraction(kernel).emit()
-
-
 def even_tiles(size: int, most: int) -> list[tuple[int, int]]:
     """Split an axis into tiles of nearly equal size: (first, size) of each.
 

@@ -30,13 +30,11 @@ from ganglion.compiler.plan.kernels import Contract, Index, Places
 MASK = f"i{WIDTH}"  # a bit for each lane
 
 
-def emit_nonzeros(kernel: Nonzeros) -> Emitted:
-    """Return the listing of nonzero indices as text."""
-    return _Lists(kernel).emit()
+class NonzeroLists:
+    """Lists of nonzero indices under construction.
 
-
-class _Lists:
-    """Lists under construction. Only bits count: -0 is listed, and does no harm."""
+    Only bits count: -0 is listed, and does no harm.
+    """
 
     def __init__(self, kernel: Nonzeros) -> None:
         self.kernel = kernel
@@ -211,11 +209,6 @@ def emit_bits(kernel: NonzeroBits) -> Emitted:
     return emitter.emitted(kernel.parallel)
 
 
-def emit_bit_contract(kernel: Contract) -> Emitted:
-    """Return a contraction that goes by bits as text."""
-    return _BitContraction(kernel).emit()
-
-
 class _Seen(NamedTuple):
     """Words of bits, from an element of the data on: one for each row of a window."""
 
@@ -223,7 +216,7 @@ class _Seen(NamedTuple):
     words: list[str]
 
 
-class _BitContraction(Contraction):
+class BitContraction(Contraction):
     """A contraction that leaves out inner indices where all rows of a tile are zero."""
 
     def __init__(self, kernel: Contract) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Protocol
 
 import numpy as np
 
@@ -99,14 +98,6 @@ class Arenas:
 ARENAS = Arenas()
 
 
-class Addresses(Protocol):
-    """Something that knows where functions are."""
-
-    def address(self, name: str) -> int:
-        """Return the address of a function."""
-        ...
-
-
 def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
     """Return the range that one of some threads runs, in whole grains.
 
@@ -129,10 +120,14 @@ def _slices(call: Record) -> int:
 
 
 class Layout:
-    """A program laid out for a number of threads."""
+    """A program laid out for a number of threads; functions are known by address."""
 
     def __init__(
-        self, plan: CpuPlan, calls: Sequence[Record], library: Addresses, threads: int
+        self,
+        plan: CpuPlan,
+        calls: Sequence[Record],
+        address: Callable[[str], int],
+        threads: int,
     ) -> None:
         self._plan, self._calls, self._threads = plan, calls, threads
         slots = [buffer for call in calls for buffer in call.buffers]
@@ -150,7 +145,8 @@ class Layout:
         columns: dict[str, list[int]] = {}
         for column, buffer in enumerate(slots):
             if buffer.kind == "constant":
-                self._pointers[:, column] = self._constant(buffer)
+                self._constants.append(np.ascontiguousarray(buffer.array))
+                self._pointers[:, column] = self._constants[-1].ctypes.data
             elif buffer.kind != "arena":
                 columns.setdefault(buffer.name, []).append(column)
         self._columns = {name: np.array(found) for name, found in columns.items()}
@@ -162,16 +158,11 @@ class Layout:
         self._arena = 0
         # Of pointers that move with slices: for slice 0, and that without the arena.
         self._slice_cursors: list[tuple[np.ndarray, np.ndarray]] = []
-        functions = [library.address(call.function) for call in calls]
+        functions = [address(call.function) for call in calls]
         self._tapes = [self._tape(functions, thread) for thread in range(threads)]
         self._step_cursors = [self._cursors(slots, thread) for thread in range(threads)]
         self._job = self._described()
         self._address = int(self._job.ctypes.data)
-
-    def _constant(self, buffer: Buffer) -> int:
-        array = np.ascontiguousarray(buffer.array)
-        self._constants.append(array)
-        return int(array.ctypes.data)
 
     def _arena_offsets(self, thread: int) -> list[int]:
         """Return where in the arena a thread finds the buffers of the calls."""
@@ -243,11 +234,9 @@ class Layout:
                 call, segment = self._calls[number], self._segments[number]
                 blocks = -(-call.parallel // call.grain)
                 size = -(-blocks // slices) * call.grain
-                yield (
-                    number,
-                    call.parallel,
-                    segment.each(call.parallel) if segment else size,
-                )
+                if segment:
+                    size = segment.each(call.parallel)
+                yield number, call.parallel, size
         elif len(run) == 1:
             low, high = self._range(run.start, thread)
             if low < high:
@@ -283,10 +272,8 @@ class Layout:
                 kernel.private() and self._threads > self._calls[number].parallel
                 for number, kernel in zip(run, kernels, strict=True)
             )
-            if (
-                private
-                or sum(kernel.cost for kernel in kernels) < tuning.CPU.worth_stealing
-            ):
+            cost = sum(kernel.cost for kernel in kernels)
+            if private or cost < tuning.CPU.worth_stealing:
                 continue
             ranges = np.zeros((self._threads, RANGE_WORDS), np.int64)
             for thread in range(self._threads):

@@ -445,7 +445,7 @@ class Maths:
         return self.intrinsic("fma", a, b, c)
 
     def ordered(self, relation: str, a: Val, b: Val) -> Val:
-        """Return where a is "lt", "le" or "gt" b; NaN is none of them."""
+        """Return where a is "lt", "le", "gt" or "ge" b; NaN is none of them."""
         prefix = {"f": "fcmp o", "i": "icmp s"}.get(a.dtype.kind, "icmp u")
         return self.compare(prefix + relation, a, b)
 

@@ -200,10 +200,6 @@ class Transforms:
             text.do(f"br label {names[2]}")
         text.label(names[2])
 
-    def both_hold(self, a: str, b: str) -> str:
-        """Return whether two conditions hold."""
-        return self.text.let(f"and i1 {a}, {b}")
-
     def within(self, index: str, size: int) -> str:
         """Return whether 0 <= index < size."""
         return self.text.let(f"icmp ult i64 {index}, {size}")
@@ -268,7 +264,7 @@ class Blocks(Transforms):
             columns = [self.within(text.add(left, str(j)), width) for j in range(size)]
 
             def chosen(i: int, j: int) -> str:
-                both = self.both_hold(rows[i], columns[j])
+                both = text.let(f"and i1 {rows[i]}, {columns[j]}")
                 pointers = f"ptr {pixel(i, j)}, ptr {window.elsewhere}"
                 return text.let(f"select i1 {both}, {pointers}")
 
@@ -277,11 +273,9 @@ class Blocks(Transforms):
         if self._all_inside(window):
             inside()
             return
-        fits = self.both_hold(
-            self.within(top, max(height - size + 1, 0)),
-            self.within(left, max(width - size + 1, 0)),
-        )
-        self.choose(fits, inside, careful)
+        down = self.within(top, max(height - size + 1, 0))
+        across = self.within(left, max(width - size + 1, 0))
+        self.choose(text.let(f"and i1 {down}, {across}"), inside, careful)
 
     def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
         """Return the row and the column of a tile's first pixel, and its address."""
@@ -376,20 +370,11 @@ class Blocks(Transforms):
 # ---- weights -------------------------------------------------------------------------
 
 
-def emit_weights(kernel: WinogradWeights) -> Emitted:
-    """Return the transform of weights as text; a piece is an input channel."""
-    return _Weights().emit(kernel)
-
-
-def emit_weight_grads(kernel: WinogradKernel) -> Emitted:
-    """Return the sum of slices, transformed back; a piece is an input channel."""
-    return _Weights().emit_back(kernel)
-
-
-class _Weights(Transforms):
-    """Weights into Winograd's space, and their gradients back."""
+class Weights(Transforms):
+    """Weights into Winograd's space, and their gradients back: by input channels."""
 
     def emit(self, kernel: WinogradWeights) -> Emitted:
+        """Emit the transform of weights."""
         _, _, rows, channels = kernel.shape
         source = self.emitter.base(kernel.source.buffer)
         target = self.emitter.base(kernel.target)
@@ -434,6 +419,7 @@ class _Weights(Transforms):
         return self.maths.picked(value, zeros, order)
 
     def emit_back(self, kernel: WinogradKernel) -> Emitted:
+        """Emit the sum of the slices' gradients, transformed back."""
         text = self.text
         taps, _, rows, channels = kernel.shape
         wide = padded(channels)

@@ -27,18 +27,8 @@ from ganglion.compiler.plan.winograd import (
 Region = tuple[str, int]  # address of a block's points, and how far they are apart
 
 
-def emit_conv(kernel: WinogradConv) -> Emitted:
-    """Return a convolution, or its adjoint, as text."""
-    return _Conv(kernel).emit()
-
-
-def emit_grads(kernel: WinogradGrads) -> Emitted:
-    """Return the gradient of a convolution to its weights as text."""
-    return _Grads(kernel).emit()
-
-
-class _Conv(Blocks):
-    """Images times transformed weights."""
+class Conv(Blocks):
+    """Images times transformed weights, or the adjoint."""
 
     def __init__(self, kernel: WinogradConv) -> None:
         super().__init__(kernel.tiling)
@@ -188,7 +178,7 @@ class _Conv(Blocks):
         vectors(live, vector)
 
 
-class _Grads(Blocks):
+class Grads(Blocks):
     """Transformed images times transformed gradients, summed over tiles."""
 
     def __init__(self, kernel: WinogradGrads) -> None:

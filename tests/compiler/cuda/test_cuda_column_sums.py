@@ -1,4 +1,4 @@
-"""Sums that products take of their own results, on a CPU that plays a GPU."""
+"""Sums that products take of their own results, on a GPU emulated by a CPU."""
 
 import cuda_host
 import numpy as np
@@ -37,7 +37,9 @@ def text_of(executable):
 @pytest.mark.parametrize(
     ("precise", "loses"), [("float32", 2e-3), ("tf32", 3e-2), ("bf16", 1e-1)]
 )
-@pytest.mark.parametrize("case", STACKS, ids=lambda one: f"{one.shape} {one.filters}")
+@pytest.mark.parametrize(
+    "case", STACKS, ids=lambda case: f"{case.shape} {case.filters}"
+)
 def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
     program, data, state = training_step(case, "float32")
     executable = compiled(program, precise=precise)
@@ -47,10 +49,10 @@ def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
     producers = [
         fused.kernel for _, fused in fused_kernels_of(launches) if fused.column_sums
     ]
-    assert sum(not isinstance(one, Loop) for one in producers) == 3 + even
-    # Gradients of biases are sums of maps, whose rows may be cut evenly.
+    assert sum(not isinstance(kernel, Loop) for kernel in producers) == 3 + even
+    # Gradients of biases are sums of maps, whose rows may be split evenly.
     odd = np.prod(case.shape[:3]) % 2
-    assert any(isinstance(one, Loop) for one in producers) != odd
+    assert any(isinstance(kernel, Loop) for kernel in producers) != odd
     check(program, data, state, steps=2, tolerance=loses, precise=precise)
 
 
@@ -64,12 +66,12 @@ def summed(rows, columns, kinds, dtype):
     """Return sums over the rows of a product, and what is made of them."""
     a, b = Input("a", (rows, 40), dtype), Input("b", (40, columns), dtype)
     scale = Input("s", (columns,), dtype)
-    made = pointwise.multiply(
+    y = pointwise.multiply(
         contraction.matmul(a, b), shaping.broadcast(scale, shape=(rows, columns))
     )
-    ends = {"y": made}
-    for number, one in enumerate((made, pointwise.multiply(made, made))[:kinds]):
-        total = shaping.sum_(one, axes=(0,))
+    ends = {"y": y}
+    for number, term in enumerate((y, pointwise.multiply(y, y))[:kinds]):
+        total = shaping.sum_(term, axes=(0,))
         root = pointwise.sqrt(pointwise.absolute(total))
         ends |= {f"total{number}": total, f"used{number}": used(root)}
     return pure(Graph.of("summed", [a, b, scale], ends))
@@ -119,20 +121,20 @@ def test_variances_far_from_zero_keep_their_digits(offset):
     }
     executable = compiled(spread_of_product(), precise="float32")
     assert "Spread" in text_of(executable)
-    found = executable.run(data, {}, 1)
+    results = executable.run(data, {}, 1)
     exact = data["a"].astype("f8") @ data["b"].astype("f8")
     squares = np.square(exact - exact.mean(0)).sum(0)
-    np.testing.assert_allclose(found["mean"][0], exact.mean(0), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(results["mean"][0], exact.mean(0), rtol=1e-6, atol=1e-6)
     # The products themselves have 24 bits.
-    np.testing.assert_allclose(found["squares"][0], squares, rtol=1e-5)
+    np.testing.assert_allclose(results["squares"][0], squares, rtol=1e-5)
 
 
 def test_equal_rows_have_no_variance():
     executable = compiled(spread_of_product(), precise="float32")
     data = {"a": np.full((512, 40), 0.1, "f4"), "b": np.full((40, 24), 0.7, "f4")}
-    found = executable.run(data, {}, 1)["squares"][0]
-    assert (found >= 0).all()
-    np.testing.assert_allclose(found, 0, atol=1e-9)
+    squares = executable.run(data, {}, 1)["squares"][0]
+    assert (squares >= 0).all()
+    np.testing.assert_allclose(squares, 0, atol=1e-9)
 
 
 def test_many_blocks_are_added_up_in_groups(monkeypatch):
@@ -141,24 +143,24 @@ def test_many_blocks_are_added_up_in_groups(monkeypatch):
     program = summed(650, 20, 2, "float32")
     rng = np.random.default_rng(0)
     shapes = {"a": (650, 40), "b": (40, 20), "s": (20,)}
-    data = {name: rng.normal(size=one).astype("f4") for name, one in shapes.items()}
+    data = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
     assert "add_columns<11, 3, " in text_of(compiled(program, precise="float32"))
     check(program, data, {}, steps=2, tolerance=2e-4)
 
 
-def test_sums_of_a_turned_copy_are_not_forgotten():
-    """A copy that turns an array has code of its own, which adds up nothing."""
+def test_sums_of_a_transposed_copy_are_not_forgotten():
+    """A transposing copy has code of its own, which adds up nothing."""
     x = Input("x", (40, 128), "float32")
-    turned = arrays.transpose(x, axes=(1, 0))
-    ends = {"product": contraction.matmul(turned, x)}
-    ends["total"] = shaping.sum_(pointwise.negative(turned), axes=(0,))
-    ends["plain"] = shaping.sum_(turned, axes=(0,))
+    transposed = arrays.transpose(x, axes=(1, 0))
+    ends = {"product": contraction.matmul(transposed, x)}
+    ends["total"] = shaping.sum_(pointwise.negative(transposed), axes=(0,))
+    ends["plain"] = shaping.sum_(transposed, axes=(0,))
     data = {"x": np.random.default_rng(0).normal(size=x.shape).astype("f4")}
-    check(pure(Graph.of("turned", [x], ends)), data, {}, tolerance=2e-4)
+    check(pure(Graph.of("transposed", [x], ends)), data, {}, tolerance=2e-4)
 
 
 @pytest.mark.parametrize("layer", ["Softmax", "Dense", "LayerNormalization"])
-def test_blocks_that_have_rows_of_several_kernels_add_up_nothing(layer, monkeypatch):
+def test_row_wise_fused_kernels_have_no_column_sums(layer, monkeypatch):
     monkeypatch.setattr(TUNING, "fewest_rows", 1)
     arguments = {"units": 32, "activation": "softmax"} if layer == "Dense" else {}
     case = Case(layer, ((64, 32),), arguments)

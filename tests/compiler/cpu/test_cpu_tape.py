@@ -56,7 +56,7 @@ def test_all_is_run_once(monkeypatch, name, threads, taking):
     monkeypatch.setattr(tuning, "CPU", stealing)
     plan = build(step_of(name, rows=130, batch=128)[0])
     _, records = emit.emit(plan)
-    layout = Layout(plan, records, Numbers(), threads)
+    layout = Layout(plan, records, Numbers().address, threads)
     assert bool(layout._ranges) == taking
     done = [Counter() for _ in records]
     walks = [walk(layout, thread, threads) for thread in range(threads)]
@@ -71,7 +71,7 @@ def test_all_is_run_once(monkeypatch, name, threads, taking):
 def test_private_buffers_of_threads_do_not_meet():
     plan = build(step_of("mnist-cnn", rows=130, batch=128)[0])
     _, records = emit.emit(plan)
-    layout = Layout(plan, records, Numbers(), 4)
+    layout = Layout(plan, records, Numbers().address, 4)
     places = np.array(layout._offsets)
     slots = [b for r in records for b in r.buffers if b.kind == "arena"]
     private = [b for k in plan.kernels for b in k.private()]

@@ -205,7 +205,7 @@ def test_barriers_stand_only_where_they_must():
 
 def test_memory_used_again_counts_as_shared(monkeypatch):
     """Two buffers in one place conflict though no kernel names both."""
-    monkeypatch.setattr(schedule, "TINY", 0.0)
+    monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_sharing=0.0))
     plan = planned("mnist-cnn")
     apart, end = {}, 0
     for one in plan.offsets:

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.plan import CpuPlan, Execution
 from ganglion.compiler.plan.kernels import Buffer, Kernel
 from ganglion.compiler.plan.memory import Span, Spans
-
-BARRIER = 700.0  # nanoseconds
-TINY = 2000.0  # nanoseconds: sharing less costs more than it saves
 
 Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
 
@@ -25,14 +23,17 @@ def total_work(plan: CpuPlan, threads: int) -> float:
     total = 0.0
     for kernel, how in zip(plan.kernels, plan.execution, strict=True):
         total += kernel.cost / (1 if how.one_thread else threads)
-        total += BARRIER if how.barrier and threads > 1 else 0.0
+        total += tuning.CPU.barrier if how.barrier and threads > 1 else 0.0
     return total
 
 
 def place_barriers(plan: CpuPlan) -> CpuPlan:
     """Return the plan with a mark for each kernel."""
     pairs = zip(plan.kernels, plan.segment_of(), strict=True)
-    alone = [segment is None and kernel.cost < TINY for kernel, segment in pairs]
+    alone = [
+        segment is None and kernel.cost < tuning.CPU.worth_sharing
+        for kernel, segment in pairs
+    ]
     barriers = [False] * len(plan.kernels)
     since = _SinceBarrier()
     spans = [_spans(plan, kernel) for kernel in plan.kernels]

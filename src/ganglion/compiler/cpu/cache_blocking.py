@@ -12,16 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ganglion.compiler.cpu.barriers import TINY
 from ganglion.compiler.cpu.plan import CpuPlan, Segment
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel
 from ganglion.compiler.plan.lower import SLICES
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.split import parts_of
-
-FEWEST, MANY = 8, 16  # slices, for several threads to get about equal shares
-ROOM = 256 * 1024  # bytes of a slice, if a segment has not many
-FARTHEST = 60  # kernels to look ahead over
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class _Member:
 
     @cached_property
     def is_tiny(self) -> bool:
-        return self.kernel.cost < TINY
+        return self.kernel.cost < CPU.worth_sharing
 
     @property
     def own(self) -> frozenset[Buffer]:
@@ -97,8 +93,8 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
             segments.append(_segment(len(ordered), len(members), units, step))
         ordered += [left[i].kernel for i in members]
         taken = {*first, *members}
-        near = enumerate(left[:FARTHEST])  # no farther is ever looked
-        left[:FARTHEST] = [one for i, one in near if i not in taken]
+        near = enumerate(left[: CPU.block_lookahead])  # no farther is ever looked
+        left[: CPU.block_lookahead] = [one for i, one in near if i not in taken]
     return ordered, tuple(segments)
 
 
@@ -119,7 +115,7 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     units = head.footprint.units if head.footprint else 0
     if not units or not _suits(units, units, [], [head]) or head.is_tiny:
         return [], members, 1
-    for number in range(1, min(len(left), FARTHEST)):
+    for number in range(1, min(len(left), CPU.block_lookahead)):
         skipped.append(number)
         if left[number].is_tiny:
             continue  # comes along only where a later one needs it
@@ -155,7 +151,7 @@ def _step(units: int, members: Iterable[_Member]) -> int:
         if one is not None
     ]
     grain, equal = math.lcm(*grains), parts_of(units)
-    if grain == 1 and (equal >= MANY or units <= SLICES):
+    if grain == 1 and (equal >= CPU.enough_slices or units <= SLICES):
         return units // equal
     wanted = -(-units // SLICES)
     return -(-wanted // grain) * grain
@@ -210,12 +206,14 @@ def _suits(
     A few slices do where a slice of everything is small; large ones are cut finely.
     """
     slices = -(-units // _step(units, (*members, *joining)))
-    if slices >= MANY:
+    if slices >= CPU.enough_slices:
         return True
     coarser = slices < -(-before // _step(before, members))  # then all slices grow
     grown = (*members, *joining) if coarser else joining
     own = {buffer for member in grown for buffer in member.own}
-    return slices >= FEWEST and all(buffer.nbytes <= ROOM * slices for buffer in own)
+    return slices >= CPU.fewest_slices and all(
+        buffer.nbytes <= CPU.slice_bytes * slices for buffer in own
+    )
 
 
 def _all_go(

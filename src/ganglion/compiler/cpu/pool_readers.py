@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,
@@ -31,8 +32,6 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-MOST_READERS = 4  # each computes anew where the largest element is
-MOST_TAPS = 4  # more would not stay in registers
 BOOL = np.dtype("bool")
 
 
@@ -40,7 +39,11 @@ def into_readers(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels without pools' gradients that readers can compute."""
     made = list(kernels)
     for pool in kernels:
-        if isinstance(pool, PoolBack) and pool.covers and len(pool.taps) <= MOST_TAPS:
+        if (
+            isinstance(pool, PoolBack)
+            and pool.covers
+            and len(pool.taps) <= CPU.pool_reader_taps
+        ):
             changed = _changed(made, pool)
             if changed:
                 kept = [changed.get(one, one) for one in made]
@@ -58,7 +61,7 @@ def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
     for number, kernel in enumerate(kernels[first + 1 :], first + 1):
         if root in (one.root for one in kernel.reads()):
             reader = _Reader.of(kernel, pool)
-            if reader is None or len(made) == MOST_READERS:
+            if reader is None or len(made) == CPU.pool_readers:
                 return {}
             made[kernel], last = reader.over_windows(), number
     written = (one for kernel in kernels[first:last] for one in kernel.writes())

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.expressions import ELEMENT
 from ganglion.compiler.plan.kernels import (
     CALL,
@@ -38,14 +39,8 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-# Rows of a group. Of more rows, fewer places are zero in all; with less, loading the
-# right operand would be the limit, and that comes sooner where its rows are short.
-GROUP, GROUP_IF_THIN, THIN = 4, 8, 16
-FEWEST_INNER, FEWEST_COLUMNS = 16, 4  # below, a list costs more than it saves
 WORD, LOADED = 64, 57  # bits of a word, and those that one from any bit on has
-FEWEST_IN_WORD = 8  # places: for fewer, finding their bits costs more than it saves
 _INDEX, _BYTE = np.dtype("int32"), np.dtype("uint8")
-_LANES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +171,7 @@ class Word:
         """Return the words of a contraction, None where they hold too few places."""
         tiled, (*outer, last) = one.rows[-1], one.inner
         columns = math.prod(axis.size for axis in one.columns)
-        group = GROUP if columns > THIN else GROUP_IF_THIN
+        group = CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group
         rows = -(-tiled.size // max(1, tiled.size // group))  # no tile is much smaller
         room = LOADED - (rows - 1) * tiled.left
         if min(tiled.left, last.left) < 1 or room < 1:
@@ -186,7 +181,7 @@ class Word:
         if made.outer:
             *others, middle = _split(made.outer[-1], WORD // made.width)
             made = replace(made, outer=(*made.outer[:-1], *others), middle=middle)
-        return made if made.middle.size * last.size >= FEWEST_IN_WORD else None
+        return made if made.middle.size * last.size >= CPU.listed_bits else None
 
 
 def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
@@ -287,7 +282,7 @@ def _gains(one: Contract, given: set[Buffer]) -> bool:
         return False
     columns = math.prod(axis.size for axis in one.columns)
     inner = math.prod(axis.size for axis in one.inner)
-    if inner < FEWEST_INNER or columns < FEWEST_COLUMNS:
+    if inner < CPU.listed_inner or columns < CPU.listed_columns:
         return False
     if _is_product(one):
         return True
@@ -307,8 +302,10 @@ def _lists(one: Contract, number: int) -> Nonzeros:
     """Return the kernel that lists the places of a product."""
     (rows,), (inner,) = one.rows, one.inner
     columns = math.prod(axis.size for axis in one.columns)
-    group = min(GROUP if columns > THIN else GROUP_IF_THIN, rows.size)
-    length = Places.HEAD + -(-inner.size // _LANES) * _LANES
+    group = min(
+        CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group, rows.size
+    )
+    length = Places.HEAD + -(-inner.size // CPU.vector_width) * CPU.vector_width
     batch = tuple(axis.size for axis in one.batch)
     shape = (*batch, -(-rows.size // group), length)
     every = np.arange(inner.size, dtype=_INDEX)

@@ -1,8 +1,8 @@
-"""Arrays of labels, vectors and sequences, made ready for a model."""
+"""Data for a model: labels, vectors and sequences, and data sets of batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import abc
 from typing import Any
 
 import numpy as np
@@ -82,10 +82,11 @@ def pad_sequences(
         )
     padded = np.full((len(sequences), length, *inner), value, dtype=dtype)
     for number, sequence in enumerate(sequences):
-        kept = _cut(sequence, length, truncating)
-        if not len(kept):
+        start = 0 if truncating == "post" else max(len(sequence) - length, 0)
+        rest = sequence[start : start + length]
+        if not len(rest):
             continue
-        row = np.asarray(kept, dtype=dtype)
+        row = np.asarray(rest, dtype=dtype)
         if row.shape[1:] != inner:
             raise ValueError(
                 f"Sequence {number} holds elements of shape {row.shape[1:]}, the "
@@ -96,22 +97,80 @@ def pad_sequences(
     return padded
 
 
-def _measure(sequences: Sequence[Any]) -> tuple[list[int], tuple[int, ...]]:
+def _measure(sequences: abc.Sequence[Any]) -> tuple[list[int], tuple[int, ...]]:
     """Return the lengths, and the shape of an element of the first that has one."""
     try:
-        lengths = [len(one) for one in sequences]
+        lengths = [len(sequence) for sequence in sequences]
     except TypeError:
         raise ValueError(
             "`sequences` must be a list of sequences, but holds something that has no "
             "length."
         ) from None
-    for sequence, length in zip(sequences, lengths, strict=True):
-        if length:
-            return lengths, np.asarray(sequence).shape[1:]
-    return lengths, ()
+    first = next((s for s, n in zip(sequences, lengths, strict=True) if n), ())
+    return lengths, np.asarray(first).shape[1:]
 
 
-def _cut(sequence: Any, length: int, side: str) -> Any:
-    if side == "post":
-        return sequence[:length]
-    return sequence[max(len(sequence) - length, 0) :]
+class PyDataset:
+    """A data set whose batches are made on demand; derive from it.
+
+    A subclass defines ``__len__`` (the number of batches) and ``__getitem__`` (a batch
+    by its number, as a tuple of inputs and targets); `on_epoch_end` may reshuffle.
+
+    Args:
+        workers: Accepted; batches are made where training runs, one after the other.
+        use_multiprocessing: Accepted, like `workers`.
+        max_queue_size: Accepted, like `workers`.
+
+    >>> class Squares(PyDataset):
+    ...     def __len__(self):
+    ...         return 2
+    ...     def __getitem__(self, index):
+    ...         return [index], [index**2]
+    >>> list(Squares())
+    [([0], [0]), ([1], [1])]
+    """
+
+    # Subclasses written for Keras 2's `Sequence` do not call `super().__init__()`.
+    workers = 1
+    use_multiprocessing = False
+    max_queue_size = 10
+
+    def __init__(
+        self,
+        workers: int = 1,
+        use_multiprocessing: bool = False,
+        max_queue_size: int = 10,
+    ) -> None:
+        self.workers = workers
+        self.use_multiprocessing = use_multiprocessing
+        self.max_queue_size = max_queue_size
+
+    def __getitem__(self, index: int) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a `__getitem__` that returns a batch."
+        )
+
+    def __iter__(self) -> abc.Iterator[Any]:
+        index = 0
+        while self.num_batches is None or index < self.num_batches:
+            yield self[index]
+            index += 1
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch, None for an endless data set."""
+        if hasattr(self, "__len__"):
+            return len(self)
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a `__len__`, or a property `num_batches` "
+            "(None for an endless data set)."
+        )
+
+    def on_epoch_begin(self) -> None:
+        """Run before an epoch."""
+
+    def on_epoch_end(self) -> None:
+        """Run after an epoch."""
+
+
+Sequence = PyDataset

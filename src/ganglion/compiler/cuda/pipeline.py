@@ -37,6 +37,7 @@ from ganglion.compiler.pipeline import (
     kernel_pass,
 )
 from ganglion.compiler.plan.kernels import Kernel
+from ganglion.compiler.plan.lower import Preferences
 from ganglion.compiler.plan.lower_structured import lower
 from ganglion.compiler.plan.passes.collapse import collapse
 from ganglion.compiler.plan.passes.empty import without_empty
@@ -77,7 +78,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             graph_pass(
                 "one-pass-moments",
                 "batch norm reads its data once, and adds it up in float64",
-                partial(one_pass, in_float64=True),
+                one_pass,
                 ops=("sum",),
             ),
             graph_pass(
@@ -89,7 +90,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             Pass(
                 "lower",
                 "values become buffers, ops become kernels",
-                partial(lower, winograd=False, for_gpu=True),
+                partial(lower, target=Preferences()),
             ),
             kernel_pass(
                 "collapse",

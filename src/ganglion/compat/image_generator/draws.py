@@ -19,8 +19,8 @@ MOST = 16  # draws for one batch; the next batch's counters begin after them
 class Draws(random.SeedGenerator):
     """The draws for one batch: a seed, and the number of the batch.
 
-    >>> one, two = (random.uniform((2,), seed=Draws(7, 3)) for _ in range(2))
-    >>> one.tolist() == two.tolist()
+    >>> a, b = (random.uniform((2,), seed=Draws(7, 3)) for _ in range(2))
+    >>> a.tolist() == b.tolist()
     True
     """
 

@@ -35,10 +35,10 @@ class ImageDataGenerator:
 
     ``zoom_range=0.5`` draws two numbers from 0.5 to 1.5, one for each axis.
 
-    >>> made = ImageDataGenerator(zoom_range=0.5, horizontal_flip=True)
-    >>> made.zoom_range
+    >>> generator = ImageDataGenerator(zoom_range=0.5, horizontal_flip=True)
+    >>> generator.zoom_range
     [0.5, 1.5]
-    >>> batches = made.flow(np.zeros((5, 8, 8, 3)), np.arange(5), batch_size=2)
+    >>> batches = generator.flow(np.zeros((5, 8, 8, 3)), np.arange(5), batch_size=2)
     >>> x, y = batches[0]
     >>> x.shape, len(batches)
     ((2, 8, 8, 3), 3)

@@ -130,10 +130,10 @@ class Model(Trainer):
         """The names of the outputs, None where they are not known."""
         return self._network.output_names if self._network else None
 
-    def _functional(self, attribute: str) -> Network:
+    def _functional(self, name: str) -> Network:
         if self._network is None:
             raise AttributeError(
-                f'The model "{self.name}" has no {attribute} yet: build it by an Input, '
+                f'The model "{self.name}" has no {name} yet: build it by an Input, '
                 "by calling it on Keras tensors, or use the functional API."
             )
         return self._network

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,6 +64,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="write golden texts anew"
     )
     parser.addoption(
+        "--all", action="store_true", help="run every case of tests marked `sampled`"
+    )
+    parser.addoption(
         "--random-models",
         type=int,
         default=200,
@@ -79,3 +83,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         only = metafunc.config.getoption("--random-model")
         count = metafunc.config.getoption("--random-models")
         metafunc.parametrize("random_model", range(count) if only is None else [only])
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave out some cases of tests that have many alike, unless all are asked for.
+
+    `@pytest.mark.sampled(3)` runs a third of a test's cases, by the hashes of their
+    names: the same ones in every run and on every worker.
+    """
+    if config.getoption("--all"):
+        return
+    left_out = [item for item in items if not _is_in_sample(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_in_sample(item)]
+
+
+def _is_in_sample(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("sampled")
+    return mark is None or zlib.crc32(item.name.encode()) % mark.args[0] == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from folders import PACKAGE
+from folders import PACKAGE, ROOT
 
 # From the ground up: rooms, and files of the top, that import from their own floor and
 # from those below. A file belongs to the longest name that fits, so that a room within
@@ -206,6 +206,21 @@ def test_the_api_knows_no_backend_and_no_target_knows_another() -> None:
     beside = Import("y.py", 1, "compiler.cuda.y", "compiler.cpu.emit")
     assert "compiler.cuda must not know compiler.cpu" in str(refusal(beside))
     assert refusal(Import("z.py", 1, "models.z", "compiler.cpu.emit")) is None
+
+
+def rooms() -> list[str]:
+    return sorted(
+        str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py")
+    )[1:]
+
+
+@pytest.mark.parametrize("name", rooms())
+def test_a_room_has_a_readme_a_place_on_the_map_and_few_files(name: str) -> None:
+    lines = (PACKAGE / name / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 60 or name == "compiler"  # which has the glossary
+    map_ = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert any(f"`{room}/`" in map_ for room in (name, name.split("/")[0]))
+    assert len(list((PACKAGE / name).glob("*.py"))) <= 32
 
 
 @pytest.mark.parametrize("name", HEAVY)

@@ -1,13 +1,13 @@
 """Files: the one atomic writer, the one lock, and what may be opened at all.
 
-Everything that Ganglion keeps is written beside its place, flushed and renamed, so that
-a reader sees the old file or the new one, whatever is killed or unplugged meanwhile.
+A file is written beside its target, flushed to the disk and renamed, so that a reader
+sees the old file or the new one, whatever is killed or unplugged meanwhile.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
-...     path = write_file(Path(folder, "notes.txt"), b"kept")
+...     path = write_file(Path(folder, "notes.txt"), b"safe")
 ...     read_file(path), os.listdir(folder)
-(b'kept', ['notes.txt'])
+(b'safe', ['notes.txt'])
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 LOCK_POLL_SECONDS = 0.1
-# What a writer calls a file that is not whole yet; it holds a lock on it.
+# What a writer calls a file that is not complete yet; it holds a lock on it.
 _PART = re.compile(r"\..+\.\d+([.-][0-9a-f]+)?\.part")
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -47,22 +47,22 @@ def write_file(
     *,
     durable: bool = True,
 ) -> Path:
-    """Write a file beside its place and rename it, so that it is never half there.
+    """Write a file beside its target and rename it, so that it is never half there.
 
     Args:
         path: Where to; a link goes on pointing to the file that it names.
         content: Bytes, or a function that writes them into an open file.
-        durable: Whether it must outlive a power cut. What can be made again at any
-            time, and is checked when it is read, need not wait for the disk.
+        durable: Whether it must outlive a power cut. What can be computed again at
+            any time, and is checked when it is read, need not wait for the disk.
 
     Returns:
         The path, as it was given.
     """
-    place = Path(os.path.realpath(path))
-    refuse_special(place, "write")
+    target = Path(os.path.realpath(path))
+    refuse_special(target, "write")
     if durable:
-        clear_leftovers(place.parent, place.name)
-    with _open_part(place) as (part, file):
+        clear_leftovers(target.parent, target.name)
+    with _open_part(target) as (part, file):
         if callable(content):
             content(file)
         else:
@@ -71,34 +71,34 @@ def write_file(
         if durable:
             os.fsync(file.fileno())
         with suppress(OSError):
-            shutil.copymode(place, part)
-        os.replace(part, place)
+            shutil.copymode(target, part)
+        os.replace(part, target)
     if durable:
-        _sync_folder(place.parent)
+        _sync_folder(target.parent)
     return Path(path)
 
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
-    """Give a folder to fill; it takes its place, as a whole, at the end of the block.
+    """Yield a folder to fill; it is renamed to its path at the end of the block.
 
     What is there by then is removed. If the block fails, nothing has changed.
     """
-    place = Path(os.path.abspath(path))
-    clear_leftovers(place.parent, place.name)
-    part, lock = _make_part_folder(place)
+    target = Path(os.path.abspath(path))
+    clear_leftovers(target.parent, target.name)
+    part, lock = _make_part_folder(target)
     try:
         yield part
         if durable:
             _sync_files(part)
-        _remove(place)
-        os.replace(part, place)
+        _remove(target)
+        os.replace(part, target)
     finally:
         _remove(part)
         if lock is not None:
             os.close(lock)
     if durable:
-        _sync_folder(place.parent)
+        _sync_folder(target.parent)
 
 
 def clear_leftovers(folder: Path, name: str = "") -> None:
@@ -110,8 +110,8 @@ def clear_leftovers(folder: Path, name: str = "") -> None:
     """
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            own = name and entry.name.startswith(f".{name}.")
-            if entry.name.endswith(".part") and (own or _PART.fullmatch(entry.name)):
+            is_own = name and entry.name.startswith(f".{name}.")
+            if entry.name.endswith(".part") and (is_own or _PART.fullmatch(entry.name)):
                 with suppress(OSError):
                     _remove_if_abandoned(Path(entry.path))
 
@@ -133,21 +133,21 @@ def remove_oldest(paths: Iterable[Path], limit: int) -> None:
         total -= size
 
 
-def _part_name(place: Path) -> Path:
+def _part_name(target: Path) -> Path:
     # A long name leaves room for the rest: file systems allow 255 bytes.
-    name = place.name.encode()[:200].decode(errors="ignore")
-    return place.with_name(f".{name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    name = target.name.encode()[:200].decode(errors="ignore")
+    return target.with_name(f".{name}.{os.getpid()}.{secrets.token_hex(4)}.part")
 
 
 @contextmanager
-def _open_part(place: Path) -> Iterator[tuple[Path, BinaryIO]]:
+def _open_part(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
     while True:
-        part = _part_name(place)
+        part = _part_name(target)
         file = open(part, "xb")  # noqa: SIM115 (closed below)
-        try_lock(file)
-        if sys.platform == "win32" or os.fstat(file.fileno()).st_nlink:
+        is_ours = try_lock(file) is not False
+        if is_ours and (sys.platform == "win32" or os.fstat(file.fileno()).st_nlink):
             break
-        file.close()  # another writer took it for abandoned before it was locked
+        file.close()  # another writer takes it for abandoned, and removes it
     try:
         with file:
             yield part, file
@@ -156,16 +156,15 @@ def _open_part(place: Path) -> Iterator[tuple[Path, BinaryIO]]:
         part.unlink(missing_ok=True)
 
 
-def _make_part_folder(place: Path) -> tuple[Path, int | None]:
+def _make_part_folder(target: Path) -> tuple[Path, int | None]:
     while True:
-        part = _part_name(place)
+        part = _part_name(target)
         part.mkdir()
         if sys.platform == "win32":
             return part, None
         with suppress(FileNotFoundError):  # taken for abandoned before it was locked
             lock = os.open(part, os.O_RDONLY | os.O_DIRECTORY)
-            try_lock(lock)
-            if part.is_dir():
+            if try_lock(lock) is not False and part.is_dir():
                 return part, lock
             os.close(lock)
 
@@ -219,7 +218,7 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
     goes on without: the renaming of `write_file` keeps files whole even then.
     """
     lock = path.with_name(f".{path.name}.lock")
-    told = False
+    has_waited = False
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,9 +228,9 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
             return
         with file:
             while try_lock(file) is False:
-                if not told:
+                if not has_waited:
                     on_wait()
-                    told = True
+                    has_waited = True
                 time.sleep(LOCK_POLL_SECONDS)
             if not _is_at(file, lock):
                 continue  # its last holder has just removed it
@@ -284,7 +283,7 @@ class NotAFileError(ValueError):
 
 
 def kind_of(mode: int) -> str | None:
-    """Say what a thing on disk is by its mode; None for a file."""
+    """Return what a mode of `os.stat` stands for; None for a file."""
     if stat.S_ISREG(mode):
         return None
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "no file")
@@ -309,7 +308,7 @@ def open_file(path: str | os.PathLike[str]) -> io.BufferedReader:
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     handle = os.open(path, flags)
     try:
-        # Looked at again: something else may have come into its place.
+        # Looked at again: it may have been replaced meanwhile.
         kind = kind_of(os.fstat(handle).st_mode)
         if kind == "a folder":
             raise IsADirectoryError(
@@ -330,7 +329,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 
 
 def not_private(folder: Path) -> str | None:
-    """Say how others can write to a folder; None if they cannot, or there is none."""
+    """Return how others can write to a folder; None if they cannot."""
     if sys.platform == "win32":
         return None  # where a user's folders are private by inheritance
     try:

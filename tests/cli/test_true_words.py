@@ -171,12 +171,12 @@ def test_every_link_of_the_pages_leads_somewhere():
 
 
 def _row(title):
-    """Return the cell of a row of the README's table of what is supported."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Return the cell of a row of the guide's table of what is supported."""
+    text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     return re.search(rf"^\| {title} \| (.*) \|$", text, re.M)[1]
 
 
-def test_what_the_readme_calls_supported_is():
+def test_what_the_guide_calls_supported_is():
     optimizers = _row("optimizers").split(";")[0].split(", ")
     assert len(optimizers) > 10
     for name in optimizers:

@@ -10,6 +10,7 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 from ganglion import config, layers, models, ops, optimizers, saving, utils
 from ganglion.cli.dump import text_of
 from ganglion.compiler.cpu import emit
+from ganglion.compiler.cpu.barriers import unguarded
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
@@ -17,9 +18,7 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, toposort
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
-from ganglion.compiler.plan.barriers import unguarded
-from ganglion.compiler.plan.memory import packed
-from ganglion.compiler.plan.spans import Spans
+from ganglion.compiler.plan.memory import Spans, packed
 from ganglion.training.data_adapters import Table
 from ganglion.variables import Scope
 
@@ -316,7 +315,9 @@ def test_prime_batches_are_cut_into_slices(rows):
     y = rng.normal(size=(rows, 3)).astype("float32")
     program, data, state = step_of_model(model, x, y, rows, rows)
     plan = build(program)
-    assert any(band.units == rows and band.slices >= 16 for band in plan.bands)
+    assert any(
+        segment.units == rows and segment.slices >= 16 for segment in plan.segments
+    )
     assert unguarded(plan) is None
     check(program, data, state, rtol=2e-4, atol=2e-5)
     alone = ran(compiled(program, 1), data, state, 2)

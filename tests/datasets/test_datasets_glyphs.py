@@ -71,16 +71,35 @@ def test_nearest_centroid_finds_it_neither_trivial_nor_hopeless() -> None:
     assert 0.60 < accuracy < 0.97
 
 
+@pytest.fixture(scope="module")
+def default_set() -> Arrays:
+    return glyphs._draw(60_000, 10_000, 0)
+
+
+@pytest.fixture
+def draws(default_set: Arrays, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The default set is drawn once for all tests; says how often it was asked for."""
+    calls: list[object] = []
+
+    def draw(*arguments: int) -> Arrays:
+        calls.append(arguments)
+        return default_set
+
+    monkeypatch.setattr(glyphs, "_draw", draw)
+    return calls
+
+
 @pytest.mark.slow
-def test_the_default_set_is_kept_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_set_is_kept_in_the_cache(draws: list[object]) -> None:
     path = datasets.fetch("glyphs")
     assert read_cached(path, glyphs.DATA_SET.sha256) is not None
-    monkeypatch.setattr(glyphs, "_draw", None)  # from here on, only the cache will do
     (x_train, _), _ = glyphs.load_data()
     assert x_train.shape == (60_000, 28, 28)
+    assert draws == [(60_000, 10_000, 0)]  # the second load was from the cache
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("draws")
 def test_a_cache_that_cannot_be_used_is_harmless(
     home: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -91,11 +110,12 @@ def test_a_cache_that_cannot_be_used_is_harmless(
 
 
 @pytest.mark.slow
-def test_a_damaged_cache_file_is_drawn_again(home: Path) -> None:
+def test_a_damaged_cache_file_is_drawn_again(home: Path, draws: list[object]) -> None:
     path = glyphs.DATA_SET.path
     path.parent.mkdir(parents=True)
     path.write_bytes(b"junk")
     glyphs.load_data()
+    assert len(draws) == 1
     assert read_cached(path, glyphs.DATA_SET.sha256) is not None
 
 

@@ -113,6 +113,32 @@ def test_leftovers_of_older_versions_and_foreign_files(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted([*foreign, "m.keras"])
 
 
+def test_a_file_that_is_not_locked_yet_is_not_taken_for_abandoned(tmp_path):
+    """Threads change places between the opening of a file and its lock."""
+    errors: list[BaseException] = []
+    before = sys.getswitchinterval()
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(30):
+                files.write_file(tmp_path / f"file{number % 2}", b"content")
+                with files.new_folder(tmp_path / f"folder{number}") as part:
+                    (part / "a").write_bytes(b"content")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors
+
+
 def test_writers_at_work_do_not_clear_each_other(tmp_path):
     """Many at once into one folder, each long enough to be in the others' way."""
     errors: list[BaseException] = []

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ganglion import layers, models
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.graph import Graph, Value
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan import barriers
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.training.data_adapters import Table
 
@@ -24,15 +24,15 @@ Ran = tuple[Arrays, Arrays]
 
 @contextmanager
 def everything_shared() -> Iterator[None]:
-    """Cut the smallest kernels over the threads too: only so do they meet."""
+    """Split the smallest kernels over the threads too: only so do they meet."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(barriers, "TINY", 0.0)
+        patch.setattr(tuning, "CPU", replace(tuning.CPU, worth_sharing=0.0))
         yield
 
 
 def pure(graph: Graph) -> Program:
     """Return a graph as a program without state."""
-    names = tuple(one.name for one in graph.inputs)
+    names = tuple(node.name for node in graph.inputs)
     return Program(graph, names, (), tuple(graph.outputs))
 
 
@@ -41,9 +41,9 @@ def op_program(op, arrays: list[np.ndarray], attrs: dict) -> tuple[Program, Arra
     from ganglion.compiler.ir.graph import Input
 
     inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
-    made: Value = op(*inputs, **attrs)
+    output: Value = op(*inputs, **attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
-    return pure(Graph.of(op.name, inputs, {"y": made})), data
+    return pure(Graph.of(op.name, inputs, {"y": output})), data
 
 
 def training_step(case, floatx):
@@ -67,7 +67,7 @@ def step_of_model(model, x, y, batch, rows):
     table = Table(x, y)
     signature = table.signature(batch, rows, False)
     step, _ = model._step_cache.step("train", table, signature)
-    state = {name: one.numpy().copy() for name, one in step.variables.items()}
+    state = {name: v.numpy().copy() for name, v in step.variables.items()}
     arrays = table.arrays()
     return step.program, {name: arrays[name] for name in step.program.data}, state
 
@@ -75,9 +75,9 @@ def step_of_model(model, x, y, batch, rows):
 def compiled(program: Program, threads: int) -> backend.CompiledProgram:
     """Return a program that runs on as many threads as said, in a poisoned arena."""
     with everything_shared():
-        made = backend.compile(program)
-    made.forced_threads, made.poisons = threads, True
-    return made
+        executable = backend.compile(program)
+    executable.forced_threads, executable.poisons = threads, True
+    return executable
 
 
 def ran(executable, data: Arrays, state: Arrays, steps: int) -> Ran:
@@ -103,21 +103,21 @@ def check(
         "one thread": compiled(program, 1),
         "two threads": compiled(program, 2),
     }
-    found = {}
+    results = {}
     for way, executable in ways.items():
-        found[way] = ran(executable, data, state, steps)
-        for ours, theirs in zip(found[way], expected, strict=True):
+        results[way] = ran(executable, data, state, steps)
+        for ours, theirs in zip(results[way], expected, strict=True):
             assert ours.keys() == theirs.keys()
             for name, array in theirs.items():
                 assert ours[name].dtype == array.dtype, (way, name)
                 np.testing.assert_allclose(
                     ours[name], array, rtol, atol, err_msg=f"{way}: {name}"
                 )
-    same(found["one thread"], found["two threads"])
+    same(results["one thread"], results["two threads"])
 
 
-def same(one: Ran, other: Ran) -> None:
+def same(first: Ran, second: Ran) -> None:
     """Refuse any difference, were it in the last bit."""
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip(first, second, strict=True):
         for name in a:
             assert a[name].tobytes() == b[name].tobytes(), name

@@ -22,7 +22,7 @@ LOSES = {"tf32": 2e-3, "bf16": 2e-2, "float32": 2e-5}
 
 @cache
 def emulated(capability: int = 90) -> Memory:
-    """Return the memory of a CPU that plays a GPU."""
+    """Return the memory of a GPU that is emulated on a CPU."""
     return Memory(HostDriver(capability))
 
 
@@ -42,9 +42,10 @@ def compiled(
 ) -> backend.CompiledProgram:
     """Return a program that starts in a poisoned arena."""
     with precision(precise):
-        made = backend.CompiledProgram(backend.plan_of(program), memory or emulated())
-    made.poisons = True
-    return made
+        plan = backend.plan_of(program)
+        executable = backend.CompiledProgram(plan, memory or emulated())
+    executable.poisons = True
+    return executable
 
 
 def check(
@@ -60,8 +61,8 @@ def check(
     """Compare the CUDA text with the graph's meaning."""
     data, state = {name: data[name] for name in program.data}, dict(state)
     expected = ran(reference.compile(program), data, state, steps)
-    found = ran(compiled(program, memory, precise), data, state, steps)
-    for ours, theirs in zip(found, expected, strict=True):
+    results = ran(compiled(program, memory, precise), data, state, steps)
+    for ours, theirs in zip(results, expected, strict=True):
         assert ours.keys() == theirs.keys()
         for name, array in theirs.items():
             assert ours[name].dtype == array.dtype, name

@@ -1,5 +1,5 @@
-// A GPU of one block at a time, on a CPU: every thread is a fibre, and barriers switch
-// between them. Stands under the backend's own CUDA text instead of its MACHINE part.
+// A GPU of one block at a time, emulated on a CPU: every thread is a fibre, and barriers
+// switch between them. Stands above the backend's CUDA text instead of `machine.cuh`.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 #define __launch_bounds__(...)
 #define THREAD emulated_thread
 #define BLOCK emulated_block
-#define BARRIER meet(emulated_all)
+#define BARRIER wait_at(emulated_all)
 
 static int emulated_thread, emulated_block;
 alignas(128) static unsigned char shared_bytes[256 * 1024];
@@ -41,10 +41,10 @@ switch_stack:
   ret
 )");
 
-struct Meeting {
+struct Barrier {
   int arrived = 0, expected = 0, round = 0;
 };
-static Meeting emulated_all, emulated_warps[32];
+static Barrier emulated_all, emulated_warps[32];
 static void* fibre_tops[THREADS];
 static void* main_top;
 static bool fibre_done[THREADS];
@@ -55,28 +55,28 @@ static void leave_fibre() {
   switch_stack(&fibre_tops[me], main_top);
   emulated_thread = me;
 }
-static void meet(Meeting& where) {
-  const int round = where.round;
-  if (++where.arrived == where.expected) {
-    where.arrived = 0;
-    where.round++;
+static void wait_at(Barrier& barrier) {
+  const int round = barrier.round;
+  if (++barrier.arrived == barrier.expected) {
+    barrier.arrived = 0;
+    barrier.round++;
     return;
   }
-  while (where.round == round) leave_fibre();
+  while (barrier.round == round) leave_fibre();
 }
-static void go_home(Meeting& where) {
-  where.expected--;
-  if (where.expected > 0 && where.arrived == where.expected) {
-    where.arrived = 0;
-    where.round++;
+static void leave(Barrier& barrier) {
+  barrier.expected--;
+  if (barrier.expected > 0 && barrier.arrived == barrier.expected) {
+    barrier.arrived = 0;
+    barrier.round++;
   }
 }
 extern "C" void fibre_main() {
   (*fibre_work)();
   const int me = emulated_thread;
   fibre_done[me] = true;
-  go_home(emulated_all);
-  go_home(emulated_warps[me / 32]);
+  leave(emulated_all);
+  leave(emulated_warps[me / 32]);
   void* unused;
   switch_stack(&unused, main_top);
   abort();
@@ -86,10 +86,10 @@ static void run_block(std::function<void()> work) {
   static unsigned char* stacks = (unsigned char*)aligned_alloc(64, room * THREADS);
   fibre_work = &work;
   memset(shared_bytes, 0xFF, sizeof shared_bytes);  // what nobody wrote shows
-  emulated_all = Meeting();
+  emulated_all = Barrier();
   emulated_all.expected = THREADS;
   for (int warp = 0; warp < THREADS / 32; warp++) {
-    emulated_warps[warp] = Meeting();
+    emulated_warps[warp] = Barrier();
     emulated_warps[warp].expected = 32;
   }
   for (int i = 0; i < THREADS; i++) {
@@ -111,47 +111,47 @@ static void run_block(std::function<void()> work) {
 }
 
 DEVICE float float_of_bits(unsigned bits) {
-  float made;
-  memcpy(&made, &bits, 4);
-  return made;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
 }
 DEVICE unsigned bits_of_float(float x) {
-  unsigned made;
-  memcpy(&made, &x, 4);
-  return made;
+  unsigned value;
+  memcpy(&value, &x, 4);
+  return value;
 }
 DEVICE double double_of_bits(unsigned long long bits) {
-  double made;
-  memcpy(&made, &bits, 8);
-  return made;
+  double value;
+  memcpy(&value, &bits, 8);
+  return value;
 }
 DEVICE unsigned upper_product(unsigned a, unsigned b) {
   return (unsigned)(((unsigned long long)a * b) >> 32);
 }
-DEVICE unsigned count_up(unsigned* place) { return (*place)++; }
+DEVICE unsigned count_up(unsigned* address) { return (*address)++; }
 DEVICE void publish() {}
 template <class T> DEVICE T from_lane_above(T value, int distance) {
-  static T shown[THREADS];
-  shown[THREAD] = value;
-  meet(emulated_warps[THREAD / 32]);
-  const bool there = THREAD % 32 + distance < 32;
-  const T found = shown[there ? THREAD + distance : THREAD];
-  meet(emulated_warps[THREAD / 32]);
-  return found;
+  static T values[THREADS];
+  values[THREAD] = value;
+  wait_at(emulated_warps[THREAD / 32]);
+  const bool inside = THREAD % 32 + distance < 32;
+  const T other = values[inside ? THREAD + distance : THREAD];
+  wait_at(emulated_warps[THREAD / 32]);
+  return other;
 }
-DEVICE unsigned lanes_that(bool says) {
-  static bool said[THREADS];
-  said[THREAD] = says;
-  meet(emulated_warps[THREAD / 32]);
+DEVICE unsigned lanes_that(bool answer) {
+  static bool answers[THREADS];
+  answers[THREAD] = answer;
+  wait_at(emulated_warps[THREAD / 32]);
   unsigned all = 0;
   for (int lane = 0; lane < 32; lane++)
-    all |= (unsigned)said[THREAD / 32 * 32 + lane] << lane;
-  meet(emulated_warps[THREAD / 32]);
+    all |= (unsigned)answers[THREAD / 32 * 32 + lane] << lane;
+  wait_at(emulated_warps[THREAD / 32]);
   return all;
 }
 DEVICE int bits_in(unsigned word) { return __builtin_popcount(word); }
-DEVICE float read_through(const float* place) { return *place; }
-DEVICE double read_through(const double* place) { return *place; }
+DEVICE float read_through(const float* address) { return *address; }
+DEVICE double read_through(const double* address) { return *address; }
 DEVICE void wait_for_others() {}
 DEVICE void let_others_start() {}
 
@@ -164,21 +164,21 @@ DEVICE void copy_async(void* to, const void* from, bool wanted) {
     memset(to, 0, BYTES);
 }
 static const void* matrix_rows[THREADS];
-static void name_row(const void* row) {
+static void publish_row(const void* row) {
   if ((uintptr_t)row % 16) abort();
   matrix_rows[THREAD] = row;
-  meet(emulated_warps[THREAD / 32]);
+  wait_at(emulated_warps[THREAD / 32]);
 }
 DEVICE void load_matrices(unsigned (&words)[4], const void* row) {
   const int warp = THREAD / 32, lane = THREAD % 32;
-  name_row(row);
+  publish_row(row);
   for (int i = 0; i < 4; i++)
     words[i] = ((const unsigned*)matrix_rows[warp * 32 + i * 8 + lane / 4])[lane % 4];
-  meet(emulated_warps[warp]);
+  wait_at(emulated_warps[warp]);
 }
 DEVICE void load_turned(unsigned (&words)[4], const void* row) {
   const int warp = THREAD / 32, lane = THREAD % 32;
-  name_row(row);
+  publish_row(row);
   for (int i = 0; i < 4; i++) {
     unsigned short pair[2];
     for (int j = 0; j < 2; j++) {
@@ -187,7 +187,7 @@ DEVICE void load_turned(unsigned (&words)[4], const void* row) {
     }
     words[i] = pair[0] | (unsigned)pair[1] << 16;
   }
-  meet(emulated_warps[warp]);
+  wait_at(emulated_warps[warp]);
 }
 DEVICE void commit_copies() {}
 template <int LEFT> DEVICE void await_copies() {}
@@ -210,7 +210,7 @@ DEVICE void multiply_parts(float (&c)[4], const unsigned (&a)[4], const unsigned
   const int warp = THREAD / 32, lane = THREAD % 32, g = lane / 4, t = lane % 4;
   for (int i = 0; i < 4; i++) fragments[THREAD][i] = a[i];
   for (int i = 0; i < 2; i++) fragments[THREAD][4 + i] = b[i];
-  meet(emulated_warps[warp]);
+  wait_at(emulated_warps[warp]);
   constexpr int K = BF16 ? 16 : 8, QUARTER = BF16 ? 2 : 1;
   auto part = [&](int row_lane, int k, int reg) {
     const unsigned bits =
@@ -226,7 +226,7 @@ DEVICE void multiply_parts(float (&c)[4], const unsigned (&a)[4], const unsigned
                part(column, k, 4 + k / (K / 2));
     c[h] = (float)(c[h] + total);
   }
-  meet(emulated_warps[warp]);
+  wait_at(emulated_warps[warp]);
 }
 DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4],
                           const unsigned (&b)[2]) {

@@ -35,7 +35,7 @@ _SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, 
 
 
 def reason() -> str | None:
-    """Say why kernels cannot be run here, None if they can."""
+    """Return why kernels cannot be run here, None if they can."""
     if shutil.which("g++") is None:
         return "g++ is not installed"
     if platform.machine() not in ("x86_64", "AMD64"):
@@ -49,7 +49,7 @@ def _version() -> str:
 
 
 def _write(path: Path, make: Callable[[Path], object]) -> Path:
-    """Make a file beside its place and rename it: other workers may do the same."""
+    """Write a file under another name and rename it: other workers may do the same."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{os.getpid()}-{threading.get_ident()}-{path.name}")
@@ -94,29 +94,29 @@ def _object(text: str) -> bytes:
 
 
 def _wrapped(source: str) -> str:
-    """Return CUDA text as C++, with a function `run_NAME(blocks, given)` for each."""
-    made = source.replace(prelude.header(), f'#include "{_prelude()}"')
-    assert made != source
-    for name, given in _SIGNATURE.findall(source):
-        kinds = [one.rsplit(" ", 1)[0] for one in given.split(", ")] if given else []
-        casts = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(kinds))
-        made += (
-            f'\nextern "C" void run_{name}(int blocks, void** given) {{\n'
+    """Return CUDA text as C++, with a `run_NAME(blocks, arguments)` for each kernel."""
+    assert source.startswith(prelude.header())
+    text = f'#include "{_prelude()}"' + source.removeprefix(prelude.header())
+    for name, parameters in _SIGNATURE.findall(source):
+        kinds = [one.rsplit(" ", 1)[0] for one in parameters.split(", ") if one]
+        casts = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(kinds))
+        text += (
+            f'\nextern "C" void run_{name}(int blocks, void** arguments) {{\n'
             "  for (emulated_block = 0; emulated_block < blocks; emulated_block++)\n"
             f"    run_block([&] {{ {name}({casts}); }});\n}}\n"
         )
-    return made
+    return text
 
 
 class HostDriver:
     """Everything that the backend asks of a GPU, done by this machine's CPU."""
 
-    name = "a CPU that plays a GPU"
+    name = "an emulated GPU"
     processors, cores = 132, 0  # few and large texts: g++ is slow to start
 
     def __init__(self, capability: int = 90) -> None:
         self.capability = capability
-        self.kept: dict[int, np.ndarray] = {}
+        self.allocated: dict[int, np.ndarray] = {}
         self.log: list[str] = []
         self._folder = tempfile.TemporaryDirectory()
         self._recording: list[Any] | None = None
@@ -126,7 +126,7 @@ class HostDriver:
         pass
 
     def compiler(self) -> str:
-        return f"g++, which plays sm_{self.capability}"
+        return f"g++ for an emulated sm_{self.capability}"
 
     def compile(self, source: str) -> bytes:
         with self._compiling:  # threads that want the same text wait for one of them
@@ -153,11 +153,11 @@ class HostDriver:
     def allocate(self, nbytes: int) -> int:
         raw = np.full(nbytes + 256, 0xFF, np.uint8)
         address = -(-raw.ctypes.data // 256) * 256
-        self.kept[address] = raw
+        self.allocated[address] = raw
         return address
 
     def free(self, address: int) -> None:
-        del self.kept[address]
+        del self.allocated[address]
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         ctypes.memset(address, byte, nbytes)
@@ -192,12 +192,12 @@ class HostDriver:
         self._recording = []
 
     def end_capture(self) -> Any:
-        made, self._recording = self._recording, None
-        return made
+        graph, self._recording = self._recording, None
+        return graph
 
     def replay(self, graph: Any) -> None:
-        for one in graph:
-            self.launch(*one)
+        for launch in graph:
+            self.launch(*launch)
 
     def forget(self, graph: Any) -> None:
         pass

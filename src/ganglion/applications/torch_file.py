@@ -233,7 +233,8 @@ def _viewed(name: str, tensor: Tensor, numbers: np.ndarray) -> np.ndarray:
 
 
 _MARK = object()
-_BYTES_A_STEP = 80  # an instruction of one byte makes a dictionary
+# An instruction of one byte makes a dictionary; it is charged for some at a time.
+_BYTES_A_STEP, _STEPS_AT_ONCE = 80, 256
 _ODD = "its instructions do not fit together"
 
 
@@ -266,11 +267,6 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
 }
-_CONSTANTS = {b"N": None, b"\x88": True, b"\x89": False}
-_EMPTIES: dict[bytes, Callable[[], Any]] = {b"}": dict, b"]": list, b")": tuple}
-_NUMBERS = {b"K": "<B", b"M": "<H", b"J": "<i", b"G": ">d"}
-_MEMO_KEYS = {b"q": "<B", b"r": "<I", b"h": "<B", b"j": "<I"}
-_TUPLES = {b"\x85": 1, b"\x86": 2, b"\x87": 3}
 
 
 class Machine:
@@ -290,9 +286,15 @@ class Machine:
 
     def run(self) -> Any:
         """Return what the pickle describes; `at` is then behind it."""
+        steps = 0
         while (code := self._take(1)) != b".":
-            budget.take(_BYTES_A_STEP, "a pickle")
-            self._step(code)
+            if not steps % _STEPS_AT_ONCE:
+                budget.take(_STEPS_AT_ONCE * _BYTES_A_STEP, "a pickle")
+            steps += 1
+            instruction = _INSTRUCTIONS.get(code)
+            if instruction is None:
+                raise _unknown_instruction(code)
+            instruction(self)
         return self._pop()
 
     def _take(self, count: int) -> bytes:
@@ -323,38 +325,20 @@ class Machine:
                 return items
         raise RefusedError(_ODD)
 
-    def _step(self, code: bytes) -> None:
-        push = self._stack.append
-        if code in _NUMBERS:
-            push(self._number(_NUMBERS[code]))
-        elif code in _CONSTANTS:
-            push(_CONSTANTS[code])
-        elif code in _EMPTIES:
-            push(_EMPTIES[code]())
-        elif code in _MEMO_KEYS:
-            self._remember(code)
-        elif code in _TUPLES:
-            push(tuple(reversed([self._pop() for _ in range(_TUPLES[code])])))
-        elif code in _OTHERS:
-            _OTHERS[code](self)
-        else:
-            import pickletools  # describes instructions, runs none
+    def _push(self, value: Any) -> None:
+        self._stack.append(value)
 
-            names = {known.code: known.name for known in pickletools.opcodes}
-            name = names.get(code.decode("latin-1")) or f"0x{code.hex()}"
-            raise RefusedError(
-                f"it uses the pickle instruction {name}, which is no part of a "
-                "file of tensors: nothing was executed"
-            )
+    def _push_tuple(self, count: int) -> None:
+        self._push(tuple([self._pop() for _ in range(count)][::-1]))
 
-    def _remember(self, code: bytes) -> None:
-        key = self._number(_MEMO_KEYS[code])
-        if code in b"qr":
-            self._memo[key] = self._top(object)
-        elif key in self._memo:
-            self._stack.append(self._memo[key])
-        else:
+    def _put_memo(self, form: str) -> None:
+        self._memo[self._number(form)] = self._top(object)
+
+    def _get_memo(self, form: str) -> None:
+        key = self._number(form)
+        if key not in self._memo:
             raise RefusedError(_ODD)
+        self._push(self._memo[key])
 
     def _protocol(self) -> None:
         version = self._number("<B")
@@ -364,13 +348,13 @@ class Machine:
     def _text(self) -> None:
         raw = self._take(self._number("<I"))
         try:
-            self._stack.append(raw.decode())
+            self._push(raw.decode())
         except UnicodeDecodeError:
             raise RefusedError("a name in it is not text") from None
 
     def _long(self) -> None:
         raw = self._take(self._number("<B"))
-        self._stack.append(int.from_bytes(raw, "little", signed=True))
+        self._push(int.from_bytes(raw, "little", signed=True))
 
     def _global(self) -> None:
         end = self.data.find(b"\n", self.data.find(b"\n", self.at) + 1)
@@ -383,7 +367,7 @@ class Machine:
                 f"it names {name}, which is no part of a file of tensors: nothing was "
                 "executed"
             )
-        self._stack.append(Name(name))
+        self._push(Name(name))
 
     def _reduce(self) -> None:
         arguments, function = self._pop(), self._pop()
@@ -394,7 +378,7 @@ class Machine:
         if not isinstance(arguments, tuple):
             raise RefusedError(_ODD)
         try:
-            self._stack.append(_CALLS[function.text](*arguments))
+            self._push(_CALLS[function.text](*arguments))
         except RefusedError:
             raise
         except (TypeError, ValueError):
@@ -412,7 +396,7 @@ class Machine:
                 and len(view) < 2
                 and not any(view)
             ):
-                self._stack.append(Storage(key, _DTYPES[kind], count))
+                self._push(Storage(key, _DTYPES[kind], count))
             case _:
                 raise RefusedError("it refers to a storage in an unknown way")
 
@@ -435,10 +419,27 @@ class Machine:
         self._top(dict)
 
 
-_OTHERS: dict[bytes, Callable[[Machine], None]] = {
+_INSTRUCTIONS: dict[bytes, Callable[[Machine], None]] = {
     b"\x80": Machine._protocol,
-    b"(": lambda machine: machine._stack.append(_MARK),
-    b"t": lambda machine: machine._stack.append(tuple(machine._since_mark())),
+    b"N": lambda machine: machine._push(None),
+    b"\x88": lambda machine: machine._push(True),
+    b"\x89": lambda machine: machine._push(False),
+    b"}": lambda machine: machine._push({}),
+    b"]": lambda machine: machine._push([]),
+    b")": lambda machine: machine._push(()),
+    b"K": lambda machine: machine._push(machine._number("<B")),
+    b"M": lambda machine: machine._push(machine._number("<H")),
+    b"J": lambda machine: machine._push(machine._number("<i")),
+    b"G": lambda machine: machine._push(machine._number(">d")),
+    b"q": lambda machine: machine._put_memo("<B"),
+    b"r": lambda machine: machine._put_memo("<I"),
+    b"h": lambda machine: machine._get_memo("<B"),
+    b"j": lambda machine: machine._get_memo("<I"),
+    b"\x85": lambda machine: machine._push_tuple(1),
+    b"\x86": lambda machine: machine._push_tuple(2),
+    b"\x87": lambda machine: machine._push_tuple(3),
+    b"(": lambda machine: machine._push(_MARK),
+    b"t": lambda machine: machine._push(tuple(machine._since_mark())),
     b"X": Machine._text,
     b"\x8a": Machine._long,
     b"c": Machine._global,
@@ -450,3 +451,14 @@ _OTHERS: dict[bytes, Callable[[Machine], None]] = {
     b"e": lambda machine: machine._append(machine._since_mark()),
     b"b": Machine._build,
 }
+
+
+def _unknown_instruction(code: bytes) -> RefusedError:
+    import pickletools  # describes instructions, runs none
+
+    names = {known.code: known.name for known in pickletools.opcodes}
+    name = names.get(code.decode("latin-1")) or f"0x{code.hex()}"
+    return RefusedError(
+        f"it uses the pickle instruction {name}, which is no part of a file of "
+        "tensors: nothing was executed"
+    )

@@ -1,9 +1,9 @@
-"""What reading a file may cost in all: memory, things and depth, out of one budget.
+"""What reading a file may cost in all: memory, objects and depth, out of one budget.
 
 A few kilobytes can describe gigabytes: compressed twice, as a type of a huge item, as a
 layer of a billion units. Every limit by itself lets something through, and several
 multiply; so whoever reads a file opens a budget in proportion to its size, and all that
-is made of it draws from that, before it is made.
+is built from it draws from that first.
 
 >>> with reading(size=2000):  # doctest: +ELLIPSIS
 ...     take(10**10, "a layer")
@@ -22,21 +22,18 @@ from typing import Any, Protocol
 VARIABLE = "GANGLION_FILE_LIMIT"
 FLOOR = 512 << 20  # bytes that any file may take, however small it is
 FACTOR = 32  # times its size; weights are there three times while they are read
-THINGS = 20_000  # objects and calls that any file may describe; a tenth of a minute
-BYTES_A_THING = 64  # of the file, for more; Keras writes hundreds
+OBJECTS = 20_000  # objects and calls that any file may describe; a tenth of a minute
+BYTES_AN_OBJECT = 64  # of the file, for more; Keras writes hundreds
 DEPTH = 100
 JSON_FACTOR = 24  # bytes of memory a byte of JSON; "{}," makes 72 of 3
 _PIECE = 1 << 20
-_WAY_OUT = f"If you trust it, allow more: {VARIABLE}=20G, say"
 _UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Stream(Protocol):
     """What bytes can be read from."""
 
-    def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes."""
-        ...
+    def read(self, size: int, /) -> bytes: ...
 
 
 class BudgetError(ValueError):
@@ -56,45 +53,16 @@ class Budget:
         self.size = size
         self.limit = chosen_limit() or max(floor, factor * size)
         self.bytes_left = self.limit
-        self.things_left = max(THINGS, size // BYTES_A_THING, self.limit // 100_000)
+        self.objects_left = max(OBJECTS, size // BYTES_AN_OBJECT, self.limit // 100_000)
         self.depth = 0
 
-    def take(self, count: int, what: str, beside: int = 0) -> None:
-        """Draw bytes of memory, before they are used.
-
-        Args:
-            count: The bytes.
-            what: What they are for.
-            beside: Bytes that are needed as well, but only for a moment.
-        """
-        self.bytes_left -= int(count)
-        if self.bytes_left < beside:
-            raise BudgetError(
-                f"it asks for {int(count):,} bytes for {what}, and for more than "
-                f"{self.limit:,} in all{self._has()}: refused. {_WAY_OUT}"
-            )
-
-    def count(self, what: str) -> None:
-        """Draw one object or call that a file describes."""
-        self.things_left -= 1
-        if self.things_left < 0:
-            raise BudgetError(
-                f"it describes too many {what}{self._has()}: refused. {_WAY_OUT}"
-            )
-
-    def _has(self) -> str:
-        return f", but is a file of {self.size:,} bytes" if self.size else ""
-
-    @contextmanager
-    def deeper(self) -> Iterator[None]:
-        """Go into what is nested; refuse to go on without end."""
-        self.depth += 1
-        try:
-            if self.depth > DEPTH:
-                raise BudgetError(f"it is nested more than {DEPTH} levels deep.")
-            yield
-        finally:
-            self.depth -= 1
+    def refusal(self, demand: str) -> BudgetError:
+        """Return the error that says why a file is refused, and the way out."""
+        size = f", but is a file of {self.size:,} bytes" if self.size else ""
+        return BudgetError(
+            f"it {demand}{size}: refused. If you trust it, allow more: {VARIABLE}=20G, "
+            "say"
+        )
 
 
 class _Active(threading.local):
@@ -141,30 +109,52 @@ def reading(size: int, floor: int = FLOOR, factor: int = FACTOR) -> Iterator[Bud
         _active.budget = before
 
 
-def take(count: int, what: str, beside: int = 0) -> None:
-    """Draw bytes of memory, if a file is being read; see `Budget.take`."""
-    if _active.budget is not None:
-        _active.budget.take(count, what, beside)
+def take(count: int, purpose: str, beside: int = 0) -> None:
+    """Draw bytes of memory before they are used, if a file is being read.
+
+    Args:
+        count: The bytes.
+        purpose: What they are for.
+        beside: Bytes that are needed as well, but only for a moment.
+    """
+    budget = _active.budget
+    if budget is None:
+        return
+    budget.bytes_left -= int(count)
+    if budget.bytes_left < beside:
+        raise budget.refusal(
+            f"asks for {int(count):,} bytes for {purpose}, and for more than "
+            f"{budget.limit:,} in all"
+        )
 
 
-def count(what: str) -> None:
-    """Draw one object or call, if a file is being read."""
-    if _active.budget is not None:
-        _active.budget.count(what)
+def count(kind: str) -> None:
+    """Draw one object or call that a file describes, if one is being read."""
+    budget = _active.budget
+    if budget is not None:
+        budget.objects_left -= 1
+        if budget.objects_left < 0:
+            raise budget.refusal(f"describes too many {kind}")
 
 
 @contextmanager
 def deeper() -> Iterator[None]:
-    """Go one level deeper, if a file is being read."""
-    if _active.budget is None:
+    """Go one level deeper into what is nested, if a file is being read."""
+    budget = _active.budget
+    if budget is None:
         yield
         return
-    with _active.budget.deeper():
+    budget.depth += 1
+    try:
+        if budget.depth > DEPTH:
+            raise BudgetError(f"it is nested more than {DEPTH} levels deep.")
         yield
+    finally:
+        budget.depth -= 1
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Return what JSON holds; it takes many times the memory of its text."""
+    """Return the data of a JSON text; it takes many times the memory of its text."""
     import json
 
     take(JSON_FACTOR * len(text), "a text of JSON")
@@ -174,10 +164,10 @@ def parsed_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def drain(stream: Stream, what: str) -> bytes:
-    """Read a stream that unpacks what it holds, and never more than may be."""
+def drain(stream: Stream, purpose: str) -> bytes:
+    """Read a stream that unpacks its content, and never more than the budget has."""
     pieces = []
     while piece := stream.read(_PIECE):
-        take(len(piece), what)
+        take(len(piece), purpose)
         pieces.append(piece)
     return b"".join(pieces)

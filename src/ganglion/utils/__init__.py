@@ -17,8 +17,13 @@ from ganglion.serialization import (
     serialize_keras_object,
 )
 from ganglion.symbolic import is_symbolic as is_keras_tensor
-from ganglion.utils.arrays import normalize, pad_sequences, to_categorical
-from ganglion.utils.batches import PyDataset, Sequence
+from ganglion.utils.data import (
+    PyDataset,
+    Sequence,
+    normalize,
+    pad_sequences,
+    to_categorical,
+)
 from ganglion.utils.files import get_file
 from ganglion.utils.image_folders import image_dataset_from_directory
 from ganglion.utils.images import array_to_img, img_to_array, load_img, save_img

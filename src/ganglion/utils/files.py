@@ -1,4 +1,4 @@
-"""Files from the web, kept: checked, written beside and renamed, safely unpacked."""
+"""Files from the web: checked, cached, and safely unpacked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ganglion.progress import print_message
 from ganglion.system import budget
 
 _FREE_ON_DISK, _MOST_EXPANSION = 4 << 30, 100  # of what is unpacked
-_ALGORITHMS = {"md5": 32, "sha256": 64}
+_ALGORITHM_OF_LENGTH = {32: "md5", 64: "sha256"}  # of hexadecimal digits
 
 
 def get_file(
@@ -49,22 +49,22 @@ def get_file(
     """
     if origin is None:
         raise ValueError("`get_file` needs the address of the file: pass `origin`.")
-    name = _name(fname, origin)
-    folder = _cache(cache_dir) / cache_subdir
-    wanted = file_hash or md5_hash
+    name = unpacked_name = _name(fname, origin)
+    # Apart from the data sets of `ganglion.datasets`, which have their own format.
+    cache = config.home() / "files" if cache_dir is None else Path(cache_dir)
+    folder = cache.expanduser() / cache_subdir
+    expected = file_hash or md5_hash
     algorithm = "md5" if md5_hash and not file_hash else hash_algorithm
-    unpacked = folder / name
-    archive = extract or untar
-    if archive:
-        stem = name.split(".")[0] if fname and "." in name else name
-        has_ending = bool(fname) and "." in name
-        unpacked = folder / (f"{stem}_extracted" if has_ending else name)
-        name = name if has_ending else f"{name}_archive"
-    path = folder / name
-    fetched = force_download or not _is_whole(path, wanted, algorithm)
+    is_archive = extract or untar
+    if is_archive and fname and "." in name:
+        unpacked_name = f"{name.split('.')[0]}_extracted"
+    elif is_archive:
+        name = f"{name}_archive"
+    path, unpacked = folder / name, folder / unpacked_name
+    fetched = force_download or not _is_sound(path, expected, algorithm)
     if fetched:
-        _fetch(origin, path, wanted, algorithm)
-    if not archive:
+        _fetch(origin, path, expected, algorithm)
+    if not is_archive:
         return str(path)
     if fetched or not unpacked.is_dir():
         _unpack(path, unpacked, "tar" if untar else archive_format)
@@ -83,42 +83,34 @@ def _name(fname: str | os.PathLike[str] | None, origin: str) -> str:
     return name
 
 
-def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
-    if cache_dir is not None:
-        return Path(cache_dir).expanduser()
-    # Apart from the data sets of `ganglion.datasets`, which keep their own format.
-    return config.home() / "files"
-
-
-def _is_whole(path: Path, wanted: str | None, algorithm: str) -> bool:
+def _is_sound(path: Path, expected: str | None, algorithm: str) -> bool:
     if not path.is_file():
         return False
-    if wanted is None or _has_hash(path.read_bytes(), wanted, algorithm):
+    if expected is None or _has_hash(path.read_bytes(), expected, algorithm):
         return True
     print_message(f"{path} does not have the expected checksum; fetching it again.")
     return False
 
 
-def _has_hash(data: bytes, wanted: str, algorithm: str) -> bool:
+def _has_hash(data: bytes, expected: str, algorithm: str) -> bool:
     if algorithm == "auto":
-        by_length = {length: name for name, length in _ALGORITHMS.items()}
-        algorithm = by_length.get(len(wanted), "")
-    if algorithm not in _ALGORITHMS:
+        algorithm = _ALGORITHM_OF_LENGTH.get(len(expected), "")
+    if algorithm not in _ALGORITHM_OF_LENGTH.values():
         raise ValueError(
             "The checksum must be SHA-256 (64 hexadecimal digits) or MD5 (32), with "
             "`hash_algorithm` 'auto', 'sha256' or 'md5'."
         )
-    found = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
-    return found == wanted.lower()
+    digest = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+    return digest == expected.lower()
 
 
-def _fetch(origin: str, path: Path, wanted: str | None, algorithm: str) -> None:
+def _fetch(origin: str, path: Path, expected: str | None, algorithm: str) -> None:
     print_message(f"Downloading data from {origin}")
     data = _read(origin)
-    if wanted is not None and not _has_hash(data, wanted, algorithm):
+    if expected is not None and not _has_hash(data, expected, algorithm):
         raise ValueError(
-            f"{origin} is not the file expected: its checksum is not {wanted}. It may "
-            "be incomplete, or have changed."
+            f"{origin} is not the file expected: its checksum is not {expected}. It "
+            "may be incomplete, or have changed."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_file(path, data)
@@ -144,7 +136,6 @@ def _read(origin: str) -> bytes:
 
 
 def _unpack(path: Path, folder: Path, kind: str | None) -> None:
-    """Unpack an archive beside the folder, then put it in place as a whole."""
     size = path.stat().st_size
     with (
         budget.reading(size, _FREE_ON_DISK, _MOST_EXPANSION),
@@ -155,28 +146,21 @@ def _unpack(path: Path, folder: Path, kind: str | None) -> None:
         elif kind in ("auto", "tar") and tarfile.is_tarfile(path):
             _unpack_tar(path, part)
         else:
-            raise ValueError(
-                f"{path.name} cannot be unpacked: it is no {_kinds(kind)}."
-            )
-
-
-def _kinds(kind: str | None) -> str:
-    return "zip or tar file" if kind == "auto" else f"{kind} file"
+            kinds = "zip or tar" if kind == "auto" else kind
+            raise ValueError(f"{path.name} cannot be unpacked: it is no {kinds} file.")
 
 
 def _unpack_zip(path: Path, folder: Path) -> None:
     with zipfile.ZipFile(path) as archive:
-        for one in archive.infolist():
-            budget.take(one.file_size, f"its member {one.filename!r:.80}")
-            _check_member(one.filename, path)
+        for info in archive.infolist():
+            _check_member(info.filename, info.file_size, path)
         archive.extractall(folder)
 
 
 def _unpack_tar(path: Path, folder: Path) -> None:
     with tarfile.open(path) as archive:
         for member in archive:
-            budget.take(member.size, f"its member {member.name!r:.80}")
-            _check_member(member.name, path)
+            _check_member(member.name, member.size, path)
             if not (member.isfile() or member.isdir()):
                 raise ValueError(
                     f"{path.name} holds {member.name!r}, which is neither a file nor a "
@@ -190,7 +174,8 @@ def _unpack_tar(path: Path, folder: Path) -> None:
             archive.extractall(folder)
 
 
-def _check_member(name: str, path: Path) -> None:
+def _check_member(name: str, size: int, path: Path) -> None:
+    budget.take(size, f"its member {name!r:.80}")
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts:
         raise ValueError(

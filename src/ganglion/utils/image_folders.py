@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from ganglion.images import Form, ImagesError, read_files
 from ganglion.images.finding import ENDINGS, check_case, is_image
 from ganglion.progress import print_message
 from ganglion.random import shuffled
-from ganglion.utils.batches import PyDataset
+from ganglion.utils.data import PyDataset
 
 _LABEL_MODES = ("int", "categorical", "binary")
 _METHODS = {
@@ -35,7 +37,7 @@ _SUBSETS = ("training", "validation", "both")
 class ImageDataset(PyDataset):
     """Images of a folder in batches; `fit` takes the rows themselves, and is fast.
 
-    `class_names` and `file_paths` are as in Keras; `x` and `y` are the whole arrays.
+    `class_names` and `file_paths` are as in Keras; `x` and `y` are arrays of all rows.
     The methods of tf.data's that scripts call on such data (`take`, `map`, `cache`,
     `shuffle`, `prefetch`) are there.
     """
@@ -76,11 +78,9 @@ class ImageDataset(PyDataset):
         parts = [self.x[rows].astype(config.floatx())]
         parts += [] if self.y is None else [self.y[rows]]
         if self.batch_size is None:  # single images
-            parts = [one[0] for one in parts]
-        made = parts[0] if self.y is None else tuple(parts)
-        if self._change is None:
-            return made
-        return self._change(*made) if isinstance(made, tuple) else self._change(made)
+            parts = [part[0] for part in parts]
+        batch = parts[0] if self.y is None else tuple(parts)
+        return batch if self._change is None else _applied(self._change, batch)
 
     def as_rows(self) -> dict[str, Any] | None:
         """Return what `fit` needs to work on the rows; None if batches are changed."""
@@ -94,9 +94,9 @@ class ImageDataset(PyDataset):
         }
 
     def _copy(self, **changed: Any) -> ImageDataset:
-        made = ImageDataset(self.x, self.y, self.batch_size, self._shuffle, self._seed)
-        made.__dict__.update(self.__dict__ | changed)
-        return made
+        copied = copy.copy(self)
+        vars(copied).update(changed)
+        return copied
 
     def take(self, count: int) -> ImageDataset:
         """Return the data of the first batches."""
@@ -109,8 +109,7 @@ class ImageDataset(PyDataset):
         before = self._change
 
         def both(*batch: Any) -> Any:
-            made = batch if before is None else before(*batch)
-            return map_func(*made) if isinstance(made, tuple) else map_func(made)
+            return _applied(map_func, batch if before is None else before(*batch))
 
         return self._copy(_change=both)
 
@@ -125,6 +124,10 @@ class ImageDataset(PyDataset):
     def prefetch(self, *args: Any, **kwargs: Any) -> ImageDataset:
         """Return the data: there is nothing to wait for."""
         return self
+
+
+def _applied(function: Callable[..., Any], batch: Any) -> Any:
+    return function(*batch) if isinstance(batch, tuple) else function(batch)
 
 
 def image_dataset_from_directory(
@@ -185,8 +188,8 @@ def image_dataset_from_directory(
     seed = int(np.random.randint(1_000_000)) if seed is None else seed
     files, numbers, names = _index(directory, labels, class_names, follow_links)
     if verbose:
-        told = "" if names is None else f" belonging to {len(names)} classes"
-        print_message(f"Found {len(files)} files{told}.")
+        classes = "" if names is None else f" belonging to {len(names)} classes"
+        print_message(f"Found {len(files)} files{classes}.")
     if label_mode == "binary" and len(names or ()) != 2:
         raise ValueError(f"label_mode='binary' takes two classes, not {names}.")
     if shuffle:
@@ -195,20 +198,18 @@ def image_dataset_from_directory(
         files = [files[i] for i in order]
         numbers = None if numbers is None else numbers[order]
 
-    def made(rows: slice, mixed: bool) -> ImageDataset:
-        part = None if numbers is None else numbers[rows]
-        data = _dataset(files[rows], part, form, label_mode, names)
-        found = ImageDataset(*data[:2], batch_size, mixed, seed)
-        found.class_names, found.file_paths = names, data[2]
-        return found
+    def dataset(rows: slice, mixed: bool) -> ImageDataset:
+        labels = None if numbers is None else numbers[rows]
+        x, y, paths = _decoded(files[rows], labels, form, label_mode, names)
+        data = ImageDataset(x, y, batch_size, mixed, seed)
+        data.class_names, data.file_paths = names, paths
+        return data
 
-    held = int((validation_split or 0) * len(files))
-    kept = len(files) - held
+    count = len(files) - int((validation_split or 0) * len(files))
+    training, validation = slice(0, count), slice(count, None)
     if subset == "both":
-        return [made(slice(0, kept), shuffle), made(slice(kept, None), False)]
-    if subset == "validation":
-        return made(slice(kept, None), shuffle)
-    return made(slice(0, kept), shuffle)
+        return [dataset(training, shuffle), dataset(validation, False)]
+    return dataset(validation if subset == "validation" else training, shuffle)
 
 
 def _check(
@@ -273,11 +274,12 @@ def _index(
     root = Path(directory).expanduser()
     if not root.is_dir():
         raise ImagesError(f"There is no folder {root}.")
+    numbers: np.ndarray | None = None
+    names: list[str] | None = None
     if isinstance(labels, str):
         files, numbers, names = _by_folders(root, class_names, follow_links)
     else:
-        files, names = _walk(root, follow_links), None
-        numbers = None
+        files = _walk(root, follow_links)
     if not files:
         raise ImagesError(
             f"No images found in {root}: files that end in {', '.join(ENDINGS)}."
@@ -289,16 +291,14 @@ def _index(
                 "images."
             )
         numbers = np.array(labels, "int32")
-        names = [str(one) for one in sorted(set(numbers.tolist()))]
+        names = [str(number) for number in sorted(set(numbers.tolist()))]
     return files, numbers, names
 
 
 def _by_folders(
     root: Path, class_names: Any, follow_links: bool
 ) -> tuple[list[str], np.ndarray, list[str]]:
-    names = sorted(
-        one.name for one in root.iterdir() if one.is_dir() and one.name[0] != "."
-    )
+    names = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] != ".")
     check_case(root, names)
     if class_names is not None:
         if not set(class_names) <= set(names):
@@ -310,25 +310,25 @@ def _by_folders(
     files: list[str] = []
     numbers: list[int] = []
     for number, name in enumerate(names):
-        found = _walk(root / name, follow_links)
-        if not found:
+        paths = _walk(root / name, follow_links)
+        if not paths:
             warnings.warn(f"{root / name} holds no images.", stacklevel=4)
-        files += found
-        numbers += [number] * len(found)
+        files += paths
+        numbers += [number] * len(paths)
     return files, np.array(numbers, "int32"), names
 
 
 def _walk(folder: Path, follow_links: bool) -> list[str]:
-    places = sorted(os.walk(folder, followlinks=follow_links), key=lambda one: one[0])
+    folders = sorted(os.walk(folder, followlinks=follow_links), key=itemgetter(0))
     return [
-        os.path.join(place, name)
-        for place, _, names in places
+        os.path.join(path, name)
+        for path, _, names in folders
         for name in sorted(names)
         if is_image(name)
     ]
 
 
-def _dataset(
+def _decoded(
     files: list[str],
     numbers: np.ndarray | None,
     form: Form,
@@ -338,24 +338,19 @@ def _dataset(
     """Decode; leave out what cannot be read, and warn of it."""
     if not files:
         raise ImagesError("No images are left for this subset.")
-    decoded = read_files([Path(one) for one in files], form)
-    if decoded.problems:
-        told = "; ".join(
-            f"{files[number]}: {why}" for number, why in decoded.problems.items()
-        )
+    decoded = read_files([Path(path) for path in files], form)
+    if problems := decoded.problems:
+        reasons = "; ".join(f"{files[i]}: {why}" for i, why in problems.items())
         warnings.warn(
-            f"{len(decoded.problems)} of {len(files)} files are left out, since they "
-            f"cannot be read: {told:.1000}",
+            f"{len(problems)} of {len(files)} files are left out, since they cannot be "
+            f"read: {reasons:.1000}",
             stacklevel=4,
         )
     if not len(decoded.kept):
         raise ImagesError("None of the images can be read.")
-    kept = [files[number] for number in decoded.kept]
-    if numbers is None:
-        return decoded.pixels, None, kept
-    y = numbers[decoded.kept]
-    if label_mode == "binary":
-        return decoded.pixels, y.astype("float32").reshape(-1, 1), kept
-    if label_mode == "categorical":
+    y = None if numbers is None else numbers[decoded.kept]
+    if y is not None and label_mode == "binary":
+        y = y.astype("float32").reshape(-1, 1)
+    elif y is not None and label_mode == "categorical":
         y = np.eye(len(names or ()), dtype="float32")[y]
-    return decoded.pixels, y, kept
+    return decoded.pixels, y, [files[number] for number in decoded.kept]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import warnings
@@ -10,25 +9,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, files
 from ganglion.config import closest
-from ganglion.files import read_file
+from ganglion.images.decoding import METHODS, MODES, pillow
 
 # Others are not tried, whatever a file claims to be: some formats run programs.
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "TIFF", "PPM", "TGA", "ICO")
-_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+_FORMAT_NAMES = {"jpg": "jpeg", "tif": "tiff"}  # by the endings that differ
 _GREY_MODES = ("L", "I;16", "I")
-_METHODS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
-
-
-def _pillow() -> Any:
-    try:
-        return importlib.import_module("PIL.Image")
-    except ImportError:
-        raise ImportError(
-            "Images need the Pillow library: install it with "
-            "`pip install ganglion-nn[images]`."
-        ) from None
 
 
 def _is_channels_first(data_format: str | None) -> bool:
@@ -65,9 +53,9 @@ def array_to_img(
     if channels not in (1, 3, 4):
         raise ValueError(f"An image has 1, 3 or 4 channels, not {channels}.")
     if channels > 1:
-        return _pillow().fromarray(array.astype("uint8"))
+        return pillow().fromarray(array.astype("uint8"))
     grey = array[:, :, 0]
-    return _pillow().fromarray(grey.astype("int32" if grey.max() > 255 else "uint8"))
+    return pillow().fromarray(grey.astype("int32" if grey.max() > 255 else "uint8"))
 
 
 def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) -> Any:
@@ -106,13 +94,31 @@ def save_img(
     """
     if file_format is None and isinstance(path, (str, os.PathLike)):
         file_format = os.path.splitext(path)[1][1:].lower()
-    if file_format and file_format.lower() == "jpg":
-        file_format = "jpeg"
+    if file_format:
+        file_format = _FORMAT_NAMES.get(file_format.lower(), file_format)
     image = array_to_img(x, data_format=data_format, scale=scale)
     if image.mode == "RGBA" and file_format == "jpeg":
         warnings.warn("JPEG has no transparency: saved as RGB.", stacklevel=2)
         image = image.convert("RGB")
-    image.save(path, format=file_format, **kwargs)
+    if isinstance(path, (str, os.PathLike)):
+        write_img(path, image, file_format, **kwargs)
+    else:
+        image.save(path, format=file_format, **kwargs)
+
+
+def write_img(
+    path: str | os.PathLike[str],
+    image: Any,
+    file_format: str | None = None,
+    durable: bool = True,
+    **kwargs: Any,
+) -> None:
+    """Write a Pillow image to a file atomically; its ending may name the format."""
+    ending = os.path.splitext(path)[1][1:].lower()
+    name = file_format or _FORMAT_NAMES.get(ending, ending)
+    files.write_file(
+        path, lambda file: image.save(file, format=name, **kwargs), durable=durable
+    )
 
 
 def load_img(
@@ -132,26 +138,21 @@ def load_img(
             "box" or "lanczos".
         keep_aspect_ratio: Whether to cut the image to the target's shape first.
     """
-    if color_mode not in _MODES:
-        raise ValueError(f"Unknown `color_mode`. {closest(color_mode, _MODES)}")
-    image = _opened(path)
+    if color_mode not in MODES:
+        raise ValueError(f"Unknown `color_mode`. {closest(color_mode, MODES)}")
+    source = path if isinstance(path, io.BytesIO) else io.BytesIO(files.read_file(path))
+    image = pillow().open(source, formats=_FORMATS)
     is_grey = color_mode == "grayscale" and image.mode in _GREY_MODES
-    if image.mode != _MODES[color_mode] and not is_grey:
-        image = image.convert(_MODES[color_mode])
+    if image.mode != MODES[color_mode] and not is_grey:
+        image = image.convert(MODES[color_mode])
     if target_size is None or image.size == (target_size[1], target_size[0]):
         return image
-    if interpolation not in _METHODS:
-        raise ValueError(f"Unknown `interpolation`. {closest(interpolation, _METHODS)}")
-    method = getattr(_pillow().Resampling, interpolation.upper())
+    if interpolation not in METHODS:
+        raise ValueError(f"Unknown `interpolation`. {closest(interpolation, METHODS)}")
+    method = getattr(pillow().Resampling, interpolation.upper())
     rows, columns = target_size
     box = _centre(image.size, (columns, rows)) if keep_aspect_ratio else None
     return image.resize((columns, rows), method, box=box)
-
-
-def _opened(path: Any) -> Any:
-    pillow = _pillow()
-    source = path if isinstance(path, io.BytesIO) else io.BytesIO(read_file(path))
-    return pillow.open(source, formats=_FORMATS)
 
 
 def _centre(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, ...]:

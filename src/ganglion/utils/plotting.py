@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -38,57 +39,41 @@ def model_to_dot(
         raise ValueError(
             "`expand_nested` is not supported: plot the nested models one by one."
         )
-    shown = _Shown(
-        show_shapes,
-        show_dtype,
-        show_layer_names,
-        show_layer_activations,
-        show_trainable,
-    )
     operations, calls = operations_and_calls(model)
+
+    def label(operation: Any) -> str:
+        kind = type_name(operation)
+        first = f"{operation.name} ({kind})" if show_layer_names else kind
+        activation = getattr(operation, "activation", None)
+        if show_layer_activations and activation is not None:
+            first += f"\\nactivation: {getattr(activation, '__name__', activation)}"
+        cells = [first]
+        if show_shapes:
+            cells.append(f"output: {output_shape(operation, calls)}")
+        if show_dtype:
+            cells.append(f"type: {_dtype(operation, calls)}")
+        if show_trainable and getattr(operation, "weights", None):
+            cells.append("trainable" if operation.trainable else "not trainable")
+        return "{" + "|".join(map(_escaped, cells)) + "}"
+
     lines = [
         "digraph model {",
         f"  graph [rankdir={rankdir}, dpi={dpi}, splines={splines}];",
         '  node [shape=record, fontname="Helvetica"];',
     ]
     for operation in operations:
-        lines.append(f'  "{operation.name}" [label="{shown.label(operation, calls)}"];')
+        lines.append(f'  "{operation.name}" [label="{label(operation)}"];')
     for source, target in _edges(operations, calls):
         lines.append(f'  "{source}" -> "{target}";')
     return "\n".join([*lines, "}", ""])
 
 
-class _Shown:
-    """What is written into a box."""
-
-    def __init__(
-        self, shapes: bool, dtype: bool, names: bool, activations: bool, trainable: bool
-    ) -> None:
-        self.shapes, self.dtype, self.names = shapes, dtype, names
-        self.activations, self.trainable = activations, trainable
-
-    def label(self, operation: Any, calls: list[Any]) -> str:
-        kind = type_name(operation)
-        first = f"{operation.name} ({kind})" if self.names else kind
-        activation = getattr(operation, "activation", None)
-        if self.activations and activation is not None:
-            first += f"\\nactivation: {getattr(activation, '__name__', activation)}"
-        cells = [_escaped(first)]
-        if self.shapes:
-            cells.append(_escaped(f"output: {output_shape(operation, calls)}"))
-        if self.dtype:
-            cells.append(_escaped(f"type: {_dtype(operation, calls)}"))
-        if self.trainable and getattr(operation, "weights", None):
-            cells.append("trainable" if operation.trainable else "not trainable")
-        return "{" + "|".join(cells) + "}"
-
-
 def _dtype(operation: Any, calls: list[Any]) -> str:
     own = getattr(operation, "_calls", None)
-    made = own or [call for call in calls if call.operation is operation]
-    if not made:
+    own = own or [call for call in calls if call.operation is operation]
+    if not own:
         return "?"
-    return ", ".join(one.dtype for one in tree.flatten(made[-1].outputs))
+    return ", ".join(tensor.dtype for tensor in tree.flatten(own[-1].outputs))
 
 
 def _escaped(text: str) -> str:
@@ -99,8 +84,7 @@ def _escaped(text: str) -> str:
 
 def _edges(operations: list[Any], calls: list[Any]) -> list[tuple[str, str]]:
     if not calls:
-        names = [one.name for one in operations]
-        return list(itertools.pairwise(names))
+        return list(itertools.pairwise(operation.name for operation in operations))
     return [
         (tensor.call.operation.name, call.operation.name)
         for call in calls
@@ -170,12 +154,14 @@ def plot_model(
         )
         return instead
     kind = path.suffix.removeprefix(".") or "png"
-    drawn = subprocess.run(
-        [program, f"-T{kind}", "-o", str(path)],
-        input=text.encode(),
-        capture_output=True,
-        check=False,
-    )
-    if drawn.returncode:
-        raise RuntimeError(f"Graphviz failed: {drawn.stderr.decode().strip()}")
-    return path
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder, "model")
+        drawn = subprocess.run(
+            [program, f"-T{kind}", "-o", str(picture)],
+            input=text.encode(),
+            capture_output=True,
+            check=False,
+        )
+        if drawn.returncode:
+            raise RuntimeError(f"Graphviz failed: {drawn.stderr.decode().strip()}")
+        return files.write_file(path, picture.read_bytes())

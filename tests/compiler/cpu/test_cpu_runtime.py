@@ -18,13 +18,13 @@ from step_programs import step_of
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
 from ganglion.compiler.cpu import backend, tuning
+from ganglion.compiler.cpu import barriers as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.pipeline import build, verify
+from ganglion.compiler.cpu.plan import Execution
 from ganglion.compiler.cpu.tape import Arenas
-from ganglion.compiler.plan import barriers as schedule
 from ganglion.compiler.plan.fingerprint import digest
-from ganglion.compiler.plan.plan import Mark
-from ganglion.compiler.plan.verify import PlanError, verify
+from ganglion.compiler.plan.verify import PlanError
 from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
@@ -192,26 +192,26 @@ def planned(name):
 def test_barriers_stand_only_where_they_must():
     plan = planned("mnist-cnn")
     verify(plan)
-    barriers = [number for number, mark in enumerate(plan.marks) if mark.barrier]
+    barriers = [number for number, mark in enumerate(plan.execution) if mark.barrier]
     assert 0 < len(barriers) < len(plan.kernels)
     assert "| all wait" in str(plan)
     assert "[one thread]" in str(plan)
     for number in barriers:
-        marks = list(plan.marks)
-        marks[number] = Mark(marks[number].alone, barrier=False)
+        marks = list(plan.execution)
+        marks[number] = Execution(marks[number].one_thread, barrier=False)
         with pytest.raises(PlanError, match="no barrier between"):
-            verify(replace(plan, marks=tuple(marks)))
+            verify(replace(plan, execution=tuple(marks)))
 
 
 def test_memory_used_again_counts_as_shared(monkeypatch):
     """Two buffers in one place conflict though no kernel names both."""
-    monkeypatch.setattr(schedule, "TINY", 0.0)
+    monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_sharing=0.0))
     plan = planned("mnist-cnn")
     apart, end = {}, 0
     for one in plan.offsets:
         apart[one] = end
         end += -(-one.nbytes // 64) * 64
-    spread = schedule.schedule(replace(plan, offsets=apart, arena=end))
+    spread = schedule.place_barriers(replace(plan, offsets=apart, arena=end))
     assert schedule.unguarded(spread) is None
     # With memory of its own for each, some barriers can go; not so in one arena.
     again = replace(spread, offsets=plan.offsets, arena=plan.arena)

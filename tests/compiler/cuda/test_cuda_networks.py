@@ -1,4 +1,4 @@
-"""Networks of other kinds than the recipes', on a CPU that plays a GPU."""
+"""Networks of other kinds than the recipes', on a GPU emulated by a CPU."""
 
 import cuda_host
 import numpy as np

@@ -1,4 +1,4 @@
-"""Products by patches, and operands in two bytes, on a CPU that plays a GPU."""
+"""Convolutions by patches, and operands in two bytes, on a GPU emulated by a CPU."""
 
 import re
 
@@ -39,7 +39,7 @@ def patches_are_cheap(monkeypatch):
     """Let every convolution that can go by patches do so."""
     for module, name in ((fprop_tiling, "_window_cost"), (wgrad_tiling, "_taps_cost")):
         real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, real=real: 1e-6 * real(*given))
+        monkeypatch.setattr(module, name, lambda *args, real=real: 1e-6 * real(*args))
 
 
 def text_of(program, precise):
@@ -70,9 +70,9 @@ def test_convolutions_by_patches_of_bf16(rows, patches_are_cheap):
 @pytest.mark.parametrize("filters", [24, 48])
 def test_tiles_of_an_odd_number_of_columns(filters, precise, monkeypatch):
     """Threads that are left over do nothing, and sums by columns know it."""
-    odd = [one for one in fprop_tiling.WINDOW_TILES if one.columns == filters]
+    odd = [t for t in fprop_tiling.WINDOW_TILES if t.columns == filters]
     monkeypatch.setattr(fprop_tiling, "WINDOW_TILES", tuple(odd))
-    monkeypatch.setattr(fprop_tiling, "_window_cost", lambda *given: 0.0)
+    monkeypatch.setattr(fprop_tiling, "_window_cost", lambda *args: 0.0)
     monkeypatch.setattr(epilogue, "FEWEST_SUMMED", 1)
     program, data, state = training_step(Stack((4, 8, 8, 16), filters), "float32")
     text = text_of(program, precise)
@@ -87,7 +87,7 @@ def test_tiles_of_an_odd_number_of_columns(filters, precise, monkeypatch):
 @pytest.mark.filterwarnings("ignore:The loss does not depend on")
 def test_layers_between_which_arrays_are_bf16(layer, monkeypatch):
     monkeypatch.setattr(operands, "LARGE", 1)
-    case = next(one for one in CASES if one.layer == layer)
+    case = next(case for case in CASES if case.layer == layer)
     program, data, state = training_step(case, "float32")
     assert "bf16*" in text_of(program, "bf16")
     check(program, data, state, steps=2, tolerance=LOST["bf16"], precise="bf16")
@@ -108,13 +108,13 @@ def test_a_largest_element_is_found_again():
 
 def test_what_weights_are_updated_with_stays_float32(monkeypatch):
     monkeypatch.setattr(operands, "LARGE", 1)
-    case = next(one for one in CASES if one.layer == "Dense")
+    case = next(case for case in CASES if case.layer == "Dense")
     program, _, _ = training_step(case, "float32")
     target = emit.Target(90, "bf16")
     kernels = emit.prepared(backend.plan_of(program).kernels, target).every
-    assert any(b.dtype == BF16 for one in kernels for b in one.writes())
+    assert any(b.dtype == BF16 for k in kernels for b in k.writes())
     updates = [k for k in kernels if any(b.kind == "state" for b in k.writes())]
-    used = [b for one in updates for b in one.reads() if b.kind == "arena"]
+    used = [b for k in updates for b in k.reads() if b.kind == "arena"]
     assert used
     assert all(b.dtype != BF16 for b in used)
 
@@ -126,8 +126,8 @@ def test_gradients_are_read_inside_of_their_padded_copies():
     read = [k.right.buffer.name for k in kernels if k.name == "conv_kernel"]
     # The first layer's gradient is nobody's image: it has no padded copy.
     assert [name.startswith("pad") for name in read] == [False, True]
-    padded = [one for k in kernels for one in k.writes() if one.name.startswith("pad")]
-    assert len({one.name for one in padded}) == 3, "no array is padded twice"
+    padded = [b for k in kernels for b in k.writes() if b.name.startswith("pad")]
+    assert len({buffer.name for buffer in padded}) == 3, "no array is padded twice"
     check(program, data, state, steps=2, tolerance=2e-3)
 
 

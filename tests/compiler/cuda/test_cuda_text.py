@@ -11,10 +11,10 @@ from cpu_checks import op_program, pure
 from folders import GOLDEN
 from step_programs import step_of
 
-from ganglion.compiler.cuda import backend, driver, emit
+from ganglion.compiler.cuda import backend, driver, emit, prelude
 from ganglion.compiler.cuda.emit import Target
 from ganglion.compiler.cuda.prelude import source
-from ganglion.compiler.cuda.text import THREADS, root
+from ganglion.compiler.cuda.text import THREADS, fill, root
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
@@ -27,8 +27,16 @@ RECIPES = ("mnist-mlp", "mnist-cnn", "cifar10-cam")
 ALL = (*RECIPES, *cuda_networks.NETWORKS)
 
 
+_emissions = {}
+
+
 def emitted(program, **target):
-    return emit.emit(backend.plan_of(program), Target(**target))
+    """Return a program as text and launches; several tests look at the same one."""
+    key = (id(program), *sorted(target.items()))
+    if key not in _emissions:
+        emission = emit.emit(backend.plan_of(program), Target(**target))
+        _emissions[key] = program, emission  # which keeps the id its own
+    return _emissions[key][1]
 
 
 @pytest.fixture(scope="module")
@@ -63,22 +71,50 @@ def summed():
 
 def product():
     a, b = Input("a", (48, 20), "float32"), Input("b", (20, 16), "float32")
-    made = pointwise.maximum(
+    largest = pointwise.maximum(
         contraction.matmul(a, b), shaping.fill(0, contraction.matmul(a, b))
     )
-    return Graph.of("product", [a, b], {"y": made})
+    return Graph.of("product", [a, b], {"y": largest})
 
 
 @pytest.mark.parametrize("make", [scaled, summed, product])
 def test_text_is_as_agreed_upon(make, request):
     """Delete a file under golden/ and run again to agree upon a new text."""
     emission = emitted(pure(make()))
-    found = re.sub(r"k[0-9a-f]{24}", "KERNEL", "\n".join(emission.functions.values()))
+    text = re.sub(r"k[0-9a-f]{24}", "KERNEL", "\n".join(emission.functions.values()))
     path = GOLDEN / f"cuda_{make.__name__}.cu"
     if not path.exists():
-        path.write_text(found)
+        path.write_text(text)
         pytest.fail(f"{path.name} was missing and is written now: look at it")
-    assert found == path.read_text()
+    assert text == path.read_text()
+
+
+# ---- device text -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", prelude._ENTRY_POINTS)
+def test_files_stand_behind_what_they_include(call):
+    text = source([f"void kernel() {{ {call}<Shape>(); }}"])
+    assert "#include" not in text
+    names = [prelude._ENTRY_POINTS[call]]
+    while includes := prelude.device_text(names[-1])[0]:
+        names += includes
+    names += ["common", "machine"]
+    offsets = {name: text.index(prelude.device_text(name)[1]) for name in names}
+    assert sorted(offsets, key=offsets.get, reverse=True) == names
+
+
+def test_every_file_of_device_text_is_used():
+    text = source([f"{call}<" for call in prelude._ENTRY_POINTS])
+    names = [path.stem for path in prelude._FOLDER.glob("*.cuh")]
+    assert names
+    assert all(prelude.device_text(name)[1] in text for name in names)
+
+
+@pytest.mark.parametrize("names", [{}, {"body": "f", "kernel": "g"}])
+def test_names_that_are_missing_or_unknown_are_refused(names):
+    with pytest.raises(KeyError):
+        fill("void $body() {}", **names)
 
 
 # ---- limits ------------------------------------------------------------------------
@@ -97,15 +133,16 @@ def test_launches_keep_within_limits(name, capability, programs):
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
 @pytest.mark.parametrize("name", ALL)
-def test_every_array_of_a_launch_has_a_place(name, precision, programs):
+def test_every_array_of_a_launch_has_memory(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
     elsewhere = {"data", "state", "constant", "result", "step"}
-    places = emission.workspace.keys() | emission.offsets.keys()
-    arrays = {one for call in emission.calls for one in call.buffers}
-    lost = {one for one in arrays if one.kind not in elsewhere} - {
-        one for one in arrays if root(one) in places
-    }
-    assert not lost
+    allocated = emission.workspace.keys() | emission.offsets.keys()
+    buffers = {buffer for call in emission.calls for buffer in call.buffers}
+    assert not [
+        buffer
+        for buffer in buffers
+        if buffer.kind not in elsewhere and root(buffer) not in allocated
+    ]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -114,11 +151,11 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
     emission = emit.emit(plan, Target())
     lives = {}
     for number, call in enumerate(emission.every):
-        for one in call.buffers:
-            if one.kind == "arena" and one.name in {n for _, n in emission.offsets}:
-                start = emission.offsets["arena", one.name]
-                first = lives.get(one.name, (number,))[0]
-                lives[one.name] = (first, number, start, start + one.nbytes)
+        for buffer in call.buffers:
+            if root(buffer) in emission.offsets and buffer.kind == "arena":
+                start = emission.offsets[root(buffer)]
+                first = lives.get(buffer.name, (number,))[0]
+                lives[buffer.name] = (first, number, start, start + buffer.nbytes)
     spans = list(lives.values())
     assert spans
     for i, (first, last, start, stop) in enumerate(spans):
@@ -132,15 +169,15 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
 @pytest.mark.parametrize("name", ALL)
 def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
-    """A CPU that plays the GPU runs block after block, and would not notice."""
+    """An emulated GPU runs block after block, and would not notice."""
     plan = backend.plan_of(programs[name])
-    made = emit.schedule_of(plan, Target(precision=precision))
-    launches = [*made.once, *made.first, *made.every, *made.last]
+    steps = emit.schedule_of(plan, Target(precision=precision))
+    launches = [*steps.once, *steps.first, *steps.every, *steps.last]
     for launch in launches:
         touched = [
             (
-                {one for fused in partition.fused_kernels for one in fused.writes()},
-                {one for fused in partition.fused_kernels for one in fused.reads()},
+                {b for fused in partition.fused_kernels for b in fused.writes()},
+                {b for fused in partition.fused_kernels for b in fused.reads()},
             )
             for partition in launch.partitions
         ]
@@ -159,8 +196,8 @@ def test_wide_accesses_are_aligned(recipes):
 
 
 def test_a_step_has_few_launches(recipes):
-    counts = {name: len(emitted(one).every) for name, one in recipes.items()}
-    kernels = {n: len(backend.plan_of(one).kernels) for n, one in recipes.items()}
+    counts = {name: len(emitted(step).every) for name, step in recipes.items()}
+    kernels = {n: len(backend.plan_of(p).kernels) for n, p in recipes.items()}
     assert all(2 * counts[name] <= kernels[name] for name in RECIPES), counts
 
 
@@ -180,9 +217,9 @@ def ptx(text, capability):
         nvrtc.nvrtcGetProgramLog(program, log)
         pytest.fail(log.decode()[:4000])
     _, size = nvrtc.nvrtcGetPTXSize(program)
-    made = b" " * size
-    nvrtc.nvrtcGetPTX(program, made)
-    return made.decode()
+    code = b" " * size
+    nvrtc.nvrtcGetPTX(program, code)
+    return code.decode()
 
 
 @pytest.mark.slow

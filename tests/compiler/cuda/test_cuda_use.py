@@ -1,4 +1,4 @@
-"""`fit` and its kin on the CUDA backend, with a CPU that plays the GPU."""
+"""`fit` and its kin on the CUDA backend, on an emulated GPU."""
 
 import cuda_host
 import cuda_use

@@ -15,7 +15,7 @@ import numpy as np
 from ganglion import config
 from ganglion.compat.image_generator.draws import Draws
 from ganglion.random import shuffled
-from ganglion.utils.batches import PyDataset
+from ganglion.utils.data import PyDataset
 from ganglion.variables import draw_seed
 
 ENDINGS = ("png", "jpg", "jpeg", "bmp", "ppm", "tif", "tiff")
@@ -144,12 +144,14 @@ class ImageIterator(Iterator):
         return np.stack([generator.standardize(image.copy()) for image in changed])
 
     def _save(self, images: np.ndarray, rows: np.ndarray) -> None:
-        from ganglion.utils.images import array_to_img
+        from ganglion.utils.images import array_to_img, write_img
 
         for image, row in zip(images, rows, strict=True):
             number = f"{self.total_batches_seen}_{row}"
             name = f"{self.save_prefix}_{number}.{self.save_format}"
-            array_to_img(image, scale=True).save(os.path.join(self.save_to_dir, name))
+            picture = array_to_img(image, scale=True)
+            path = os.path.join(self.save_to_dir, name)
+            write_img(path, picture, durable=False)
 
     # ---- inside of a step ------------------------------------------------------------
 

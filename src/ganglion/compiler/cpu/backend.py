@@ -12,15 +12,15 @@ from ganglion import config
 from ganglion.compiler import cache
 from ganglion.compiler.cpu import emit, jit, tuning
 from ganglion.compiler.cpu import threads as cpu_threads
+from ganglion.compiler.cpu.barriers import total_work
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.plan import CpuPlan
 from ganglion.compiler.cpu.step_loop import native
 from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.barriers import total_work
 from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.plan import Plan
 from ganglion.system import forks
 
 
@@ -39,7 +39,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
         return CompiledProgram(build(program))
 
 
-def code_of(plan: Plan) -> tuple[bytes, list[Record]]:
+def code_of(plan: CpuPlan) -> tuple[bytes, list[Record]]:
     """Return a plan as machine code and calls, from the cache where it is known."""
     try:
         key, buffers = digest(plan)
@@ -56,7 +56,7 @@ def code_of(plan: Plan) -> tuple[bytes, list[Record]]:
     return code, calls
 
 
-def _compiled(plan: Plan) -> tuple[bytes, list[Record]]:
+def _compiled(plan: CpuPlan) -> tuple[bytes, list[Record]]:
     modules, calls = emit.emit(plan)
     return jit.object_code(modules.values(), jit.host()), calls
 
@@ -88,7 +88,7 @@ def free_memory() -> None:
 class CompiledProgram:
     """A plan as machine code, its memory, and the calls of a step."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CpuPlan) -> None:
         self.plan = plan
         code, self._calls = code_of(plan)
         self._library = jit.Library(code)
@@ -176,6 +176,6 @@ class CompiledProgram:
 
     def _layout(self, threads: int) -> Layout:
         if threads not in self._layouts:
-            new = Layout(self.plan, self._calls, self._library, threads)
+            new = Layout(self.plan, self._calls, self._library.address, threads)
             self._layouts[threads] = new
         return self._layouts[threads]

@@ -1,9 +1,10 @@
-"""Functions of float32 in vectors: reduce the range, then one polynomial, no branch.
+"""Pointwise ops by name, and functions of float32 in vectors, without a branch.
 
-Every lane computes the same instructions, whatever the width of the vector and the
-machine, so an element has the same bits in a vector and in the scalar rest. Largest
-error found, in units of the last place of the exact result: over every float32 of
-ordinary size and a million patterns of bits (see `test_cpu_math.py`).
+A function reduces its range, then evaluates one polynomial. Every lane computes the
+same instructions, whatever the width of the vector and the machine, so an element has
+the same bits in a vector and in the scalar rest. Largest error measured, in units of
+the last place of the exact result: over every float32 of ordinary size and a million
+patterns of bits (see `test_cpu_functions.py`).
 
 | exp | expm1 | log | log1p | tanh | sigmoid | erf | sin | cos | power |
 |---|---|---|---|---|---|---|---|---|---|
@@ -16,17 +17,194 @@ float32 one after the other, the lowest power first.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 
 import numpy as np
 
-from ganglion.compiler.cpu.formula import Term
-from ganglion.compiler.cpu.text import Val
+from ganglion.compiler.cpu.text import F32, F64, Maths, Val, lanes, llvm_type
 
-if TYPE_CHECKING:
-    from ganglion.compiler.cpu.pointwise import Maths
+_SAME_SIZE = {"float32": "int32", "float64": "int64", "int32": "float32"}
+_SAME_SIZE["int64"] = "float64"
 
-F32, F64, I32 = (np.dtype(n) for n in ("float32", "float64", "int32"))
+
+def _operator(
+    real: str, signed: str, unsigned: str = ""
+) -> Callable[[Term, Term | float], Term]:
+    names = {"f": real, "i": signed, "u": unsigned or signed, "b": signed}
+
+    def apply(self: Term, other: Term | float) -> Term:
+        left, right = self.val, self._lift(other).val
+        return self._new(self.maths.binary(names[left.dtype.kind], left, right))
+
+    return apply
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A value in a formula: Python's operators write LLVM IR while they are read.
+
+    Every operation is exact or rounded once, in any lane. Numbers of Python become
+    constants of the other operand's type. A comparison with NaN is false, so a value
+    that is NaN stays where a choice does not take it away.
+    """
+
+    maths: Maths
+    val: Val
+
+    __add__ = _operator("fadd", "add")
+    __sub__ = _operator("fsub", "sub")
+    __mul__ = _operator("fmul", "mul")
+    __truediv__ = _operator("fdiv", "sdiv")
+    __and__ = _operator("and", "and")
+    __or__ = _operator("or", "or")
+    __xor__ = _operator("xor", "xor")
+    __lshift__ = _operator("shl", "shl")
+    __rshift__ = _operator("ashr", "ashr", "lshr")
+    __mod__ = _operator("frem", "srem", "urem")
+
+    def number(self, value: float) -> Term:
+        """Return a constant like this term."""
+        return self._new(self.maths.constant(value, self.val.dtype, self.val.width))
+
+    def _new(self, val: Val) -> Term:
+        return Term(self.maths, val)
+
+    def _lift(self, other: Term | float) -> Term:
+        return other if isinstance(other, Term) else self.number(other)
+
+    def __rsub__(self, other: float) -> Term:
+        return self.number(other) - self
+
+    def __rtruediv__(self, other: float) -> Term:
+        return self.number(other) / self
+
+    def __neg__(self) -> Term:
+        return self._new(self.maths.negative(self.val))
+
+    def __invert__(self) -> Term:
+        return self._new(self.maths.logical_not(self.val))
+
+    def __lt__(self, other: Term | float) -> Term:
+        return self._new(self.maths.ordered("lt", self.val, self._lift(other).val))
+
+    def __gt__(self, other: Term | float) -> Term:
+        return self._new(self.maths.ordered("gt", self.val, self._lift(other).val))
+
+    def __ge__(self, other: Term | float) -> Term:
+        return self._new(self.maths.ordered("ge", self.val, self._lift(other).val))
+
+    def equals(self, other: Term | float) -> Term:
+        """Return where both are equal."""
+        return self._new(self.maths.equal(self.val, self._lift(other).val))
+
+    def choose(self, a: Term | float, b: Term | float) -> Term:
+        """Return a where this condition holds, b elsewhere; one of them is a term."""
+        like = a if isinstance(a, Term) else b
+        assert isinstance(like, Term)
+        return self._new(
+            self.maths.select(self.val, like._lift(a).val, like._lift(b).val)
+        )
+
+    def fma(self, factor: Term | float, addend: Term | float) -> Term:
+        """Return self * factor + addend, rounded once."""
+        factor, addend = self._lift(factor), self._lift(addend)
+        return self._new(self.maths.fma(self.val, factor.val, addend.val))
+
+    def polynomial(self, coefficients: Sequence[float]) -> Term:
+        """Return the polynomial of these coefficients, the highest power first."""
+        total = self.number(coefficients[0])
+        for coefficient in coefficients[1:]:
+            total = total.fma(self, coefficient)
+        return total
+
+    def at_least(self, bound: float) -> Term:
+        """Return the larger of this and a number; NaN stays."""
+        return self._new(self.maths.extreme(self.val, self.number(bound).val, True))
+
+    def at_most(self, bound: float) -> Term:
+        """Return the smaller of this and a number; NaN stays."""
+        return self._new(self.maths.extreme(self.val, self.number(bound).val, False))
+
+    def size(self) -> Term:
+        """Return the absolute value."""
+        return self._new(self.maths.absolute(self.val))
+
+    def signed_as(self, other: Term) -> Term:
+        """Return this size with the sign of another term."""
+        return self._new(self.maths.intrinsic("copysign", self.val, other.val))
+
+    def floor(self) -> Term:
+        """Return the next whole number below."""
+        return self._new(self.maths.intrinsic("floor", self.val))
+
+    def root(self) -> Term:
+        """Return the square root."""
+        return self._new(self.maths.intrinsic("sqrt", self.val))
+
+    def bits(self) -> Term:
+        """Return the same bits, as an integer or as a real number."""
+        dtype, width = np.dtype(_SAME_SIZE[self.val.dtype.name]), self.val.width
+        kind = lanes(llvm_type(dtype), width)
+        name = self.maths.text.let(f"bitcast {self.val.type} {self.val.name} to {kind}")
+        return self._new(Val(name, dtype, width))
+
+    def splat(self, width: int) -> Term:
+        """Return this scalar in every lane."""
+        return self._new(self.maths.splat(self.val, width))
+
+    def cast(self, dtype: np.dtype) -> Term:
+        """Return the same number in another type."""
+        return self._new(self.maths.cast(self.val, dtype))
+
+
+def _intrinsic(name: str) -> Callable[..., Val]:
+    return lambda m, x: m.intrinsic(name, x)
+
+
+_OPS: dict[str, Callable[..., Val]] = {
+    "add": Maths.add,
+    "subtract": Maths.subtract,
+    "multiply": Maths.multiply,
+    "divide": Maths.divide,
+    "maximum": lambda m, a, b: m.extreme(a, b, True),
+    "minimum": lambda m, a, b: m.extreme(a, b, False),
+    "remainder": Maths.remainder,
+    "equal": Maths.equal,
+    "less": lambda m, a, b: m.ordered("lt", a, b),
+    "less_equal": lambda m, a, b: m.ordered("le", a, b),
+    "logical_and": lambda m, a, b: m.binary("and", a, b),
+    "logical_or": lambda m, a, b: m.binary("or", a, b),
+    "logical_not": Maths.logical_not,
+    "where": Maths.select,
+    "negative": Maths.negative,
+    "absolute": Maths.absolute,
+    "sign": Maths.sign,
+    "floor": _intrinsic("floor"),
+    "round": _intrinsic("roundeven"),
+    "sqrt": _intrinsic("sqrt"),
+    "is_finite": Maths.is_finite,
+    "stop_gradient": lambda m, x: x,
+}
+
+
+def _op(function: Callable[..., Val]) -> Callable[..., Val]:
+    """Add a function to the ops."""
+    _OPS[function.__name__] = function
+    return function
+
+
+def _float32(formula: Callable[[Term], Term]) -> None:
+    """Add a formula of float32 to the ops; of float64, the C library's function."""
+    name = formula.__name__
+
+    def function(m: Maths, x: Val) -> Val:
+        return formula(Term(m, x)).val if x.dtype == F32 else m.library(name, x)
+
+    _OPS[name] = function
+
 
 # Adding it rounds to a whole number, which then stands in the lowest bits.
 _ROUNDER = 1.5 * 2**23
@@ -85,25 +263,23 @@ class _Reduced:
         return x * (half + _ONE).bits() * (self.exponent - half + _ONE).bits()
 
 
-def exp(m: Maths, x: Val) -> Val:
+@_float32
+def exp(x: Term) -> Term:
     """The exponential."""
-    if x.dtype != F32:
-        return m.library("exp", x)
-    reduced = _Reduced(Term(m, x).at_least(-104.0).at_most(89.0))
-    return reduced.scaled(reduced.exp()).val
+    reduced = _Reduced(x.at_least(-104.0).at_most(89.0))
+    return reduced.scaled(reduced.exp())
 
 
-def expm1(m: Maths, value: Val) -> Val:
+@_float32
+def expm1(x: Term) -> Term:
     """exp(x) - 1 = s * (exp(r) - 1) + (s - 1), where s = 2**n, halved: s overflows."""
-    if value.dtype != F32:
-        return m.library("expm1", value)
-    x = Term(m, value)
     reduced = _Reduced(x.at_least(-30.0).at_most(89.0))
     scale = (reduced.exponent + (_ONE - (1 << 23))).bits()
     half = scale.fma(reduced.above(), scale.fma(reduced.high, scale - 0.5))
-    return (x.size() < 2.0**-24).choose(x, half + half).val
+    return (x.size() < 2.0**-24).choose(x, half + half)
 
 
+@_op
 def sigmoid(m: Maths, value: Val) -> Val:
     """1 / (1 + exp(-x)), from the side that does not overflow."""
     x = Term(m, value)
@@ -127,11 +303,9 @@ def sigmoid(m: Maths, value: Val) -> Val:
 _TANH = [-5.71549917e-3, 2.06491034e-2, -5.37430048e-2, 0.133314848, -0.333332837]
 
 
-def tanh(m: Maths, value: Val) -> Val:
+@_float32
+def tanh(x: Term) -> Term:
     """1 - 2 / (exp(2 x) + 1); a polynomial where that would cancel."""
-    if value.dtype != F32:
-        return m.library("tanh", value)
-    x = Term(m, value)
     size = x.size()
     square = size * size
     near = (square * square.polynomial(_TANH)).fma(size, size)
@@ -139,56 +313,39 @@ def tanh(m: Maths, value: Val) -> Val:
     reduced = _Reduced(twice + twice)
     e = reduced.exp() * reduced.power_of_two()
     far = 1.0 - 2.0 / (e + 1.0)
-    return (size < 0.625).choose(near, far).signed_as(x).val
+    return (size < 0.625).choose(near, far).signed_as(x)
 
 
 _ERF_LIMIT = 0.927734375
 # erf(x) / x - 1 in x**2, below the limit.
 _ERF_NEAR = [
-    -5.98021375e-4,
-    4.99176187e-3,
-    -2.67662313e-2,
-    0.112818271,
-    -0.376124978,
-    0.128379151,
-]
+    -5.98021375e-4, 4.99176187e-3, -2.67662313e-2, 0.112818271, -0.376124978,
+    0.128379151
+]  # fmt: skip
 # log(1 - erf(x)) / x + 1, from the limit to 4.
 _ERF_FAR = [
-    -1.15209277e-5,
-    3.25640343e-4,
-    -3.65372025e-3,
-    2.37852689e-2,
-    -0.106263071,
-    -0.635135949,
-    -0.128652155,
-]
+    -1.15209277e-5, 3.25640343e-4, -3.65372025e-3, 2.37852689e-2, -0.106263071,
+    -0.635135949, -0.128652155
+]  # fmt: skip
 
 
-def erf(m: Maths, value: Val) -> Val:
+@_float32
+def erf(x: Term) -> Term:
     """The error function: a polynomial, or 1 - exp(a polynomial) further out."""
-    if value.dtype != F32:
-        return m.library("erf", value)
-    x = Term(m, value)
     size = x.size()
     near = (size * size).polynomial(_ERF_NEAR).fma(size, size)
     capped = size.at_most(4.0)
     reduced = _Reduced(capped.polynomial(_ERF_FAR).fma(capped, -capped))
     far = 1.0 - reduced.exp() * reduced.power_of_two()
-    return (size < _ERF_LIMIT).choose(near, far).signed_as(x).val
+    return (size < _ERF_LIMIT).choose(near, far).signed_as(x)
 
 
 _ROOT_HALF = 0x3F3504F3  # the bits of sqrt(1/2)
 # (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(1/2) <= 1 + f < sqrt(2).
 _LOG = [
-    -7.63643533e-2,
-    0.127622157,
-    -0.131596103,
-    0.1420158,
-    -0.166234091,
-    0.200012416,
-    -0.250008196,
-    0.333333313,
-]
+    -7.63643533e-2, 0.127622157, -0.131596103, 0.1420158, -0.166234091, 0.200012416,
+    -0.250008196, 0.333333313
+]  # fmt: skip
 
 
 def _parts(x: Term) -> tuple[Term, Term]:
@@ -212,20 +369,16 @@ def _log_edges(x: Term, result: Term) -> Term:
     return x.equals(math.inf).choose(x, (x > 0.0).choose(result, below))
 
 
-def log(m: Maths, value: Val) -> Val:
+@_float32
+def log(x: Term) -> Term:
     """The natural logarithm."""
-    if value.dtype != F32:
-        return m.library("log", value)
-    x = Term(m, value)
     exponent, mantissa = _parts(x)
-    return _log_edges(x, _log_of_parts(exponent, mantissa - 1.0)).val
+    return _log_edges(x, _log_of_parts(exponent, mantissa - 1.0))
 
 
-def log1p(m: Maths, value: Val) -> Val:
+@_float32
+def log1p(x: Term) -> Term:
     """log(1 + x), where the digits that 1 + x loses are put back."""
-    if value.dtype != F32:
-        return m.library("log1p", value)
-    x = Term(m, value)
     total = x + 1.0
     code = total.bits() - _ROOT_HALF
     scale = (_ONE - (code & -(1 << 23))).bits()
@@ -233,40 +386,36 @@ def log1p(m: Maths, value: Val) -> Val:
     large = x > 2.0**30  # where 1 + x is x, and the scale leaves its range
     f = large.choose(mantissa - 1.0, x.fma(scale, scale - 1.0))
     result = _log_edges(total, _log_of_parts((code >> 23).cast(F32), f))
-    return x.equals(0.0).choose(x, result).val
+    return x.equals(0.0).choose(x, result)
 
 
 _HALF_PI = _split_constant(math.pi / 2, 2)
 _HALF_PI.append(math.pi / 2 - math.fsum(_HALF_PI) + 6.123233995736766e-17)
-_TURNS_LIMIT = 2.0**17  # the reduction is exact below; the library is asked above
+_TURNS_LIMIT = 2.0**17  # the reduction is exact below; above, the library is called
 # (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4 in r**2, for |r| < 0.8.
 _SIN = [-1.95060231e-4, 8.3320979e-3, -0.166666538]
 _COS = [2.44286439e-5, -1.38872908e-3, 4.16666456e-2]
 
 
-def sin(m: Maths, value: Val) -> Val:
+@_float32
+def sin(x: Term) -> Term:
     """The sine."""
-    if value.dtype != F32:
-        return m.library("sin", value)
-    x = Term(m, value)
-    quarter, sine, cosine = _turned(x.size())
+    quarter, sine, cosine = _reduced_angle(x.size())
     odd = (quarter & 1).equals(1)
     flips = ((quarter << 30) ^ x.bits()) & -(1 << 31)
     return _or_library("sin", x, (odd.choose(cosine, sine).bits() ^ flips).bits())
 
 
-def cos(m: Maths, value: Val) -> Val:
+@_float32
+def cos(x: Term) -> Term:
     """The cosine."""
-    if value.dtype != F32:
-        return m.library("cos", value)
-    x = Term(m, value)
-    quarter, sine, cosine = _turned(x.size())
+    quarter, sine, cosine = _reduced_angle(x.size())
     odd = (quarter & 1).equals(1)
     flips = ((quarter + 1) << 30) & -(1 << 31)
     return _or_library("cos", x, (odd.choose(sine, cosine).bits() ^ flips).bits())
 
 
-def _turned(size: Term) -> tuple[Term, Term, Term]:
+def _reduced_angle(size: Term) -> tuple[Term, Term, Term]:
     """Return the number of quarter turns, and sine and cosine of what is left."""
     shifted = size.fma(2 / math.pi, _ROUNDER)
     n = shifted - _ROUNDER
@@ -279,32 +428,24 @@ def _turned(size: Term) -> tuple[Term, Term, Term]:
     return shifted.bits(), sine, cosine
 
 
-def _or_library(name: str, x: Term, result: Term) -> Val:
-    """Ask the C library, lane by lane, where x is too large for the reduction."""
+def _or_library(name: str, x: Term, result: Term) -> Term:
+    """Call the C library, lane by lane, where x is too large for the reduction."""
     huge = x.size() > _TURNS_LIMIT
-    return x.maths.where_library(name, huge.val, x.val, result.val)
+    return Term(x.maths, x.maths.where_library(name, huge.val, x.val, result.val))
 
 
 # log2((1 + s) / (1 - s)) / s in s**2, and 2**f, both in float64.
 _LOG2 = [
-    0.28290999515314824,
-    0.3199049718250308,
-    0.41220927118477296,
-    0.577077942163997,
-    0.9617966941141068,
-    2.8853900817778495,
-]
+    0.28290999515314824, 0.3199049718250308, 0.41220927118477296, 0.577077942163997,
+    0.9617966941141068, 2.8853900817778495
+]  # fmt: skip
 _EXP2 = [
-    0.00015345811712933328,
-    0.0013399931216697438,
-    0.009618488958170327,
-    0.05550328776972959,
-    0.24022646890624827,
-    0.693147205737263,
-    1.0000000005541674,
-]
+    0.00015345811712933328, 0.0013399931216697438, 0.009618488958170327,
+    0.05550328776972959, 0.24022646890624827, 0.693147205737263, 1.0000000005541674
+]  # fmt: skip
 
 
+@_op
 def power(m: Maths, base: Val, exponent: Val) -> Val:
     """A power; through float64, since an error in log2(x) is multiplied by y."""
     if base.dtype != F32:
@@ -328,12 +469,8 @@ def power(m: Maths, base: Val, exponent: Val) -> Val:
 
 def _simple_power(x: Term, exponent: float | None) -> Term | None:
     """Return the powers that are cheaper, and as exact, by arithmetic."""
-    if exponent == 1:
-        return x
-    if exponent == 2:
-        return x * x
-    if exponent == 3:
-        return x * x * x
+    if exponent in (1, 2, 3):
+        return reduce(mul, [x] * int(exponent))
     if exponent == -1:
         return 1.0 / x
     if exponent is not None and abs(exponent) == 0.5:
@@ -360,3 +497,8 @@ def _exp2(x: Term) -> Term:
     f = x - (shifted - _ROUNDER_64)
     scale = ((shifted.bits() << 52) + (1023 << 52)).bits()
     return f.polynomial(_EXP2) * scale
+
+
+def apply(m: Maths, op: str, args: list[Val], dtype: np.dtype) -> Val:
+    """Emit the op of this name."""
+    return m.cast(args[0], dtype) if op == "cast" else _OPS[op](m, *args)

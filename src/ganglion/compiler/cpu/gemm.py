@@ -3,27 +3,26 @@
 A tile holds some rows times some vectors of columns in registers; every step of the
 inner loops loads the vectors once and multiplies them by one broadcast element a row.
 
-Where the plan lists the places at which a group of rows is not all zero, a tile may be
+Where the plan lists the indices at which a group of rows is not all zero, a tile may be
 such a group, and its inner loop goes through the list: if the lists leave out enough,
 which is seen when it runs. Such tiles have few rows; dense data takes the larger ones.
+
+Panels of the right matrix may be packed: copied row by row before use. Their rows lie
+far apart in the matrix and would evict one another from the cache; or it is transposed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.pack import as_packed, emit_pack
-from ganglion.compiler.cpu.sparse import leaves_out, list_of
-from ganglion.compiler.cpu.text import WIDTH, Val, llvm_type
-from ganglion.compiler.plan.kernels import Axis, Contract
-
-REGISTERS = 28  # accumulators that fit beside the operands in 32 vector registers
-ROWS_AT_MOST, VECTORS_AT_MOST = 14, 4
-MANY = 8  # pieces, from which on no piece needs to be cut
+from ganglion.compiler.cpu.text import WIDTH, Text, Val, llvm_type, vector_widths
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import Axis, Contract, Places, View
 
 
 class Piece(NamedTuple):
@@ -42,49 +41,73 @@ class Span(NamedTuple):
     size: int
 
 
-class Shape(NamedTuple):
-    """The largest tile, and whether its inner loop goes through a list."""
+class TileShape(NamedTuple):
+    """The largest tile, and whether its inner loop skips zeros."""
 
     rows: int
     vectors: int
-    listed: bool = False
+    skips: bool = False
 
 
-def emit_contract(kernel: Contract) -> Emitted:
-    """Return a contraction as text."""
-    return Contraction(kernel).emit()
+class Tile(NamedTuple):
+    """Some rows and vectors of columns of a piece."""
+
+    piece: Piece
+    row: str
+    size: int
+    column: str
+    widths: list[int]
 
 
-def _tiles(size: int, most: int) -> list[tuple[int, int]]:
-    """Cut an axis into tiles of nearly equal size: (first, size) of each.
+def even_tiles(size: int, most: int) -> list[tuple[int, int]]:
+    """Split an axis into tiles of nearly equal size: (first, size) of each.
 
-    >>> _tiles(28, 12)
+    >>> even_tiles(28, 12)
     [(0, 10), (10, 9), (19, 9)]
     """
     count = -(-size // most)
     base, longer = divmod(size, count)
-    tiles, at = [], 0
-    for number in range(count):
-        length = base + (number < longer)
-        tiles.append((at, length))
-        at += length
-    return tiles
+    return [(n * base + min(n, longer), base + (n < longer)) for n in range(count)]
 
 
-def whole_tiles(size: int, most: int) -> list[tuple[int, int]]:
-    """Cut an axis into tiles of one size, the last of which may be smaller.
+def full_tiles(size: int, most: int) -> list[tuple[int, int]]:
+    """Split an axis into tiles of one size, the last of which may be smaller.
 
-    >>> whole_tiles(28, 12)
+    >>> full_tiles(28, 12)
     [(0, 12), (12, 12), (24, 4)]
     """
     return [(start, min(most, size - start)) for start in range(0, size, most)]
+
+
+def grouped(tiles: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Group tiles of one size: (start, size, how many)."""
+    groups: list[tuple[int, int, int]] = []
+    for start, size in tiles:
+        if groups and groups[-1][1] == size:
+            first, _, count = groups.pop()
+            groups.append((first, size, count + 1))
+        else:
+            groups.append((start, size, 1))
+    return groups
+
+
+def each_tile(
+    text: Text, tiles: list[tuple[int, int]], body: Callable[[str, int], None]
+) -> None:
+    """Run a body for each tile, those of one size in a loop."""
+    for start, size, count in grouped(tiles):
+
+        def tile(index: str, size: int = size) -> None:
+            body(index, size)
+
+        text.each(str(start), str(start + size * count), size, tile)
 
 
 class Contraction:
     """One contraction under construction."""
 
     def __init__(self, kernel: Contract) -> None:
-        self.source, self.kernel = kernel, as_packed(kernel)
+        self.source, self.kernel = kernel, _as_packed(kernel)
         self.emitter = Emitter()
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
@@ -92,88 +115,87 @@ class Contraction:
         (self.columns,) = self.kernel.columns
         self.rows, self.tiled = kernel.rows[:-1], kernel.rows[-1]
         vectors = -(-self.columns.size // WIDTH)
-        rows = min(self.tiled.size, ROWS_AT_MOST)
-        fit = max(1, REGISTERS // rows)
-        wide = min(vectors, fit, VECTORS_AT_MOST)
-        most = WIDTH if vectors == 1 else ROWS_AT_MOST
-        self.plain = Shape(min(REGISTERS // wide, most), wide)
+        fit = max(1, CPU.accumulators // min(self.tiled.size, CPU.tile_rows))
+        wide = min(vectors, fit, CPU.tile_vectors)
+        most = WIDTH if vectors == 1 else CPU.tile_rows
+        self.dense = TileShape(min(CPU.accumulators // wide, most), wide)
         if kernel.places:
-            few = min(vectors, VECTORS_AT_MOST)
-            self.listed = Shape(kernel.places.group, few, listed=True)
+            wide = min(vectors, CPU.tile_vectors)
+            self.skipping = TileShape(kernel.places.group, wide, skips=True)
 
     def emit(self) -> Emitted:
-        """Emit pieces: a place of the batch, or a part of one where those are few."""
+        """Emit pieces: a batch index, or a part of one where those are few."""
         kernel = self.kernel
         outer = (*kernel.batch, *self.rows)
         pieces = math.prod(axis.size for axis in outer)
-        every = Span("0", self.tiled.size), Span("0", self.columns.size)
-        if pieces >= MANY:
-
-            def piece(number: list[str]) -> None:
-                self._region(self._piece(outer, number[0]), *every)
-
-            self.emitter.nest([("%lo", "%hi")], piece)
+        if pieces >= CPU.enough_pieces:
+            rows, columns = Span("0", self.tiled.size), Span("0", self.columns.size)
+            self.emitter.nest(
+                [("%lo", "%hi")],
+                lambda at: self._region(self._piece(outer, at[0]), rows, columns),
+            )
             return self.emitter.emitted(pieces)
         # The larger operand is the one to go through only once. Groups of rows have
         # more or fewer zeros, panels of columns are all the same work.
-        even = kernel.places and self.columns.size >= MANY * VECTORS_AT_MOST * WIDTH
+        panel = CPU.tile_vectors * WIDTH
+        even = kernel.places and self.columns.size >= CPU.enough_pieces * panel
         large = kernel.right.buffer.size > kernel.left.buffer.size
         if kernel.packed or even or large:
             return self._by_panels(outer, pieces)
         return self._by_tiles(outer, pieces)
 
     def _by_tiles(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
-        """Cut into tiles of rows, each of which runs over all columns."""
-        text, most = self.text, self.plain.rows
-        blocks = _tiles(self.tiled.size, most)
+        """Split into tiles of rows, each of which runs over all columns."""
+        text, most = self.text, self.dense.rows
+        tiles = even_tiles(self.tiled.size, most)
         if self.kernel.places:
             group = self.kernel.places.group
-            blocks = whole_tiles(self.tiled.size, max(most // group, 1) * group)
+            tiles = full_tiles(self.tiled.size, max(most // group, 1) * group)
         columns = Span("0", self.columns.size)
 
         def tile(number: list[str]) -> None:
-            where, block = self._divided(number[0], len(blocks))
-            piece = self._piece(outer, where)
+            batch, block = self._divided(number[0], len(tiles))
+            piece = self._piece(outer, batch)
             first = 0
-            for start, size, length in runs(blocks):
+            for start, size, count in grouped(tiles):
 
-                def here(
+                def region(
                     start: int = start, size: int = size, first: int = first
                 ) -> None:
                     local = text.let(f"sub i64 {block}, {first}")
                     row = text.add(text.times(local, size), str(start))
                     self._region(piece, Span(row, size), columns)
 
-                self._when(block, first, first + length, here)
-                first += length
+                self._when(block, first, first + count, region)
+                first += count
 
         self.emitter.nest([("%lo", "%hi")], tile)
-        return self.emitter.emitted(pieces * len(blocks))
+        return self.emitter.emitted(pieces * len(tiles))
 
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
-        """Cut into panels of columns, each of which runs over all rows."""
-        text = self.text
-        listed = self.kernel.places and not self.kernel.packed
-        wide = (self.listed if listed else self.plain).vectors * WIDTH
-        whole, rest = divmod(self.columns.size, wide)
-        count = whole + bool(rest)
+        """Split into panels of columns, each of which runs over all rows."""
+        text, packed = self.text, self.kernel.packed
+        skips = self.kernel.places and not packed
+        wide = (self.skipping if skips else self.dense).vectors * WIDTH
+        full, rest = divmod(self.columns.size, wide)
+        count = full + bool(rest)
 
         def panel(number: list[str]) -> None:
-            where, block = self._divided(number[0], count)
-            piece = self._piece(outer, where)
+            batch, block = self._divided(number[0], count)
+            piece = self._piece(outer, batch)
             column = text.times(block, wide)
-            if self.kernel.packed:  # each panel begins where the packed ones do
+            if packed:  # each panel begins where the packed ones do
                 piece = piece._replace(right=text.let(f"sub i64 0, {column}"))
-            for first, last, size in ((0, whole, wide), (whole, count, rest)):
+            for first, last, size in ((0, full, wide), (full, count, rest)):
 
-                def here(size: int = size) -> None:
+                def region(size: int = size) -> None:
+                    if packed:
+                        _emit_pack(self.emitter, self.source, column, size)
                     rows = Span("0", self.tiled.size)
-                    if self.kernel.packed:
-                        emit_pack(self.emitter, self.source, column, size)
                     self._region(piece, rows, Span(column, size), by_panels=True)
 
                 if first < last:
-                    self._when(block, first, last, here)
+                    self._when(block, first, last, region)
 
         self.emitter.nest([("%lo", "%hi")], panel)
         return self.emitter.emitted(pieces * count)
@@ -198,9 +220,8 @@ class Contraction:
         out = str(kernel.out.offset)
         rest = number
         for position, axis in enumerate(reversed(axes)):
-            last = position == len(axes) - 1
             index = rest
-            if not last:
+            if position < len(axes) - 1:
                 index = text.let(f"srem i64 {rest}, {axis.size}")
                 rest = text.let(f"sdiv i64 {rest}, {axis.size}")
             left = text.add(left, text.times(index, axis.left))
@@ -214,200 +235,205 @@ class Contraction:
         self, piece: Piece, rows: Span, columns: Span, by_panels: bool = False
     ) -> None:
         """Run over a region, through the lists of its rows where that is worth it."""
-        text, places = self.text, self.kernel.places
         emit = partial(self._tiles_of, piece, rows, columns, by_panels)
-        if not places:
-            emit(self.plain)
-            return
-        few = leaves_out(self.emitter, places, piece.number, rows.start, rows.size)
-        text.when(few, partial(emit, self.listed), partial(emit, self.plain))
+        if self.kernel.places:
+            lists = self.kernel.places
+            few = _leaves_out(self.emitter, lists, piece.number, rows)
+            self.text.when(few, partial(emit, self.skipping), partial(emit, self.dense))
+        else:
+            emit(self.dense)
 
     def _tiles_of(
-        self, piece: Piece, rows: Span, columns: Span, by_panels: bool, shape: Shape
+        self, piece: Piece, rows: Span, columns: Span, by_panels: bool, shape: TileShape
     ) -> None:
-        """Run over a region in tiles: panel by panel, or row by row."""
-        tile = partial(self._tile, piece, shape.listed)
+        """Run over a region in tiles, panel by panel or row by row."""
+
+        def tile(row: str, size: int, column: str, widths: list[int]) -> None:
+            self._tile(Tile(piece, row, size, column, widths), shape.skips)
+
+        each_row = partial(self._rows, rows, shape)
+        each_panel = partial(self._panels, columns, shape)
         if by_panels:
-            self._panels(
-                columns,
-                shape,
-                lambda column, widths: self._rows(
-                    rows, shape, lambda row, size: tile(row, size, column, widths)
-                ),
-            )
+            each_panel(lambda c, widths: each_row(lambda r, n: tile(r, n, c, widths)))
         else:
-            self._rows(
-                rows,
-                shape,
-                lambda row, size: self._panels(
-                    columns,
-                    shape,
-                    lambda column, widths: tile(row, size, column, widths),
-                ),
-            )
+            each_row(lambda r, n: each_panel(lambda c, widths: tile(r, n, c, widths)))
 
-    def _rows(self, span: Span, shape: Shape, body: Callable[[str, int], None]) -> None:
+    def _rows(
+        self, span: Span, shape: TileShape, body: Callable[[str, int], None]
+    ) -> None:
         """Run a body for every tile of rows."""
-        text = self.text
-        cut = whole_tiles if shape.listed else _tiles
-        for start, size, count in runs(cut(span.size, shape.rows)):
-
-            def tile(row: str, _: list[str], size: int = size) -> list[str]:
-                body(text.add(span.start, row), size)
-                return []
-
-            text.loop(str(start), str(start + size * count), size, tile)
+        text, split = self.text, full_tiles if shape.skips else even_tiles
+        tiles = split(span.size, shape.rows)
+        each_tile(text, tiles, lambda row, n: body(text.add(span.start, row), n))
 
     def _panels(
-        self, span: Span, shape: Shape, body: Callable[[str, list[int]], None]
+        self, span: Span, shape: TileShape, body: Callable[[str, list[int]], None]
     ) -> None:
         """Run a body for every panel of columns."""
-        text = self.text
-        wide = shape.vectors * WIDTH
-        whole = span.size // wide * wide
-
-        def panel(column: str, _: list[str]) -> list[str]:
-            body(text.add(span.start, column), [WIDTH] * shape.vectors)
-            return []
-
-        text.loop("0", str(whole), wide, panel)
-        rest = span.size - whole
-        if rest:
-            body(text.add(span.start, str(whole)), _widths(rest))
+        text, tiles = self.text, full_tiles(span.size, shape.vectors * WIDTH)
+        each_tile(
+            text,
+            tiles,
+            lambda column, n: body(text.add(span.start, column), vector_widths(n)),
+        )
 
     # ---- a tile --------------------------------------------------------------------
 
-    def _tile(
-        self,
-        piece: Piece,
-        listed: bool,
-        row: str,
-        size: int,
-        column: str,
-        widths: list[int],
-    ) -> None:
+    def _tile(self, tile: Tile, skips: bool) -> None:
         text, kernel = self.text, self.kernel
-        a = text.add(piece.left, text.times(row, self.tiled.left))
-        b = text.add(piece.right, text.times(column, self.columns.right))
+        a = text.add(tile.piece.left, text.times(tile.row, self.tiled.left))
+        b = text.add(tile.piece.right, text.times(tile.column, self.columns.right))
         a = text.address(self.emitter.base(kernel.left.buffer), self.element, a)
         b = text.address(self.emitter.base(kernel.right.buffer), self.element, b)
-        zeros = [self.maths.constant(0, self.dtype, w) for w in widths] * size
-        if listed and kernel.places:
-            stop, places = list_of(self.emitter, kernel.places, piece.number, row)
-            totals = self._listed(stop, places, a, b, zeros, size, widths)
+        if skips:
+            totals = self._listed(tile, a, b)
         else:
-            totals = self._inner(0, a, b, zeros, size, widths)
-        self._store(piece, row, size, column, widths, totals)
+            totals = self._inner(tile, 0, a, b, self._zeros(tile))
+        self._store(tile, totals)
 
-    def _store(
-        self,
-        piece: Piece,
-        row: str,
-        size: int,
-        column: str,
-        widths: list[int],
-        totals: list[Val],
-    ) -> None:
-        text, kernel = self.text, self.kernel
-        c = text.add(piece.out, text.times(row, self.tiled.out))
-        c = text.add(c, text.times(column, self.columns.out))
-        base = self.emitter.base(kernel.out.buffer)
-        for r in range(size):
-            for v in range(len(widths)):
-                place = text.add(c, str(r * self.tiled.out + v * WIDTH))
-                self.emitter.put(
-                    totals[r * len(widths) + v],
-                    text.address(base, self.element, place),
-                )
+    def _zeros(self, tile: Tile) -> list[Val]:
+        return [self.maths.constant(0, self.dtype, w) for w in tile.widths] * tile.size
+
+    def _store(self, tile: Tile, totals: list[Val]) -> None:
+        text, out = self.text, self.kernel.out.buffer
+        c = text.add(tile.piece.out, text.times(tile.row, self.tiled.out))
+        c = text.add(c, text.times(tile.column, self.columns.out))
+        base = self.emitter.base(out)
+        for number, total in enumerate(totals):
+            row, vector = divmod(number, len(tile.widths))
+            index = text.add(c, str(row * self.tiled.out + vector * WIDTH))
+            self.emitter.store(total, text.address(base, self.element, index))
 
     def _inner(
-        self,
-        depth: int,
-        a: str,
-        b: str,
-        totals: list[Val],
-        size: int,
-        widths: list[int],
+        self, tile: Tile, depth: int, a: str, b: str, totals: list[Val]
     ) -> list[Val]:
-        text, axes = self.text, self.kernel.inner
-        if depth == len(axes):
-            return self._step(a, b, totals, size, widths)
-        axis = axes[depth]
+        """Add up over the inner axes."""
+        if depth == len(self.kernel.inner):
+            return self._step(tile, a, b, totals)
+        axis = self.kernel.inner[depth]
 
-        def step(index: str, carried: list[str]) -> list[str]:
-            here = text.address(a, self.element, text.times(index, axis.left))
-            there = text.address(b, self.element, text.times(index, axis.right))
-            inner = named(carried, totals)
-            made = self._inner(depth + 1, here, there, inner, size, widths)
-            return [one.name for one in made]
+        def step(index: str, carried: list[Val]) -> list[Val]:
+            left, right = self._moved(a, b, axis, index)
+            return self._inner(tile, depth + 1, left, right, carried)
 
-        kinds = [(t.type, t.name) for t in totals]
-        return named(text.loop("0", str(axis.size), 1, step, kinds), totals)
+        return self.text.carry("0", str(axis.size), 1, totals, step)
 
-    def _listed(
-        self,
-        stop: str,
-        places: str,
-        a: str,
-        b: str,
-        totals: list[Val],
-        size: int,
-        widths: list[int],
-    ) -> list[Val]:
-        """Add up over the places of a list."""
-        text, (axis,) = self.text, self.kernel.inner
+    def _moved(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
+        """Return the addresses in both operands at an index of an axis."""
+        text = self.text
+        left = text.address(a, self.element, text.times(index, axis.left))
+        return left, text.address(b, self.element, text.times(index, axis.right))
 
-        def step(index: str, carried: list[str]) -> list[str]:
-            at = text.address(places, "i32", index)
-            short = text.let(f"load i32, ptr {at}, align 4")
-            place = text.let(f"zext i32 {short} to i64")
-            here = text.address(a, self.element, text.times(place, axis.left))
-            there = text.address(b, self.element, text.times(place, axis.right))
-            made = self._step(here, there, named(carried, totals), size, widths)
-            return [one.name for one in made]
+    def _listed(self, tile: Tile, a: str, b: str) -> list[Val]:
+        """Add up over the nonzero indices of a list."""
+        text, (axis,), lists = self.text, self.kernel.inner, self.kernel.places
+        assert lists
+        stop, indices = list_of(self.emitter, lists, tile.piece.number, tile.row)
 
-        kinds = [(t.type, t.name) for t in totals]
-        return named(text.loop("0", stop, 1, step, kinds), totals)
+        def step(number: str, carried: list[Val]) -> list[Val]:
+            address = text.address(indices, "i32", number)
+            short = text.let(f"load i32, ptr {address}, align 4")
+            index = text.let(f"zext i32 {short} to i64")
+            return self._step(tile, *self._moved(a, b, axis, index), carried)
 
-    def _step(
-        self, a: str, b: str, totals: list[Val], size: int, widths: list[int]
-    ) -> list[Val]:
+        return text.carry("0", stop, 1, self._zeros(tile), step)
+
+    def _step(self, tile: Tile, a: str, b: str, totals: list[Val]) -> list[Val]:
+        """Add the products of one element a row and the vectors of columns."""
         text = self.text
         right = []
-        for v, width in enumerate(widths):
+        for v, width in enumerate(tile.widths):
             address = text.address(b, self.element, str(v * WIDTH))
             right.append(self.emitter.load(address, self.dtype, width))
-        made = []
-        for r in range(size):
+        sums = []
+        for r in range(tile.size):
             address = text.address(a, self.element, str(r * self.tiled.left))
-            one = self.emitter.load(address, self.dtype, 1)
-            spread: dict[int, Val] = {}
-            for v, width in enumerate(widths):
-                if width not in spread:
-                    spread[width] = self.maths.splat(one, width)
-                old = totals[r * len(widths) + v]
-                made.append(self.maths.fma(spread[width], right[v], old))
-        return made
+            scalar = self.emitter.load(address, self.dtype, 1)
+            copies: dict[int, Val] = {}
+            for v, width in enumerate(tile.widths):
+                if width not in copies:
+                    copies[width] = self.maths.splat(scalar, width)
+                old = totals[r * len(tile.widths) + v]
+                sums.append(self.maths.fma(copies[width], right[v], old))
+        return sums
 
 
-def named(names: list[str], like: list[Val]) -> list[Val]:
-    """Return values of other names, but the same types."""
-    return [Val(n, t.dtype, t.width) for n, t in zip(names, like, strict=True)]
+# ---- lists of nonzero indices --------------------------------------------------------
 
 
-def _widths(columns: int) -> list[int]:
-    """Cut columns into vectors, the last one narrower."""
-    rest = columns % WIDTH
-    return [WIDTH] * (columns // WIDTH) + ([rest] if rest else [])
+def list_of(emitter: Emitter, lists: Places, piece: str, row: str) -> tuple[str, str]:
+    """Return how many nonzero indices a group of rows has, and where they are."""
+    text, (*_, groups, length) = emitter.text, lists.buffer.shape
+    group = text.let(f"sdiv i64 {row}, {lists.group}")
+    group = text.add(text.times(piece, groups), group)
+    base = emitter.base(lists.buffer)
+    head = text.address(base, "i32", text.times(group, length))
+    count = text.let(f"load i32, ptr {head}, align 4")
+    full = text.let(f"icmp slt i32 {count}, 0")
+    own = text.address(head, "i32", str(Places.HEAD))
+    every = emitter.base(lists.every)
+    first = text.let(f"select i1 {full}, ptr {every}, ptr {own}")
+    short = text.let(f"select i1 {full}, i32 {lists.every.size}, i32 {count}")
+    return text.let(f"zext i32 {short} to i64"), first
 
 
-def runs(blocks: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Group tiles of one size: (start, size, how many)."""
-    found: list[tuple[int, int, int]] = []
-    for start, size in blocks:
-        if found and found[-1][1] == size:
-            first, _, count = found[-1]
-            found[-1] = (first, size, count + 1)
-        else:
-            found.append((start, size, 1))
-    return found
+def _leaves_out(emitter: Emitter, lists: Places, piece: str, rows: Span) -> str:
+    """Return whether the lists of some rows leave out enough indices to use them."""
+    text = emitter.text
+
+    def add(row: str, carried: list[str]) -> list[str]:
+        count, _ = list_of(emitter, lists, piece, text.add(rows.start, row))
+        return [text.add(carried[0], count)]
+
+    (total,) = text.loop("0", str(rows.size), lists.group, add, [("i64", "0")])
+    groups = -(-rows.size // lists.group)
+    most = int(CPU.worth_skipping * groups * lists.every.size)
+    return text.let(f"icmp sle i64 {total}, {most}")
+
+
+# ---- packing -------------------------------------------------------------------------
+
+
+def _as_packed(kernel: Contract) -> Contract:
+    """Return a contraction that reads packed panels; of each, the first column is 0."""
+    if kernel.packed is None:
+        return kernel
+    (inner,), (columns,) = kernel.inner, kernel.columns
+    return replace(
+        kernel,
+        right=View(kernel.packed, (kernel.packed.shape[-1], 1)),
+        inner=(replace(inner, right=kernel.packed.shape[-1]),),
+        columns=(replace(columns, right=1),),
+    )
+
+
+def _emit_pack(emitter: Emitter, kernel: Contract, first: str, size: int) -> None:
+    """Pack `size` columns of the right operand, from the first."""
+    assert kernel.packed is not None
+    (inner,), (columns,), text = kernel.inner, kernel.columns, emitter.text
+    strides = (inner.right, columns.right)
+    source = View(kernel.right.buffer, strides, kernel.right.offset)
+    target = View(kernel.packed, (kernel.packed.shape[-1], 1))
+    square = WIDTH if columns.right != 1 else 1  # rows that are transposed at once
+    rows, across = inner.size // square * square, size // WIDTH * WIDTH
+
+    def block(row: str) -> None:
+        for start in range(0, across, WIDTH):
+            column = text.add(first, str(start))
+            if square == 1:
+                vectors = [emitter.load_view(source, [row, column], 1, WIDTH)]
+            else:
+                ats = [[row, text.add(column, str(lane))] for lane in range(WIDTH)]
+                vectors = [emitter.load_view(source, at, 0, WIDTH) for at in ats]
+                vectors = emitter.maths.transposed(vectors)
+            for lane, vector in enumerate(vectors):
+                at = [text.add(row, str(lane)), str(start)]
+                emitter.store_view(vector, target, at, 1, WIDTH)
+
+    def single(at: list[str]) -> None:
+        value = emitter.load_view(source, [at[0], text.add(first, at[1])], 1, 1)
+        emitter.store_view(value, target, at, 1, 1)
+
+    text.each("0", str(rows), square, block)
+    emitter.nest([("0", str(rows)), (str(across), str(size))], single)
+    emitter.nest([(str(rows), str(inner.size)), ("0", str(size))], single)

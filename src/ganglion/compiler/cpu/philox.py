@@ -1,11 +1,14 @@
-"""Philox 4x32-10 and the shuffle by swap-or-not, in LLVM IR."""
+"""Philox 4x32-10 and the shuffle by swap-or-not, in LLVM IR.
+
+Every word of 32 bits is held in 64.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ganglion.compiler.cpu.pointwise import Maths
-from ganglion.compiler.cpu.text import Text, Val, lanes
+from ganglion.compiler.cpu.functions import Term
+from ganglion.compiler.cpu.text import I32, Maths, Val
 from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
 
 U32, U64 = np.dtype("uint32"), np.dtype("uint64")
@@ -14,88 +17,58 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF
 
 
-class Random:
-    """Emits random numbers; every word of 32 bits is kept in 64."""
+def _philox(counter: list[Term], key: Term, stream: int) -> list[Term]:
+    """Return four random words for a counter of four."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key.splat(c0.val.width), stream
+    for _ in range(10):
+        first, second = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c2 = (second >> 32) ^ c1 ^ k0, (first >> 32) ^ c3 ^ k1
+        c1, c3 = second & _MASK, first & _MASK
+        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+    return [c0, c1, c2, c3]
 
-    def __init__(self, text: Text, maths: Maths) -> None:
-        self.text, self.maths = text, maths
 
-    def word(self, value: int, width: int) -> Val:
-        """Return a constant word."""
-        return self.maths.constant(value, U64, width)
+def _state(m: Maths, address: str) -> tuple[Term, Term]:
+    """Load the seed and the counter of a random state."""
+    words = []
+    for index in ("0", "1"):
+        at = m.text.address(address, "i32", index)
+        word = Val(m.text.let(f"load i32, ptr {at}, align 4"), U32, 1)
+        words.append(Term(m, m.cast(word, U64)))
+    return words[0], words[1]
 
-    def philox(self, counter: list[Val], key: tuple[Val, int]) -> list[Val]:
-        """Return four random words for a counter of four."""
-        m = self.maths
-        width = counter[0].width
-        mask = self.word(_MASK, width)
-        shift = self.word(32, width)
-        c0, c1, c2, c3 = counter
-        k0, k1 = m.splat(key[0], width), key[1]
-        for _ in range(10):
-            first = m.binary("mul", c0, self.word(_MULTIPLIERS[0], width))
-            second = m.binary("mul", c2, self.word(_MULTIPLIERS[1], width))
-            high = m.binary("lshr", second, shift)
-            c0 = m.binary("xor", m.binary("xor", high, c1), k0)
-            high = m.binary("lshr", first, shift)
-            c2 = m.binary("xor", m.binary("xor", high, c3), self.word(k1, width))
-            c1, c3 = m.binary("and", second, mask), m.binary("and", first, mask)
-            k0 = m.binary("and", m.binary("add", k0, self.word(_WEYL[0], width)), mask)
-            k1 = (k1 + _WEYL[1]) & _MASK
-        return [c0, c1, c2, c3]
 
-    def state(self, address: str) -> tuple[Val, Val]:
-        """Load the seed and the counter of a random state."""
-        words = []
-        for index in (0, 1):
-            at = self.text.address(address, "i32", str(index))
-            word = Val(self.text.let(f"load i32, ptr {at}, align 4"), U32, 1)
-            words.append(self.maths.cast(word, U64))
-        return words[0], words[1]
+def uniform(m: Maths, address: str, element: Val, dtype: np.dtype) -> Val:
+    """Return the uniform number of an element: word e % 4 of block e / 4."""
+    width = element.width
+    seed, count = _state(m, address)
+    number = Term(m, Val(element.name, U64, width))
+    zero = number.number(0)
+    words = _philox([number >> 2, zero, count.splat(width), zero], seed, 0)
+    which, bits = number & 3, words[0]
+    for index in (1, 2, 3):
+        bits = which.equals(index).choose(words[index], bits)
+    return ((bits >> 8).cast(U32).cast(dtype) * 2.0**-24).val
 
-    def uniform(self, address: str, element: Val, dtype: np.dtype) -> Val:
-        """Return the uniform number of an element: word e % 4 of block e / 4."""
-        m, width = self.maths, element.width
-        seed, count = self.state(address)
-        number = Val(element.name, U64, width)
-        block = m.binary("lshr", number, self.word(2, width))
-        zero = self.word(0, width)
-        words = self.philox([block, zero, m.splat(count, width), zero], (seed, 0))
-        which = m.binary("and", number, self.word(3, width))
-        bits = words[0]
-        for index in (1, 2, 3):
-            chosen = m.compare("icmp eq", which, self.word(index, width))
-            bits = m.select(chosen, words[index], bits)
-        small = m.binary("lshr", bits, self.word(8, width))
-        real = m.cast(m.cast(small, U32), dtype)
-        return m.binary("fmul", real, m.constant(2.0**-24, dtype, width))
 
-    def shuffled(self, address: str, position: Val, rows: int) -> Val:
-        """Return the place of a position in the order of the rows."""
-        m, width = self.maths, position.width
-        seed, epoch = self.state(address)
-        kind = lanes("i64", width)
-        n = self.word(rows, width)
-        zero = self.word(0, width)
-        start = m.cast(position, U64)
+def shuffled(m: Maths, address: str, position: Val, rows: int) -> Val:
+    """Return the index at a position in the shuffled order of the rows."""
+    width = position.width
+    seed, epoch = _state(m, address)
 
-        def swap(index: str, carried: list[str]) -> list[str]:
-            x = Val(carried[0], U64, width)
-            number = Val(index, U64, 1)
-            one, none = self.word(1, 1), self.word(0, 1)
-            offset = self.philox([number, none, epoch, one], (seed, 1))[0]
-            offset = m.binary("urem", offset, self.word(rows, 1))
-            away = m.binary("sub", m.binary("add", m.splat(offset, width), n), x)
-            over = m.compare("icmp uge", away, n)
-            partner = m.select(over, m.binary("sub", away, n), away)
-            larger = m.compare("icmp ugt", x, partner)
-            pair = m.select(larger, x, partner)
-            counter = [m.splat(number, width), pair, m.splat(epoch, width), zero]
-            bit = m.binary(
-                "and", self.philox(counter, (seed, 1))[0], self.word(1, width)
-            )
-            swaps = m.compare("icmp ne", bit, zero)
-            return [m.select(swaps, partner, x).name]
+    def swap(index: str, carried: list[Val]) -> list[Val]:
+        x, number = Term(m, carried[0]), Term(m, Val(index, U64, 1))
+        counter = [number, number.number(0), epoch, number.number(1)]
+        offset = _philox(counter, seed, 1)[0] % rows
+        away = (offset.splat(width) + rows) - x
+        partner = (away >= rows).choose(away - rows, away)
+        pair, zero = (x > partner).choose(x, partner), x.number(0)
+        counter = [number.splat(width), pair, epoch.splat(width), zero]
+        bit = _philox(counter, seed, 1)[0] & 1
+        swaps = m.compare("icmp ne", bit.val, zero.val)
+        return [m.select(swaps, partner.val, x.val)]
 
-        done = self.text.loop("0", str(SHUFFLE_ROUNDS), 1, swap, [(kind, start.name)])
-        return m.cast(Val(done[0], U64, width), np.dtype("int32"))
+    start = m.cast(position, U64)
+    (row,) = m.text.carry("0", str(SHUFFLE_ROUNDS), 1, [start], swap)
+    return m.cast(row, I32)

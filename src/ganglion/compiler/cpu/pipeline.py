@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ganglion import config
+from ganglion.compiler.cpu.barriers import place_barriers, unguarded
+from ganglion.compiler.cpu.cache_blocking import block, conflict
+from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena, verify_memory
+from ganglion.compiler.cpu.pool_masks import mask_pooled
+from ganglion.compiler.cpu.pool_readers import into_readers
+from ganglion.compiler.cpu.skip_zeros import skip_zeros
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.pipeline import Pass, Pipeline, graph_pass, kernel_pass
-from ganglion.compiler.plan.barriers import schedule
-from ganglion.compiler.plan.cache_blocking import block
+from ganglion.compiler.pipeline import (
+    VERIFIERS,
+    Pass,
+    Pipeline,
+    graph_pass,
+    kernel_pass,
+)
+from ganglion.compiler.plan import verify as plan_verify
 from ganglion.compiler.plan.kernels import Contract, PoolBack
+from ganglion.compiler.plan.lower import Preferences
 from ganglion.compiler.plan.lower_structured import lower
-from ganglion.compiler.plan.memory import place
 from ganglion.compiler.plan.passes.collapse import collapse
 from ganglion.compiler.plan.passes.empty import without_empty
 from ganglion.compiler.plan.passes.fuse import fuse
 from ganglion.compiler.plan.passes.integer_products import as_sums
 from ganglion.compiler.plan.passes.moments import one_pass
 from ganglion.compiler.plan.passes.narrow import turn_narrow
-from ganglion.compiler.plan.passes.pool_masks import mask_pooled
-from ganglion.compiler.plan.passes.pool_readers import into_readers
 from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.sparsity import skip_zeros
+from ganglion.compiler.plan.verify import PlanError
 
 
 def _lower(program: Program) -> Plan:
-    return lower(program, winograd=not config.precise())
+    wants = Preferences(
+        thread_splits=CPU.thread_splits,
+        winograd=not config.precise(),
+        packs_panels=True,
+        pools_by_window=True,
+    )
+    return lower(program, wants)
 
 
 def _shortcuts(stage: Any) -> bool:
     return not config.precise()
+
+
+def verify(plan: CpuPlan) -> None:
+    """Raise `PlanError` if what the last pass has added to a plan is wrong."""
+    if plan.execution:
+        if pair := unguarded(plan):
+            text = f"no barrier between kernels {pair[0]} and {pair[1]}"
+            raise PlanError(f"{plan.name}: {text}")
+    elif plan.offsets:
+        verify_memory(plan)
+    else:
+        plan_verify.verify(plan)
+        if pair := conflict(plan.kernels, plan.segments):
+            text = f"kernels {pair[0]} and {pair[1]} cannot share a segment"
+            raise PlanError(f"{plan.name}: {text}")
 
 
 PIPELINE = Pipeline(
@@ -48,7 +80,7 @@ PIPELINE = Pipeline(
         graph_pass(
             "one-pass-moments",
             "batch norm reads its data once for mean and variance",
-            one_pass,
+            partial(one_pass, thread_splits=CPU.thread_splits),
             ops=("sum",),
         ),
         graph_pass(
@@ -84,9 +116,10 @@ PIPELINE = Pipeline(
             applies=_shortcuts,
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),
-        Pass("arena", "buffers that do not live together share memory", place),
-        Pass("barriers", "threads wait only where they must", schedule),
-    )
+        Pass("arena", "buffers that do not live together share memory", place_in_arena),
+        Pass("barriers", "threads wait only where they must", place_barriers),
+    ),
+    {**VERIFIERS, CpuPlan: verify},
 )
 
 

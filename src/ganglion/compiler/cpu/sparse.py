@@ -1,194 +1,390 @@
-"""Lists of the places where data is not zero, in LLVM IR: made, and read."""
+"""Contractions that leave out zeros of the data, in LLVM IR.
+
+Products of matrices go through lists of the indices at which a group of rows is not all
+zero; `gemm` reads them. Convolutions go by bits, one for each element: a tile of rows
+finds those of its windows in whole words, and its inner loop goes from bit to bit. That
+is work for the processor's integer side, which runs ahead: were words made from the
+data in vector registers, they would queue behind the products.
+"""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.text import WIDTH
-from ganglion.compiler.plan.kernels import Index, Places
-from ganglion.compiler.plan.sparsity import Nonzeros
+from ganglion.compiler.cpu.gemm import (
+    Contraction,
+    Piece,
+    Span,
+    Tile,
+    TileShape,
+    each_tile,
+    full_tiles,
+)
+from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
+from ganglion.compiler.cpu.text import WIDTH, Val, named
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import Contract, Index, Places
 
-WORTH_SKIPPING = 0.75  # of the places: with more in lists, larger tiles are faster
-VECTOR_LOOKS, LOOKS = 4, 16  # vectors of places, or places, that are looked at first
 MASK = f"i{WIDTH}"  # a bit for each lane
 
 
-def emit_nonzeros(kernel: Nonzeros) -> Emitted:
-    """Return the making of lists as text."""
-    return _Lists(kernel).emit()
+class NonzeroLists:
+    """Lists of nonzero indices under construction.
 
-
-class _Lists:
-    """Lists under construction. Only bits count: -0 is listed, and does no harm."""
+    Only bits count: -0 is listed, and does no harm.
+    """
 
     def __init__(self, kernel: Nonzeros) -> None:
         self.kernel = kernel
         self.emitter = Emitter()
         self.text = self.emitter.text
-        self.bits = f"i{8 * kernel.source.buffer.dtype.itemsize}"
         self.align = kernel.source.buffer.dtype.itemsize
+        self.bits = f"i{8 * self.align}"
         # Vectors lie along the inner axis where that is contiguous.
-        long = kernel.inner.left == 1
-        self.in_vectors = kernel.inner.size // WIDTH * WIDTH if long else 0
+        contiguous = kernel.inner.left == 1
+        self.in_vectors = kernel.inner.size // WIDTH * WIDTH if contiguous else 0
 
     def emit(self) -> Emitted:
-        """Emit pieces: each a group of rows at a place of the batch."""
+        """Emit pieces: each a group of rows at an index of the batch."""
         kernel, text = self.kernel, self.text
         rest = kernel.rows.size % kernel.places.group
 
         def piece(number: list[str]) -> None:
-            where = text.let(f"sdiv i64 {number[0]}, {kernel.groups}")
+            batch = text.let(f"sdiv i64 {number[0]}, {kernel.groups}")
             group = text.let(f"srem i64 {number[0]}, {kernel.groups}")
-            start = self._origin(where)
+            start = self._origin(batch)
             row = text.times(group, kernel.places.group)
             start = text.add(start, text.times(row, kernel.rows.left))
-            source = text.address(
-                self.emitter.base(kernel.source.buffer), self.bits, start
-            )
+            source = self.emitter.base(kernel.source.buffer)
+            source = text.address(source, self.bits, start)
             length = kernel.places.buffer.shape[-1]
             base = self.emitter.base(kernel.places.buffer)
             target = text.address(base, "i32", text.times(number[0], length))
-            whole = partial(self._group, source, target, kernel.places.group)
+            full = partial(self._group, source, target, kernel.places.group)
             if not rest:
-                whole()
+                full()
                 return
             last = text.let(f"icmp eq i64 {group}, {kernel.groups - 1}")
-            text.when(last, partial(self._group, source, target, rest), whole)
+            text.when(last, partial(self._group, source, target, rest), full)
 
         self.emitter.nest([("%lo", "%hi")], piece)
         return self.emitter.emitted(kernel.parallel)
 
-    def _origin(self, where: str) -> str:
-        """Return where in the source a place of the batch begins."""
+    def _origin(self, batch: str) -> str:
+        """Return where in the source an index of the batch begins."""
         text, start = self.text, str(self.kernel.source.offset)
         for axis in reversed(self.kernel.batch):
-            index = text.let(f"srem i64 {where}, {axis.size}")
-            where = text.let(f"sdiv i64 {where}, {axis.size}")
+            index = text.let(f"srem i64 {batch}, {axis.size}")
+            batch = text.let(f"sdiv i64 {batch}, {axis.size}")
             start = text.add(start, text.times(index, axis.left))
         return start
 
     def _group(self, source: str, target: str, size: int) -> None:
-        """List the places of one group; none where a first look finds no zero."""
+        """List the indices of one group; -1 where a sample has no zero."""
         text = self.text
         all_of_them = partial(text.do, f"store i32 -1, ptr {target}, align 4")
         some = partial(self._list, source, target, size)
-        text.when(self._looks_full(source, size), all_of_them, some)
+        text.when(self._looks_dense(source, size), all_of_them, some)
 
-    def _looks_full(self, source: str, size: int) -> str:
-        """Return whether no zero is found at a few places: dense data costs little."""
+    def _looks_dense(self, source: str, size: int) -> str:
+        """Return whether a sample has no zero: dense data costs little."""
         text = self.text
         if self.in_vectors:
             see, kind, stop, step = self._mask, MASK, self.in_vectors, WIDTH
+            samples = CPU.sampled_vectors
         else:
             see, kind, stop, step = self._any, "i1", self.kernel.inner.size, 1
-        looks = VECTOR_LOOKS if self.in_vectors else LOOKS
-        places = range(0, stop, max(1, stop // step // looks) * step)
-        found = [see(source, str(place), size) for place in places]
-        both = found[0]
-        for one in found[1:]:
-            both = text.let(f"and {kind} {both}, {one}")
+            samples = CPU.sampled_elements
+        indices = range(0, stop, max(1, stop // step // samples) * step)
+        both, *others = [see(source, str(index), size) for index in indices]
+        for other in others:
+            both = text.let(f"and {kind} {both}, {other}")
         return text.let(f"icmp eq {kind} {both}, -1")
 
     def _list(self, source: str, target: str, size: int) -> None:
         text = self.text
         first = text.address(target, "i32", str(Places.HEAD))
 
-        def many(place: str, carried: list[str]) -> list[str]:
-            return [self._append_many(source, first, size, place, carried[0])]
+        def vector(index: str, carried: list[str]) -> list[str]:
+            return [self._append(source, first, size, index, carried[0])]
 
-        def one(place: str, carried: list[str]) -> list[str]:
-            text.put_index(place, text.address(first, "i32", carried[0]))
-            some = self._any(source, place, size)
+        def single(index: str, carried: list[str]) -> list[str]:
+            text.put_index(index, text.address(first, "i32", carried[0]))
+            some = self._any(source, index, size)
             more = text.let(f"zext i1 {some} to i64")
             return [text.add(carried[0], more)]
 
-        stop = self.in_vectors
-        (count,) = text.loop("0", str(stop), WIDTH, many, [("i64", "0")])
-        rest = str(self.kernel.inner.size)
-        (count,) = text.loop(str(stop), rest, 1, one, [("i64", count)])
+        middle, stop = str(self.in_vectors), str(self.kernel.inner.size)
+        (count,) = text.loop("0", middle, WIDTH, vector, [("i64", "0")])
+        (count,) = text.loop(middle, stop, 1, single, [("i64", count)])
         text.put_index(count, target)
 
-    def _append_many(
-        self, source: str, first: str, size: int, place: str, count: str
+    def _append(
+        self, source: str, first: str, size: int, index: str, count: str
     ) -> str:
-        """Store those of some neighbouring places that are not zero side by side."""
+        """Store the nonzero ones of a vector of indices side by side."""
         text = self.text
-        mask = self._mask(source, place, size)
+        mask = self._mask(source, index, size)
         kind, flags = f"<{WIDTH} x i32>", f"<{WIDTH} x i1>"
         number = Index(self.kernel.places.buffer.dtype, (1,))
-        places = self.emitter.expression(number, [place], 0, WIDTH).name
+        indices = self.emitter.expression(number, [index], 0, WIDTH).name
         name = f"@llvm.experimental.vector.compress.v{WIDTH}i32"
         text.declare(f"declare {kind} {name}({kind}, {flags}, {kind})")
         chosen = text.let(f"bitcast {MASK} {mask} to {flags}")
-        given = f"{kind} {places}, {flags} {chosen}, {kind} poison"
-        packed = text.let(f"call {kind} {name}({given})")
+        passed = f"{kind} {indices}, {flags} {chosen}, {kind} poison"
+        packed = text.let(f"call {kind} {name}({passed})")
         to = text.address(first, "i32", count)
         text.do(f"store {kind} {packed}, ptr {to}, align 4")
         text.declare(f"declare {MASK} @llvm.ctpop.{MASK}({MASK})")
         more = text.let(f"call {MASK} @llvm.ctpop.{MASK}({MASK} {mask})")
         return text.add(count, text.let(f"zext {MASK} {more} to i64"))
 
-    def _mask(self, source: str, place: str, size: int) -> str:
-        """Return a bit for each of some neighbouring places: not all rows are zero."""
+    def _mask(self, source: str, index: str, size: int) -> str:
+        """Return a bit for each index of a vector: not all rows are zero."""
         text, kind = self.text, f"<{WIDTH} x {self.bits}>"
-        start = text.address(source, self.bits, place)
-        rows = [str(row * self.kernel.rows.left) for row in range(size)]
-        total = self._either([text.address(start, self.bits, at) for at in rows], kind)
+        start = text.address(source, self.bits, index)
+        total = self._either(start, size, kind)
         flags = text.let(f"icmp ne {kind} {total}, zeroinitializer")
         return text.let(f"bitcast <{WIDTH} x i1> {flags} to {MASK}")
 
-    def _any(self, source: str, place: str, size: int) -> str:
-        """Return whether not all rows are zero at a place."""
-        text, rows, bits = self.text, self.kernel.rows, self.bits
-        at = text.address(source, bits, text.times(place, self.kernel.inner.left))
-        if rows.left == 1 and size > 1:
+    def _any(self, source: str, index: str, size: int) -> str:
+        """Return whether not all rows are zero at an index."""
+        text, bits = self.text, self.bits
+        start = text.address(source, bits, text.times(index, self.kernel.inner.left))
+        if self.kernel.rows.left == 1 and size > 1:
             kind = f"<{size} x {bits}>"
-            some = text.let(f"load {kind}, ptr {at}, align {self.align}")
+            some = text.let(f"load {kind}, ptr {start}, align {self.align}")
             name = f"@llvm.vector.reduce.or.v{size}{bits}"
             text.declare(f"declare {bits} {name}({kind})")
             total = text.let(f"call {bits} {name}({kind} {some})")
         else:
-            each = [text.address(at, bits, str(r * rows.left)) for r in range(size)]
-            total = self._either(each, bits)
+            total = self._either(start, size, bits)
         return text.let(f"icmp ne {bits} {total}, 0")
 
-    def _either(self, addresses: list[str], kind: str) -> str:
-        """Return the bits that are set in any of some values."""
-        text, total = self.text, ""
-        for at in addresses:
-            one = text.let(f"load {kind}, ptr {at}, align {self.align}")
-            total = text.let(f"or {kind} {total}, {one}") if total else one
+    def _either(self, start: str, rows: int, kind: str) -> str:
+        """Return the bits that are set in any of some rows."""
+        text, stride = self.text, self.kernel.rows.left
+        addresses = [
+            text.address(start, self.bits, str(row * stride)) for row in range(rows)
+        ]
+        total = ""
+        for address in addresses:
+            value = text.let(f"load {kind}, ptr {address}, align {self.align}")
+            total = text.let(f"or {kind} {total}, {value}") if total else value
         return total
 
 
-def list_of(emitter: Emitter, places: Places, piece: str, row: str) -> tuple[str, str]:
-    """Return how many places a group of rows has, and where they are listed."""
-    text, (*_, groups, length) = emitter.text, places.buffer.shape
-    group = text.let(f"sdiv i64 {row}, {places.group}")
-    group = text.add(text.times(piece, groups), group)
-    base = emitter.base(places.buffer)
-    head = text.address(base, "i32", text.times(group, length))
-    count = text.let(f"load i32, ptr {head}, align 4")
-    full = text.let(f"icmp slt i32 {count}, 0")
-    own = text.address(head, "i32", str(Places.HEAD))
-    every = emitter.base(places.every)
-    first = text.let(f"select i1 {full}, ptr {every}, ptr {own}")
-    short = text.let(f"select i1 {full}, i32 {places.every.size}, i32 {count}")
-    return text.let(f"zext i32 {short} to i64"), first
+# ---- convolutions --------------------------------------------------------------------
 
 
-def leaves_out(
-    emitter: Emitter, places: Places, piece: str, start: str, rows: int
-) -> str:
-    """Return whether the lists of some rows leave out enough places to use them."""
-    text = emitter.text
+def emit_bits(kernel: NonzeroBits) -> Emitted:
+    """Return the making of bits as text: 16 elements at a time, then the rest."""
+    emitter = Emitter()
+    text, source = emitter.text, kernel.source
+    bits = f"i{8 * source.dtype.itemsize}"
+    each, length = source.size // kernel.parallel, kernel.target.shape[1]
 
-    def add(row: str, carried: list[str]) -> list[str]:
-        count, _ = list_of(emitter, places, piece, text.add(start, row))
-        return [text.add(carried[0], count)]
+    def mark(number: str, element: str, width: int) -> None:
+        index = text.add(text.times(number, each), element)
+        address = text.address(emitter.base(source), bits, index)
+        kind = f"<{width} x {bits}>"
+        values = text.let(f"load {kind}, ptr {address}, align {source.dtype.itemsize}")
+        flags = text.let(f"icmp ne {kind} {values}, zeroinitializer")
+        word = text.let(f"bitcast <{width} x i1> {flags} to i{width}")
+        padded = -(-width // 8) * 8
+        if padded > width:
+            word = text.let(f"zext i{width} {word} to i{padded}")
+        known = element.isdigit()
+        byte = str(int(element) // 8) if known else text.let(f"lshr i64 {element}, 3")
+        index = text.add(text.times(number, length), byte)
+        address = text.address(emitter.base(kernel.target), "i8", index)
+        text.do(f"store i{padded} {word}, ptr {address}, align 1")
 
-    (total,) = text.loop("0", str(rows), places.group, add, [("i64", "0")])
-    groups = -(-rows // places.group)
-    most = int(WORTH_SKIPPING * groups * places.every.size)
-    return text.let(f"icmp sle i64 {total}, {most}")
+    def piece(number: list[str]) -> None:
+        emitter.in_vectors("0", str(each), partial(mark, number[0]))
+
+    emitter.nest([("%lo", "%hi")], piece)
+    return emitter.emitted(kernel.parallel)
+
+
+class _Seen(NamedTuple):
+    """Words of bits, from an element of the data on: one for each row of a window."""
+
+    first: str
+    words: list[str]
+
+
+class BitContraction(Contraction):
+    """A contraction that leaves out inner indices where all rows of a tile are zero."""
+
+    def __init__(self, kernel: Contract) -> None:
+        super().__init__(kernel)
+        word = Word.of(kernel)
+        assert word
+        assert kernel.bits
+        self.word, self.bits = word, kernel.bits
+        vectors = min(-(-self.columns.size // WIDTH), CPU.tile_vectors)
+        self.skipping = TileShape(word.rows, vectors, skips=True)
+
+    def _region(
+        self, piece: Piece, rows: Span, columns: Span, by_panels: bool = False
+    ) -> None:
+        strips = partial(self._strips, piece, rows)
+        self.text.when(
+            self._looks_dense(piece, rows),
+            partial(self._tiles_of, piece, rows, columns, by_panels, self.dense),
+            partial(self._panels, columns, self.skipping, strips),
+        )
+
+    def _looks_dense(self, piece: Piece, rows: Span) -> str:
+        """Return whether a few words have too many bits to leave some out."""
+        text = self.text
+        start = text.add(piece.left, text.times(rows.start, self.tiled.left))
+        axes = (*self.kernel.inner, self.tiled)
+        sizes = (*(axis.size for axis in self.kernel.inner), rows.size)
+        reach = sum((n - 1) * axis.left for n, axis in zip(sizes, axes, strict=True))
+        farthest = max(0, reach + 1 - LOADED)
+        total = "0"
+        for part in CPU.sampled_words:
+            element = text.add(start, str(int(farthest * part)))
+            word = self._any_row(self._bits_from(element))
+            word = text.let(f"and i64 {word}, {2**LOADED - 1}")
+            total = text.add(total, self._count(word))
+        bits = len(CPU.sampled_words) * min(LOADED, reach + 1)
+        return text.let(f"icmp sgt i64 {total}, {int(CPU.worth_skipping * bits)}")
+
+    # ---- rows ------------------------------------------------------------------------
+
+    def _strips(self, piece: Piece, rows: Span, column: str, widths: list[int]) -> None:
+        """Run over all rows: in strips of tiles whose words are shifts of the same."""
+        text, left = self.text, self.tiled.left
+        most = (LOADED - self.word.width) // left + 1  # rows whose windows fit a word
+        many = 1 if self.word.outer else most // self.word.rows
+
+        def strip(row: str, size: int) -> None:
+            first = text.add(rows.start, row)
+            start = text.add(piece.left, text.times(first, left))
+            seen = None if self.word.outer else self._see(start)
+
+            def tile(row: str, size: int) -> None:
+                self._bit_tile(Tile(piece, row, size, column, widths), seen)
+
+            self._rows(Span(first, size), self.skipping, tile)
+
+        each_tile(text, full_tiles(rows.size, many * self.word.rows), strip)
+
+    def _bit_tile(self, tile: Tile, seen: _Seen | None) -> None:
+        text, right = self.text, self.kernel.right.buffer
+        a = text.add(tile.piece.left, text.times(tile.row, self.tiled.left))
+        b = text.add(tile.piece.right, text.times(tile.column, self.columns.right))
+        b = text.address(self.emitter.base(right), self.element, b)
+        self._store(tile, self._words(tile, 0, a, b, self._zeros(tile), seen))
+
+    # ---- words -----------------------------------------------------------------------
+
+    def _words(
+        self,
+        tile: Tile,
+        depth: int,
+        a: str,
+        b: str,
+        totals: list[Val],
+        seen: _Seen | None,
+    ) -> list[Val]:
+        """Add up over all words of a tile."""
+        text = self.text
+        if depth == len(self.word.outer):
+            return self._set_bits(tile, a, b, totals, seen or self._see(a))
+        axis = self.word.outer[depth]
+
+        def step(index: str, carried: list[Val]) -> list[Val]:
+            left = text.add(a, text.times(index, axis.left))
+            right = text.address(b, self.element, text.times(index, axis.right))
+            return self._words(tile, depth + 1, left, right, carried, seen)
+
+        return text.carry("0", str(axis.size), 1, totals, step)
+
+    def _set_bits(
+        self, tile: Tile, a: str, b: str, totals: list[Val], seen: _Seen
+    ) -> list[Val]:
+        """Add up over the set bits of a word."""
+        text = self.text
+        word = self._word(a, seen)
+        a = text.address(self.emitter.base(self.kernel.left.buffer), self.element, a)
+        text.declare("declare i64 @llvm.cttz.i64(i64, i1)")
+
+        def step(_: str, carried: list[str]) -> list[str]:
+            rest, *sums = carried
+            bit = text.let(f"call i64 @llvm.cttz.i64(i64 {rest}, i1 true)")
+            less = text.let(f"sub i64 {rest}, 1")
+            rest = text.let(f"and i64 {rest}, {less}")
+            left, right = self._offsets(bit)
+            left = text.address(a, self.element, left)
+            right = text.address(b, self.element, right)
+            sums = [t.name for t in self._step(tile, left, right, named(sums, totals))]
+            return [rest, *sums]
+
+        kinds = [("i64", word), *((t.type, t.name) for t in totals)]
+        _, *ends = text.loop("0", self._count(word), 1, step, kinds)
+        return named(ends, totals)
+
+    def _offsets(self, bit: str) -> tuple[str, str]:
+        """Return how far from a tile's first a bit's elements are, left and right."""
+        text, (middle, last) = self.text, (self.word.middle, self.word.last)
+        width = self.word.width
+        row = text.let(f"udiv i64 {bit}, {width}") if middle.size > 1 else "0"
+        left = text.add(bit, text.times(row, middle.left - width))
+        if last.left == 1:
+            beyond = text.times(row, middle.right - width * last.right)
+            return left, text.add(text.times(bit, last.right), beyond)
+        within = text.let(f"urem i64 {bit}, {width}")
+        index = text.let(f"udiv i64 {within}, {last.left}")
+        right = text.times(row, middle.right)
+        return left, text.add(right, text.times(index, last.right))
+
+    def _word(self, a: str, seen: _Seen) -> str:
+        """Return a bit for each inner index, by what was seen at or before it."""
+        text, last, word = self.text, self.word.last, ""
+        mask = sum(1 << index * last.left for index in range(last.size))
+        for number, bits in enumerate(seen.words):
+            if a != seen.first:
+                distance = text.let(f"sub i64 {a}, {seen.first}")
+                bits = text.let(f"lshr i64 {bits}, {distance}")
+            bits = text.let(f"and i64 {bits}, {mask}")
+            if number:
+                bits = text.let(f"shl i64 {bits}, {number * self.word.width}")
+            word = text.let(f"or i64 {word}, {bits}") if word else bits
+        return word
+
+    def _see(self, a: str) -> _Seen:
+        """Return the bits of a window's rows: whether any row of a tile is not zero."""
+        middle = self.word.middle
+        rows = [self.text.add(a, str(n * middle.left)) for n in range(middle.size)]
+        return _Seen(a, [self._any_row(self._bits_from(row)) for row in rows])
+
+    def _any_row(self, bits: str) -> str:
+        """Return for each element whether one of a tile's rows from it on has a bit."""
+        text, covered = self.text, 1
+        while covered < self.word.rows:
+            more = min(covered, self.word.rows - covered)
+            moved = text.let(f"lshr i64 {bits}, {more * self.tiled.left}")
+            bits = text.let(f"or i64 {bits}, {moved}")
+            covered += more
+        return bits
+
+    def _bits_from(self, element: str) -> str:
+        """Return the bits of the elements from one on: 57, or what the buffer has."""
+        text = self.text
+        text.declare("declare i64 @llvm.umin.i64(i64, i64)")
+        byte, last = text.let(f"lshr i64 {element}, 3"), self.bits.size - 8
+        byte = text.let(f"call i64 @llvm.umin.i64(i64 {byte}, i64 {last})")
+        address = text.address(self.emitter.base(self.bits), "i8", byte)
+        word = text.let(f"load i64, ptr {address}, align 1")
+        skipped = text.let(f"sub i64 {element}, {text.times(byte, 8)}")
+        return text.let(f"lshr i64 {word}, {skipped}")
+
+    def _count(self, word: str) -> str:
+        self.text.declare("declare i64 @llvm.ctpop.i64(i64)")
+        return self.text.let(f"call i64 @llvm.ctpop.i64(i64 {word})")

@@ -10,25 +10,22 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Protocol
 
 import numpy as np
 
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.emit import Record
+from ganglion.compiler.cpu.plan import ALIGNMENT, CpuPlan
 from ganglion.compiler.cpu.step_loop import (
     JOB_WORDS,
     RANGE_WORDS,
     RECORD_WORDS,
     THREAD_WORDS,
 )
-from ganglion.compiler.plan.cost import work
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.memory import ALIGNMENT
-from ganglion.compiler.plan.plan import Plan
 
 _LINE = 8  # words of a cache line
 
@@ -101,14 +98,6 @@ class Arenas:
 ARENAS = Arenas()
 
 
-class Addresses(Protocol):
-    """Something that knows where functions are."""
-
-    def address(self, name: str) -> int:
-        """Return the address of a function."""
-        ...
-
-
 def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
     """Return the range that one of some threads runs, in whole grains.
 
@@ -131,10 +120,14 @@ def _slices(call: Record) -> int:
 
 
 class Layout:
-    """A program laid out for a number of threads."""
+    """A program laid out for a number of threads; functions are known by address."""
 
     def __init__(
-        self, plan: Plan, calls: Sequence[Record], library: Addresses, threads: int
+        self,
+        plan: CpuPlan,
+        calls: Sequence[Record],
+        address: Callable[[str], int],
+        threads: int,
     ) -> None:
         self._plan, self._calls, self._threads = plan, calls, threads
         slots = [buffer for call in calls for buffer in call.buffers]
@@ -142,17 +135,18 @@ class Layout:
         self._pointers = np.zeros((threads, width), np.int64)
         counts = (len(call.buffers) for call in calls)
         self._first_slot = list(accumulate(counts, initial=0))
-        self._bands = plan.band_of()
+        self._segments = plan.segment_of()
         self._slices = [
-            band.slices if band else _slices(call)
-            for band, call in zip(self._bands, calls, strict=True)
+            segment.slices if segment else _slices(call)
+            for segment, call in zip(self._segments, calls, strict=True)
         ]
         self._ranges = self._slice_ranges()
         self._constants: list[np.ndarray] = []  # keeps them alive
         columns: dict[str, list[int]] = {}
         for column, buffer in enumerate(slots):
             if buffer.kind == "constant":
-                self._pointers[:, column] = self._constant(buffer)
+                self._constants.append(np.ascontiguousarray(buffer.array))
+                self._pointers[:, column] = self._constants[-1].ctypes.data
             elif buffer.kind != "arena":
                 columns.setdefault(buffer.name, []).append(column)
         self._columns = {name: np.array(found) for name, found in columns.items()}
@@ -164,16 +158,11 @@ class Layout:
         self._arena = 0
         # Of pointers that move with slices: for slice 0, and that without the arena.
         self._slice_cursors: list[tuple[np.ndarray, np.ndarray]] = []
-        functions = [library.address(call.function) for call in calls]
+        functions = [address(call.function) for call in calls]
         self._tapes = [self._tape(functions, thread) for thread in range(threads)]
         self._step_cursors = [self._cursors(slots, thread) for thread in range(threads)]
         self._job = self._described()
         self._address = int(self._job.ctypes.data)
-
-    def _constant(self, buffer: Buffer) -> int:
-        array = np.ascontiguousarray(buffer.array)
-        self._constants.append(array)
-        return int(array.ctypes.data)
 
     def _arena_offsets(self, thread: int) -> list[int]:
         """Return where in the arena a thread finds the buffers of the calls."""
@@ -204,7 +193,7 @@ class Layout:
                 arguments = int(self._pointers[thread, slot:].ctypes.data)
                 cursors = 0 if ranges is None else self._cursors_of(number, thread)
                 own.append((functions[number], arguments, high, low, cursors))
-            if self._plan.marks[run.stop - 1].barrier and self._threads > 1:
+            if self._plan.execution[run.stop - 1].barrier and self._threads > 1:
                 own = own or [(0,) * RECORD_WORDS]
                 last = -1 if ranges is None else 0
                 own[last] = (*own[last][:-1], 1)
@@ -213,13 +202,13 @@ class Layout:
 
     def _cursors_of(self, number: int, thread: int) -> int:
         """Return the pointers of a call that move so that a thread has one slice."""
-        band, slices = self._bands[number], self._slices[number]
+        segment, slices = self._segments[number], self._slices[number]
         # Far apart: processors prefetch, and would take lines from one another.
         part, _ = share(slices, 1, thread, self._threads)
         words: list[int] = []
         for slot, buffer in enumerate(self._calls[number].buffers):
-            if band and buffer.root in self._plan.passing:
-                size = band.each(buffer.nbytes)
+            if segment and buffer.root in self._plan.tile_local:
+                size = segment.each(buffer.nbytes)
                 start = self._plan.offsets[buffer.root]
                 words += [slot, start + part * size, size]
         if not words or self._threads > slices or self._has_short_slice(number):
@@ -230,9 +219,9 @@ class Layout:
 
     def _has_short_slice(self, number: int) -> bool:
         """Return whether a thread would have no more room than a smaller last slice."""
-        band, slices = self._bands[number], self._slices[number]
+        segment, slices = self._segments[number], self._slices[number]
         last, _ = share(slices, 1, self._threads - 1, self._threads)
-        return band is not None and band.units > 0 and last == slices - 1
+        return segment is not None and segment.units > 0 and last == slices - 1
 
     def _work(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
         """Yield kernels and the range that a thread runs of them.
@@ -242,10 +231,12 @@ class Layout:
         slices = self._slices[run.start]
         if run.start in self._ranges:
             for number in run:
-                call, band = self._calls[number], self._bands[number]
+                call, segment = self._calls[number], self._segments[number]
                 blocks = -(-call.parallel // call.grain)
                 size = -(-blocks // slices) * call.grain
-                yield number, call.parallel, band.each(call.parallel) if band else size
+                if segment:
+                    size = segment.each(call.parallel)
+                yield number, call.parallel, size
         elif len(run) == 1:
             low, high = self._range(run.start, thread)
             if low < high:
@@ -253,9 +244,9 @@ class Layout:
         else:
             for index in range(*share(slices, 1, thread, self._threads)):
                 for number in run:
-                    band, end = self._bands[number], self._calls[number].parallel
-                    assert band is not None
-                    size = band.each(end)
+                    segment, end = self._segments[number], self._calls[number].parallel
+                    assert segment is not None
+                    size = segment.each(end)
                     yield number, index * size, min((index + 1) * size, end)
 
     def _range(self, number: int, thread: int) -> tuple[int, int]:
@@ -263,7 +254,7 @@ class Layout:
         call = self._calls[number]
         if self._threads == 1:
             return 0, call.parallel
-        if self._plan.marks[number].alone:
+        if self._plan.execution[number].one_thread:
             return 0, call.parallel if thread == 0 else 0
         return share(call.parallel, call.grain, thread, self._threads)
 
@@ -271,17 +262,18 @@ class Layout:
         """Return the threads' ranges of the runs whose slices they take as they go."""
         found = {}
         for run in self._plan.runs():
-            if self._plan.marks[run.start].alone:
+            if self._plan.execution[run.start].one_thread:
                 continue
             kernels = self._plan.kernels[run.start : run.stop]
             written = {buffer.root for kernel in kernels for buffer in kernel.writes()}
-            if self._threads == 1 and written.isdisjoint(self._plan.passing):
+            if self._threads == 1 and written.isdisjoint(self._plan.tile_local):
                 continue
             private = any(
                 kernel.private() and self._threads > self._calls[number].parallel
                 for number, kernel in zip(run, kernels, strict=True)
             )
-            if private or sum(map(work, kernels)) < tuning.CPU.worth_stealing:
+            cost = sum(kernel.cost for kernel in kernels)
+            if private or cost < tuning.CPU.worth_stealing:
                 continue
             ranges = np.zeros((self._threads, RANGE_WORDS), np.int64)
             for thread in range(self._threads):

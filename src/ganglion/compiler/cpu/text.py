@@ -1,53 +1,35 @@
-"""LLVM IR as text: values, blocks and loops. Imports no driver."""
+"""LLVM IR as text: values, blocks, loops and arithmetic. Imports no driver."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from ganglion.compiler.cpu.tuning import CPU
 
 WIDTH = CPU.vector_width
+F32, F64, BOOL = (np.dtype(name) for name in ("float32", "float64", "bool"))
+I32, I64 = np.dtype("int32"), np.dtype("int64")
 
-_TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "int8": "i8",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "i8",
-    "uint32": "i32",
-    "uint64": "i64",
-    "int16": "i16",
-    "uint16": "i16",
-    "bool": "i1",
-}
+_TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
+_TYPES |= {f"{u}int{bits}": f"i{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
 
 
+@cache  # NumPy takes a while to name a type
 def llvm_type(dtype: np.dtype) -> str:
     """Return the type of an element in a register."""
     return _TYPES[dtype.name]
 
 
+@cache
 def memory_type(dtype: np.dtype) -> str:
     """Return the type of an element in memory: a bool takes a byte there."""
     return "i8" if dtype == np.bool_ else llvm_type(dtype)
-
-
-@dataclass(frozen=True)
-class Val:
-    """A named value with its element type and number of lanes (1: a scalar)."""
-
-    name: str
-    dtype: np.dtype
-    width: int
-
-    @property
-    def type(self) -> str:
-        """The LLVM type."""
-        return lanes(llvm_type(self.dtype), self.width)
 
 
 def lanes(element: str, width: int) -> str:
@@ -63,12 +45,39 @@ def number(value: float | int | bool, dtype: np.dtype) -> str:
     return f"0x{int(exact.view(np.uint64)):016X}"
 
 
+class Val(NamedTuple):
+    """A named value with its element type and number of lanes (1: a scalar)."""
+
+    name: str
+    dtype: np.dtype
+    width: int
+
+    @property
+    def type(self) -> str:
+        """The LLVM type."""
+        return lanes(llvm_type(self.dtype), self.width)
+
+
+def named(names: Sequence[str], like: Sequence[Val]) -> list[Val]:
+    """Return values of other names, but the same types."""
+    return [Val(n, t.dtype, t.width) for n, t in zip(names, like, strict=True)]
+
+
+def vector_widths(size: int) -> list[int]:
+    """Return the widths of the vectors that neighbours are processed in.
+
+    >>> vector_widths(40)
+    [16, 16, 8]
+    """
+    return [WIDTH] * (size // WIDTH) + [size % WIDTH] * bool(size % WIDTH)
+
+
 class Text:
     """A function under construction."""
 
     def __init__(self, name: str, parameters: str) -> None:
         self._head = f"define void @{name}({parameters}) #0 {{\nentry:"
-        self.prelude: list[str] = []  # what is done once, before anything else
+        self.prelude: list[str] = []  # runs once, before anything else
         self.lines: list[str | list[str]] = []
         self.block = "entry"
         self.declared: set[str] = set()
@@ -98,7 +107,7 @@ class Text:
         """Declare a function of LLVM or of the C library."""
         self.declared.add(declaration)
 
-    # ---- whole numbers of 64 bits -------------------------------------------------
+    # ---- indices: integers of 64 bits ----------------------------------------------
 
     def add(self, a: str, b: str) -> str:
         """Add two indices."""
@@ -159,6 +168,33 @@ class Text:
                 self.do(f"br label {after}")
         self.label(after)
 
+    def each(
+        self, start: str, stop: str, step: int, body: Callable[[str], None]
+    ) -> None:
+        """Run a body for each index."""
+
+        def run(index: str, _: list[str]) -> list[str]:
+            body(index)
+            return []
+
+        self.loop(start, stop, step, run)
+
+    def carry(
+        self,
+        start: str,
+        stop: str,
+        step: int,
+        totals: list[Val],
+        body: Callable[[str, list[Val]], list[Val]],
+    ) -> list[Val]:
+        """Carry totals through a loop."""
+
+        def run(index: str, carried: list[str]) -> list[str]:
+            return [total.name for total in body(index, named(carried, totals))]
+
+        kinds = [(total.type, total.name) for total in totals]
+        return named(self.loop(start, stop, step, run, kinds), totals)
+
     def loop(
         self,
         start: str,
@@ -195,27 +231,312 @@ class Text:
         phis.append(
             f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]"
         )
-        for name, (kind, first), result in zip(names, carried, results, strict=True):
-            phis.append(
-                f"  {name} = phi {kind} [ {first}, %{before} ], [ {result}, %{latch} ]"
-            )
+        ends = [
+            f"phi {kind} [ {first}, %{before} ], [ {result}, %{latch} ]"
+            for (kind, first), result in zip(carried, results, strict=True)
+        ]
+        phis += [f"  {name} = {end}" for name, end in zip(names, ends, strict=True)]
         self.label(after)
-        if known:
-            return results
-        ends = []
-        for (kind, first), result in zip(carried, results, strict=True):
-            ends.append(
-                self.let(f"phi {kind} [ {first}, %{before} ], [ {result}, %{latch} ]")
-            )
-        return ends
+        return results if known else [self.let(end) for end in ends]
 
     def finish(self) -> str:
         """End the function and return its text."""
         lines = [self._head, *self.prelude]
-        for one in self.lines:
-            lines.extend(one if isinstance(one, list) else [one])
+        for line in self.lines:
+            lines.extend(line if isinstance(line, list) else [line])
         return "\n".join([*lines, "  ret void", "}"])
 
 
 def _is_number(text: str) -> bool:
     return text.lstrip("-").isdigit()
+
+
+class Maths:
+    """Emits arithmetic into a function, the same in every lane."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+
+    def constant(self, value: float, dtype: np.dtype, width: int) -> Val:
+        """Return a number, in every lane."""
+        name = number(value, dtype)
+        if width == 1:
+            return Val(name, dtype, 1)
+        element = llvm_type(dtype)
+        return Val("<" + ", ".join([f"{element} {name}"] * width) + ">", dtype, width)
+
+    def known(self, value: Val) -> float | None:
+        """Return the real number that a constant is, None for what is not constant."""
+        bits = re.search("0x([0-9A-F]{16})", value.name)
+        if value.name.startswith("%") or bits is None:
+            return None
+        return float(np.uint64(int(bits[1], 16)).view(np.float64))
+
+    # ---- lanes ---------------------------------------------------------------------
+
+    def splat(self, value: Val, width: int) -> Val:
+        """Copy a scalar into every lane."""
+        if width == 1 or value.width == width:
+            return value
+        kind = lanes(llvm_type(value.dtype), width)
+        first = self.text.let(
+            f"insertelement {kind} poison, {value.type} {value.name}, i64 0"
+        )
+        zeros = f"<{width} x i32> zeroinitializer"
+        name = self.text.let(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
+        return Val(name, value.dtype, width)
+
+    def splats(self, value: Val, widths: Sequence[int]) -> list[Val]:
+        """Copy a scalar into vectors, of which narrower ones are parts of the widest.
+
+        LLVM would load it once more for each width.
+        """
+        most = max(widths)
+        widest = self.splat(value, most)
+        if min(widths) < most:
+            widest = self.intrinsic("arithmetic.fence", widest)
+        parts = {w: self.picked(widest, widest, range(w)) for w in {*widths} - {most}}
+        return [parts.get(width, widest) for width in widths]
+
+    def picked(self, a: Val, b: Val, order: Sequence[int]) -> Val:
+        """Return these lanes of two vectors side by side."""
+        if len(order) == 1:
+            return self.lane(a, order[0])
+        mask = ", ".join(f"i32 {i}" for i in order)
+        name = self.text.let(
+            f"shufflevector {a.type} {a.name}, {b.type} {b.name}, "
+            f"<{len(order)} x i32> <{mask}>"
+        )
+        return Val(name, a.dtype, len(order))
+
+    def transposed(self, rows: Sequence[Val]) -> list[Val]:
+        """Exchange lanes between as many vectors as each has, in rounds of pairs."""
+        rows, step = list(rows), 1
+        while step < WIDTH:
+            before = list(rows)
+            low = [i if not i & step else WIDTH + i - step for i in range(WIDTH)]
+            high = [i + step if not i & step else WIDTH + i for i in range(WIDTH)]
+            for i in range(WIDTH):
+                if not i & step:
+                    pair = before[i], before[i | step]
+                    rows[i] = self.picked(*pair, low)
+                    rows[i | step] = self.picked(*pair, high)
+            step *= 2
+        return rows
+
+    def lane(self, value: Val, index: int) -> Val:
+        """Return one lane."""
+        name = self.text.let(f"extractelement {value.type} {value.name}, i64 {index}")
+        return Val(name, value.dtype, 1)
+
+    def gathered(self, scalars: list[Val]) -> Val:
+        """Put scalars side by side into a vector."""
+        kind = lanes(llvm_type(scalars[0].dtype), len(scalars))
+        name = "poison"
+        for index, scalar in enumerate(scalars):
+            name = self.text.let(
+                f"insertelement {kind} {name}, {scalar.type} {scalar.name}, i64 {index}"
+            )
+        return Val(name, scalars[0].dtype, len(scalars))
+
+    # ---- instructions and calls ----------------------------------------------------
+
+    def binary(self, instruction: str, a: Val, b: Val) -> Val:
+        """Apply an instruction to two values."""
+        name = self.text.let(f"{instruction} {a.type} {a.name}, {b.name}")
+        return Val(name, a.dtype, a.width)
+
+    def compare(self, condition: str, a: Val, b: Val) -> Val:
+        """Compare two values."""
+        name = self.text.let(f"{condition} {a.type} {a.name}, {b.name}")
+        return Val(name, BOOL, a.width)
+
+    def select(self, condition: Val, a: Val, b: Val) -> Val:
+        """Choose lane by lane, or all lanes by a scalar."""
+        name = self.text.let(
+            f"select {condition.type} {condition.name}, {a.type} {a.name}, "
+            f"{b.type} {b.name}"
+        )
+        return Val(name, a.dtype, a.width)
+
+    def intrinsic(self, name: str, *args: Val) -> Val:
+        """Call a function of LLVM's that exists for every type."""
+        dtype, width = args[0].dtype, args[0].width
+        element = llvm_type(dtype)
+        suffix = {"float": "f32", "double": "f64"}.get(element, element)
+        full = f"llvm.{name}.v{width}{suffix}" if width > 1 else f"llvm.{name}.{suffix}"
+        kind = lanes(element, width)
+        kinds = ", ".join(arg.type for arg in args)
+        self.text.declare(f"declare {kind} @{full}({kinds})")
+        passed = ", ".join(f"{arg.type} {arg.name}" for arg in args)
+        return Val(self.text.let(f"call {kind} @{full}({passed})"), dtype, width)
+
+    def library(self, name: str, *args: Val) -> Val:
+        """Call a function of the C library, lane by lane."""
+        dtype, width = args[0].dtype, args[0].width
+        full = name + ("f" if dtype == F32 else "")
+        kind = llvm_type(dtype)
+        self.text.declare(f"declare {kind} @{full}({', '.join([kind] * len(args))})")
+
+        def call(scalars: Sequence[Val]) -> Val:
+            passed = ", ".join(f"{kind} {scalar.name}" for scalar in scalars)
+            return Val(self.text.let(f"call {kind} @{full}({passed})"), dtype, 1)
+
+        if width == 1:
+            return call(args)
+        return self.gathered(
+            [call([self.lane(arg, i) for arg in args]) for i in range(width)]
+        )
+
+    def where_library(self, name: str, condition: Val, x: Val, other: Val) -> Val:
+        """Call the C library in the lanes of a condition, if it holds in any."""
+        some = condition
+        if x.width > 1:
+            kind = f"<{x.width} x i1>"
+            full = f"llvm.vector.reduce.or.v{x.width}i1"
+            self.text.declare(f"declare i1 @{full}({kind})")
+            some = Val(
+                self.text.let(f"call i1 @{full}({kind} {condition.name})"), BOOL, 1
+            )
+        count = self.text.let(f"select i1 {some.name}, i64 {x.width}, i64 0")
+
+        def lane(index: str, carried: list[str]) -> list[str]:
+            if x.width == 1:
+                return [self.library(name, x).name]
+            element = self.text.let(f"extractelement {x.type} {x.name}, i64 {index}")
+            y = self.library(name, Val(element, x.dtype, 1))
+            passed = f"{x.type} {carried[0]}, {y.type} {y.name}, i64 {index}"
+            return [self.text.let(f"insertelement {passed}")]
+
+        ends = self.text.loop("0", count, 1, lane, [(x.type, other.name)])
+        return self.select(condition, Val(ends[0], x.dtype, x.width), other)
+
+    # ---- arithmetic ------------------------------------------------------------------
+
+    def cast(self, x: Val, dtype: np.dtype) -> Val:
+        """Convert as NumPy does."""
+        if x.dtype == dtype:
+            return x
+        if dtype == BOOL:
+            zero = self.constant(0, x.dtype, x.width)
+            condition = "fcmp une" if x.dtype.kind == "f" else "icmp ne"
+            return self.compare(condition, x, zero)
+        instruction = _conversion(x.dtype, dtype)
+        if instruction is None:
+            return Val(x.name, dtype, x.width)
+        target = lanes(llvm_type(dtype), x.width)
+        name = self.text.let(f"{instruction} {x.type} {x.name} to {target}")
+        return Val(name, dtype, x.width)
+
+    def add(self, a: Val, b: Val) -> Val:
+        """Return a + b."""
+        return self.binary("fadd" if a.dtype.kind == "f" else "add", a, b)
+
+    def subtract(self, a: Val, b: Val) -> Val:
+        """Return a - b."""
+        return self.binary("fsub" if a.dtype.kind == "f" else "sub", a, b)
+
+    def multiply(self, a: Val, b: Val) -> Val:
+        """Return a * b."""
+        return self.binary("fmul" if a.dtype.kind == "f" else "mul", a, b)
+
+    def fma(self, a: Val, b: Val, c: Val) -> Val:
+        """Return a * b + c, rounded once."""
+        return self.intrinsic("fma", a, b, c)
+
+    def ordered(self, relation: str, a: Val, b: Val) -> Val:
+        """Return where a is "lt", "le", "gt" or "ge" b; NaN is none of them."""
+        prefix = {"f": "fcmp o", "i": "icmp s"}.get(a.dtype.kind, "icmp u")
+        return self.compare(prefix + relation, a, b)
+
+    def equal(self, a: Val, b: Val) -> Val:
+        """Return where both are equal."""
+        return self.compare("fcmp oeq" if a.dtype.kind == "f" else "icmp eq", a, b)
+
+    def negative(self, x: Val) -> Val:
+        """Change the sign."""
+        if x.dtype.kind == "f":
+            return Val(self.text.let(f"fneg {x.type} {x.name}"), x.dtype, x.width)
+        return self.binary("sub", self.constant(0, x.dtype, x.width), x)
+
+    def absolute(self, x: Val) -> Val:
+        """Take away the sign."""
+        if x.dtype.kind == "f":
+            return self.intrinsic("fabs", x)
+        if x.dtype.kind == "u":
+            return x
+        less = self.compare("icmp slt", x, self.constant(0, x.dtype, x.width))
+        return self.select(less, self.negative(x), x)
+
+    def sign(self, x: Val) -> Val:
+        """-1, 0 or 1."""
+        zero, one = (self.constant(n, x.dtype, x.width) for n in (0, 1))
+        above = self.select(self.ordered("gt", x, zero), one, zero)
+        if x.dtype.kind == "u":
+            return above
+        minus = self.constant(-1, x.dtype, x.width)
+        sign = self.select(self.ordered("lt", x, zero), minus, above)
+        if x.dtype.kind != "f":
+            return sign
+        return self.select(self.compare("fcmp uno", x, x), x, sign)
+
+    def extreme(self, x: Val, y: Val, largest: bool) -> Val:
+        """The larger or smaller; NaN if either is NaN. Equal zeros: either of them.
+
+        A choice that takes the second of two unless the first is larger is one
+        instruction of x86, and the second is what it takes beside a NaN.
+        """
+        relation = "gt" if largest else "lt"
+        if x.dtype.kind == "f" and not self._is_number(x) and self._is_number(y):
+            x, y = y, x
+        chosen = self.select(self.ordered(relation, x, y), x, y)
+        if x.dtype.kind != "f" or self._is_number(x):
+            return chosen
+        return self.select(self.compare("fcmp ord", x, x), chosen, x)
+
+    def _is_number(self, value: Val) -> bool:
+        known = self.known(value)
+        return known is not None and not math.isnan(known)
+
+    def divide(self, x: Val, y: Val) -> Val:
+        """The quotient; a power of two is multiplied by its exact inverse."""
+        if x.dtype.kind != "f":
+            return self.binary("sdiv", x, y)
+        known = self.known(y) or math.nan
+        if abs(math.frexp(known)[0]) == 0.5 and 2**-99 < abs(known) < 2**99:
+            return self.binary("fmul", x, self.constant(1 / known, y.dtype, y.width))
+        return self.binary("fdiv", x, y)
+
+    def remainder(self, x: Val, y: Val) -> Val:
+        """The remainder with the sign of the divisor."""
+        if x.dtype.kind == "u":
+            return self.binary("urem", x, y)
+        is_float = x.dtype.kind == "f"
+        rest = self.binary("frem" if is_float else "srem", x, y)
+        zero = self.constant(0, x.dtype, x.width)
+        nonzero = self.compare("fcmp une" if is_float else "icmp ne", rest, zero)
+        signs = self.ordered("lt", rest, zero), self.ordered("lt", y, zero)
+        wrong = self.binary("and", nonzero, self.binary("xor", *signs))
+        return self.select(wrong, self.add(rest, y), rest)
+
+    def is_finite(self, x: Val) -> Val:
+        """Neither infinite nor NaN."""
+        top = self.constant(math.inf, x.dtype, x.width)
+        return self.compare("fcmp olt", self.absolute(x), top)
+
+    def logical_not(self, x: Val) -> Val:
+        """True becomes false and false true."""
+        return self.binary("xor", x, self.constant(1, BOOL, x.width))
+
+
+def _conversion(old: np.dtype, new: np.dtype) -> str | None:
+    if old.kind == "f":
+        if new.kind == "f":
+            return "fpext" if new.itemsize > old.itemsize else "fptrunc"
+        return "fptoui" if new.kind == "u" else "fptosi"
+    if new.kind == "f":
+        return "sitofp" if old.kind == "i" else "uitofp"
+    wide, narrow = new.itemsize, 0 if old == BOOL else old.itemsize
+    if wide > narrow:
+        return "sext" if old.kind == "i" else "zext"
+    return "trunc" if wide < narrow else None

@@ -26,15 +26,37 @@ class CpuTuning:
     page_bytes: int = 4096  # beyond, processors do not prefetch by themselves
     prefetched_pages: int = 16  # of a buffer: smaller ones stay in the cache
 
+    # ---- cache blocking
+    slice_bytes: int = 256 * 1024  # of a buffer, unless there are enough slices
+    enough_slices: int = 16  # for several threads to get about equal shares
+    fewest_slices: int = 8
+    block_lookahead: int = 60  # kernels
+
+    # ---- gradients of max pooling, computed where they are read
+    pool_readers: int = 4  # at most: each finds the largest element anew
+    pool_reader_taps: int = 4  # at most: more would not stay in registers
+
     # ---- zeros of the data
     worth_skipping: float = 0.75  # part of nonzeros; with more, dense tiles are faster
+    # Rows that share a list of indices at which not all are zero. More rows have fewer
+    # zeros in common; with fewer, loading the right operand is the limit, and that
+    # comes sooner where its rows are short.
+    zero_group: int = 4
+    thin_zero_group: int = 8
+    thin_columns: int = 16  # at most, of a right operand with short rows
+    listed_inner: int = 16  # inner size below which a list costs more than it saves
+    listed_columns: int = 4  # likewise
+    listed_bits: int = 8  # inner indices in a word, likewise
     sampled_vectors: int = 4  # that are tested before all are
     sampled_elements: int = 16  # instead, where elements are not side by side
     sampled_words: tuple[float, ...] = (0.3, 0.7)  # parts of an image: seldom a frame
 
     # ---- threads
+    thread_splits: int = 32  # parts of a batch or a long sum, for any number of threads
     enough_pieces: int = 8  # of a contraction, for threads to share as they are
     map_grain: int = 64  # elements of a map over one axis that stay on one thread
+    barrier: float = 700.0  # what waiting for all threads costs
+    worth_sharing: float = 2_000.0  # work of a kernel: less stays on one thread
     kernel_slices: int = 16  # for threads to take, where cache blocking says nothing
     worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn
     worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much
@@ -45,4 +67,4 @@ class CpuTuning:
     claim_cores_again: float = 10.0  # seconds until cores are asked for again
 
 
-CPU = CpuTuning()
+CPU = CpuTuning()  # what runs programs looks it up here each time: tests replace it

@@ -1,58 +1,396 @@
-"""Winograd's kernels in LLVM IR; here, what is done to weights and their gradients."""
+"""Winograd's kernels in LLVM IR: transforms and tiles, and those of the weights."""
 
 from __future__ import annotations
 
-from ganglion.compiler.cpu.emitter import Emitted
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.gemm import each_tile, even_tiles
 from ganglion.compiler.cpu.text import Val
-from ganglion.compiler.cpu.winograd_conv import Conv
-from ganglion.compiler.cpu.winograd_grads import Grads
-from ganglion.compiler.cpu.winograd_tile import Pixel, Transforms
-from ganglion.compiler.plan.kernels import Kernel
-from ganglion.compiler.plan.lower_winograd import (
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import View
+from ganglion.compiler.plan.winograd import (
     FLOAT,
-    WinogradConv,
-    WinogradGrads,
+    LANES,
+    Tiling,
     WinogradKernel,
     WinogradWeights,
+    matrices,
     padded,
     panels,
 )
-from ganglion.compiler.plan.winograd_matrices import matrices
+
+Pixel = Callable[[int, int], Val]
+Where = tuple[str, str, str]  # image, row and column of a tile
 
 
-def emit_winograd(kernel: Kernel) -> Emitted:
-    """Return one of Winograd's kernels as text."""
-    if isinstance(kernel, WinogradWeights):
-        return _Weights().emit(kernel)
-    if isinstance(kernel, WinogradConv):
-        return Conv(kernel).emit()
-    if isinstance(kernel, WinogradGrads):
-        return Grads(kernel).emit()
-    assert isinstance(kernel, WinogradKernel)
-    return _Weights().emit_back(kernel)
+@dataclass(frozen=True)
+class Window:
+    """Pixels of images that belong to a tile, and what stands in for missing ones."""
+
+    view: View
+    extent: tuple[int, int]  # height and width of the images
+    size: int
+    before: tuple[int, int]  # how far the first tile begins outside
+    elsewhere: str
+    first: str = "0"  # channel
 
 
-class _Weights(Transforms):
-    """Weights into Winograd's space, and their gradients back."""
+def _row_groups(matrix: np.ndarray) -> list[Sequence[int]]:
+    """Return rows to compute together: pairs are not parted, and registers suffice.
+
+    >>> [list(rows) for rows in _row_groups(matrices(3, 6).inputs)]
+    [[0, 5], [1, 2, 3, 4]]
+    """
+    rows, columns = matrix.shape
+    most = max(1, CPU.halfway_vectors // columns // 2) * 2
+    alone = [[0, rows - 1]] if _in_pairs(matrix) else []
+    rest = range(1, rows - 1) if alone else range(rows)
+    return [*alone, *(rest[i : i + most] for i in range(0, len(rest), most))]
+
+
+def _in_pairs(matrix: np.ndarray) -> bool:
+    """Return whether rows but the first and last are pairs, alternately of one sign."""
+    signs = (-1.0) ** np.arange(matrix.shape[1])
+    pairs = range(1, len(matrix) - 1, 2)
+    return len(matrix) % 2 == 0 and all(
+        np.array_equal(matrix[i + 1], signs * matrix[i]) for i in pairs
+    )
+
+
+def _even_and_odd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an array without its odd elements, and without its even ones."""
+    even, odd = values.copy(), values.copy()
+    even[1::2], odd[0::2] = 0, 0
+    return even, odd
+
+
+class Transforms:
+    """The transforms of a tile, along one axis and along both."""
+
+    def __init__(self) -> None:
+        self.emitter = Emitter()
+        self.text, self.maths = self.emitter.text, self.emitter.maths
+
+    def at(self, base: str, index: str | int) -> str:
+        """Return the address of an element."""
+        return self.text.address(base, "float", str(index))
+
+    def both(
+        self, matrix: np.ndarray, load: Pixel, only: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Val]]:
+        """Transform the columns of a tile, then its rows; yield points as they come.
+
+        If `only` some rows are wanted, their points are counted from the first.
+
+        Values must be stored at once. Some rows are computed at a time, and the pixels
+        loaded anew for the next: spills of what registers cannot hold would take
+        longer.
+        """
+        size = range(matrix.shape[1])
+        every = only or range(len(matrix))
+        for rows in [only] if only else _row_groups(matrix):
+            columns = [
+                self.along(matrix, [load(i, j) for i in size], rows) for j in size
+            ]
+            for row, values in zip(rows, zip(*columns, strict=True), strict=True):
+                for j, value in enumerate(self.along(matrix, list(values))):
+                    yield every.index(row) * len(matrix) + j, value
+
+    def more(self, a: Val, factor: float, b: Val) -> Val:
+        """Return factor * a + b."""
+        if abs(factor) == 1:
+            return self.maths.add(b, a) if factor > 0 else self.maths.subtract(b, a)
+        return self.maths.fma(a, self.maths.constant(factor, FLOAT, a.width), b)
+
+    def dot(self, factors: Sequence[float] | np.ndarray, values: Sequence[Val]) -> Val:
+        """Return the sum of factors times values; a factor of one costs nothing."""
+        terms = [(f, v) for f, v in zip(factors, values, strict=True) if f]
+        if not terms:
+            return self.maths.constant(0, FLOAT, values[0].width)
+        first = next((i for i, (f, _) in enumerate(terms) if f == 1), 0)
+        factor, total = terms.pop(first)
+        if factor != 1:
+            scale = self.maths.constant(factor, FLOAT, total.width)
+            total = self.maths.multiply(total, scale)
+        for factor, value in terms:
+            total = self.more(value, factor, total)
+        return total
+
+    def along(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int] | None = None
+    ) -> list[Val]:
+        """Return a matrix times values, or only some rows of that.
+
+        Points come in pairs of opposite sign, whose rows (or columns) differ only in
+        the sign of every other element: what they share is computed once.
+        """
+        rows = rows or range(len(matrix))
+        if _in_pairs(matrix):
+            return self._by_rows(matrix, values, rows)
+        if _in_pairs(matrix.T):
+            return self._by_columns(matrix, values, rows)
+        raise ValueError("the rows or columns of a transform come in pairs")
+
+    def _by_rows(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int]
+    ) -> list[Val]:
+        sums: dict[int, Val] = {}
+        for row in rows:
+            if row in (0, len(matrix) - 1):
+                sums[row] = self.dot(matrix[row], values)
+            elif row % 2:
+                even, odd = _even_and_odd(matrix[row])
+                scale = odd[np.flatnonzero(odd)[-1]] if odd.any() else 1.0
+                same, other = self.dot(even, values), self.dot(odd / scale, values)
+                sums[row] = self.more(other, scale, same)
+                sums[row + 1] = self.more(other, -scale, same)
+        return [sums[row] for row in rows]
+
+    def _by_columns(
+        self, matrix: np.ndarray, values: list[Val], rows: Sequence[int]
+    ) -> list[Val]:
+        terms, factors = [values[0]], [matrix[:, 0]]
+        for column in range(1, len(values) - 1, 2):
+            pair = values[column : column + 2]
+            terms += [self.maths.add(*pair), self.maths.subtract(*pair)]
+            factors += _even_and_odd(matrix[:, column])
+        terms.append(values[-1])
+        factors.append(matrix[:, -1])
+        return [self.dot([factor[row] for factor in factors], terms) for row in rows]
+
+    # ---- control ---------------------------------------------------------------------
+
+    def vectors(self, channels: int, body: Callable[[str, int], None]) -> None:
+        """Run over channels in vectors of one width; the last may repeat some."""
+        text = self.text
+        width = min(LANES, 1 << (channels.bit_length() - 1))
+
+        def step(index: str) -> None:
+            if channels % width:
+                last = str(channels - width)
+                before = text.let(f"icmp slt i64 {index}, {last}")
+                index = text.let(f"select i1 {before}, i64 {index}, i64 {last}")
+            body(index, width)
+
+        text.each("0", str(channels), width, step)
+
+    def vectors_once(self, channels: int, body: Callable[[str, int], None]) -> None:
+        """Run over channels in vectors, narrower ones at the end; none is repeated."""
+        start, width = 0, LANES
+        while start < channels:
+            tiles = [(at, width) for at in range(start, channels - width + 1, width)]
+            each_tile(self.text, tiles, body)
+            start, width = start + len(tiles) * width, width // 2
+
+    def choose(
+        self, condition: str, yes: Callable[[], None], no: Callable[[], None]
+    ) -> None:
+        """Do one thing or the other."""
+        text = self.text
+        names = [text.fresh(stem) for stem in ("yes", "no", "done")]
+        text.do(f"br i1 {condition}, label {names[0]}, label {names[1]}")
+        for name, body in zip(names, (yes, no), strict=False):
+            text.label(name)
+            body()
+            text.do(f"br label {names[2]}")
+        text.label(names[2])
+
+    def within(self, index: str, size: int) -> str:
+        """Return whether 0 <= index < size."""
+        return self.text.let(f"icmp ult i64 {index}, {size}")
+
+
+class Blocks(Transforms):
+    """What the passes over images share: tiles, blocks and products."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+        self.inputs, self.outputs = tiling.matrices.inputs, tiling.matrices.outputs
+        # The transforms of gradients, which go the other way.
+        self.inputs_back, self.spread = self.inputs.T, self.outputs.T
+
+    def blocks_of(self, piece: str, body: Callable[[str, str, str], None]) -> None:
+        """Run over the blocks of a piece: its first tile, a block's, their count."""
+        text, tiling = self.text, self.tiling
+        first = text.times(piece, tiling.piece)
+        last = self._least(text.add(first, str(tiling.piece)), tiling.tiles)
+
+        def block(start: str) -> None:
+            left = text.let(f"sub i64 {last}, {start}")
+            body(first, start, self._least(left, tiling.block))
+
+        text.each(first, last, tiling.block, block)
+
+    def _least(self, value: str, most: int) -> str:
+        below = self.text.let(f"icmp slt i64 {value}, {most}")
+        return self.text.let(f"select i1 {below}, i64 {value}, i64 {most}")
+
+    def tiles(self, start: str, count: str, body: Callable[[str, Where], None]) -> None:
+        """Run over the tiles of a block: the number in it, and where it is."""
+        text, (down, right) = self.text, self.tiling.across
+
+        def tile(number: str) -> None:
+            index = text.add(start, number)
+            rest = text.let(f"udiv i64 {index}, {right}")
+            column = text.let(f"urem i64 {index}, {right}")
+            image = text.let(f"udiv i64 {rest}, {down}")
+            row = text.let(f"urem i64 {rest}, {down}")
+            body(number, (image, row, column))
+
+        text.each("0", count, 1, tile)
+
+    def pixels(
+        self, window: Window, where: Where, body: Callable[[list[list[str]]], None]
+    ) -> None:
+        """Give a body the addresses of a tile's pixels; elsewhere, what stands in."""
+        text, size = self.text, window.size
+        view, (height, width) = window.view, window.extent
+        top, left, corner = self._corner(window, where)
+
+        def pixel(i: int, j: int) -> str:
+            return self.at(corner, i * view.strides[1] + j * view.strides[2])
+
+        def inside() -> None:
+            body([[pixel(i, j) for j in range(size)] for i in range(size)])
+
+        def careful() -> None:
+            rows = [self.within(text.add(top, str(i)), height) for i in range(size)]
+            columns = [self.within(text.add(left, str(j)), width) for j in range(size)]
+
+            def chosen(i: int, j: int) -> str:
+                both = text.let(f"and i1 {rows[i]}, {columns[j]}")
+                pointers = f"ptr {pixel(i, j)}, ptr {window.elsewhere}"
+                return text.let(f"select i1 {both}, {pointers}")
+
+            body([[chosen(i, j) for j in range(size)] for i in range(size)])
+
+        if self._all_inside(window):
+            inside()
+            return
+        down = self.within(top, max(height - size + 1, 0))
+        across = self.within(left, max(width - size + 1, 0))
+        self.choose(text.let(f"and i1 {down}, {across}"), inside, careful)
+
+    def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
+        """Return the row and the column of a tile's first pixel, and its address."""
+        text, view, step = self.text, window.view, self.tiling.step
+        top = text.add(text.times(where[1], step), str(-window.before[0]))
+        left = text.add(text.times(where[2], step), str(-window.before[1]))
+        index = text.affine([where[0], top, left], view.strides[:3], view.offset)
+        base = self.emitter.base(view.buffer)
+        return top, left, self.at(base, text.add(index, window.first))
+
+    def prefetch_below(self, window: Window, where: Where, channels: int) -> None:
+        """Have the pixels of the tile below brought into the second-level cache.
+
+        Tiles walk through some rows of pixels at once, of which each is a page or so:
+        the processor does not prefetch beyond by itself.
+        """
+        view, step = window.view, self.tiling.step
+        _, _, corner = self._corner(window, where)
+
+        def line(channel: str) -> None:
+            here = self.at(corner, channel)
+            for i, j in itertools.product(range(step), range(step)):
+                offset = (window.size + i) * view.strides[1] + j * view.strides[2]
+                self.emitter.prefetch(self.at(here, offset))
+
+        self.text.each("0", str(channels), LANES, line)
+
+    def _all_inside(self, window: Window) -> bool:
+        spans = zip(self.tiling.across, window.before, window.extent, strict=True)
+        return all(
+            lo <= 0 and (tiles - 1) * self.tiling.step - lo + window.size <= n
+            for tiles, lo, n in spans
+        )
+
+    def transformed(
+        self,
+        matrix: np.ndarray,
+        channels: int,
+        target: str,
+        stride: int,
+        pixels: list[list[str]],
+        only: Sequence[int] | None = None,
+    ) -> None:
+        """Transform a tile, channel by channel, into the points of a block."""
+
+        def vector(channel: str, width: int) -> None:
+            def pixel(i: int, j: int) -> Val:
+                return self.emitter.load(self.at(pixels[i][j], channel), FLOAT, width)
+
+            here = self.at(target, channel)
+            for point, value in self.both(matrix, pixel, only):
+                self.emitter.store(value, self.at(here, point * stride))
+
+        self.vectors(channels, vector)
+
+    def product(
+        self,
+        a: tuple[str, int, int],
+        b: tuple[str, int],
+        inner: str,
+        totals: list[Val],
+        widths: tuple[int, ...],
+    ) -> list[Val]:
+        """Add up rows of a (address, row stride, inner stride) times vectors of b."""
+        text, rows = self.text, len(totals) // len(widths)
+
+        def step(k: str, carried: list[Val]) -> list[Val]:
+            left = self.at(a[0], text.times(k, a[2]))
+            right = self.at(b[0], text.times(k, b[1]))
+            vectors = [
+                self.emitter.load(self.at(right, v * LANES), FLOAT, width)
+                for v, width in enumerate(widths)
+            ]
+            sums: list[Val] = []
+            for r in range(rows):
+                scalar = self.emitter.load(self.at(left, r * a[1]), FLOAT, 1)
+                copies = self.maths.splats(scalar, widths)
+                old = carried[r * len(widths) : (r + 1) * len(widths)]
+                sums += map(self.maths.fma, copies, vectors, old)
+            return sums
+
+        return text.carry("0", inner, 1, totals, step)
+
+    def row_tiles(
+        self, rows: int, vectors: int, body: Callable[[str, int], None]
+    ) -> None:
+        """Run over tiles of rows of nearly equal size that fit the registers."""
+        most = min(CPU.accumulators // vectors, CPU.tile_rows)
+        each_tile(self.text, even_tiles(rows, most), body)
+
+
+# ---- weights -------------------------------------------------------------------------
+
+
+class Weights(Transforms):
+    """Weights into Winograd's space, and their gradients back: by input channels."""
 
     def emit(self, kernel: WinogradWeights) -> Emitted:
-        """Emit the transform of weights; a piece is an input channel."""
+        """Emit the transform of weights."""
         _, _, rows, channels = kernel.shape
         source = self.emitter.base(kernel.source.buffer)
         target = self.emitter.base(kernel.target)
         matrix = matrices(kernel.shape[0], kernel.span).weights
-        places = kernel.span**2
+        points = kernel.span**2
 
         def row(at: list[str]) -> None:
             for start, widths in panels(channels):
                 wide, first = sum(widths), 0
                 for width in widths:
                     taps = self._taps(kernel, source, at[0], start + first, width)
-                    place = self.text.times(at[0], wide)
-                    here = self.at(target, places * rows * start + first)
-                    here = self.at(here, place)
-                    for i, one in self.both(matrix, taps):
-                        self.emitter.put(one, self.at(here, i * rows * wide))
+                    offset = self.text.times(at[0], wide)
+                    here = self.at(target, points * rows * start + first)
+                    here = self.at(here, offset)
+                    for point, value in self.both(matrix, taps):
+                        self.emitter.store(value, self.at(here, point * rows * wide))
                     first += width
 
         self.emitter.nest([("%lo", "%hi")], row)
@@ -62,62 +400,54 @@ class _Weights(Transforms):
         self, kernel: WinogradWeights, base: str, row: str, first: int, width: int
     ) -> Pixel:
         """Return what loads taps of some channels; zeros where there are no more."""
-        view, channels = kernel.source, kernel.shape[3]
-        known = min(width, channels - first)
+        view, known = kernel.source, min(width, kernel.shape[3] - first)
         here = self.at(base, self.text.times(row, view.strides[2]))
 
-        def one(i: int, j: int) -> Val:
-            place = i * view.strides[0] + j * view.strides[1] + first + view.offset
-            value = self.emitter.load(self.at(here, place), FLOAT, known)
+        def tap(i: int, j: int) -> Val:
+            offset = i * view.strides[0] + j * view.strides[1] + first + view.offset
+            value = self.emitter.load(self.at(here, offset), FLOAT, known)
             return value if known == width else self._widened(value, width)
 
-        return one
+        return tap
 
     def _widened(self, value: Val, width: int) -> Val:
         if value.width == 1:
             zero = self.maths.constant(0, FLOAT, 1)
             return self.maths.gathered([value, *[zero] * (width - 1)])
+        zeros = Val("zeroinitializer", FLOAT, value.width)
         order = [*range(value.width), *[value.width] * (width - value.width)]
-        mask = ", ".join(f"i32 {i}" for i in order)
-        name = self.text.let(
-            f"shufflevector {value.type} {value.name}, {value.type} zeroinitializer, "
-            f"<{width} x i32> <{mask}>"
-        )
-        return Val(name, FLOAT, width)
+        return self.maths.picked(value, zeros, order)
 
     def emit_back(self, kernel: WinogradKernel) -> Emitted:
-        """Emit the sum over slices and the way back; a piece is an input channel."""
+        """Emit the sum of the slices' gradients, transformed back."""
         text = self.text
         taps, _, rows, channels = kernel.shape
         wide = padded(channels)
         sums, target = self.emitter.base(kernel.sums), self.emitter.base(kernel.target)
-        span, places = kernel.span, kernel.span**2
+        span, points = kernel.span, kernel.span**2
         matrix = matrices(taps, span).weights.T
 
         def vector(row: str, channel: str, width: int) -> None:
             here = self.at(self.at(sums, text.times(row, wide)), channel)
 
-            def add(number: str, carried: list[str]) -> list[str]:
-                base = self.at(here, text.times(number, places * rows * wide))
-                made = []
-                for i, name in enumerate(carried):
-                    self.emitter.fetch(self.at(base, (i * rows + 1) * wide))
-                    one = self.emitter.load(
-                        self.at(base, i * rows * wide), FLOAT, width
-                    )
-                    made.append(self.add(Val(name, FLOAT, width), one).name)
-                return made
+            def add(number: str, carried: list[Val]) -> list[Val]:
+                base = self.at(here, text.times(number, points * rows * wide))
+                totals = []
+                for i, total in enumerate(carried):
+                    self.emitter.prefetch(self.at(base, (i * rows + 1) * wide))
+                    address = self.at(base, i * rows * wide)
+                    value = self.emitter.load(address, FLOAT, width)
+                    totals.append(self.maths.add(total, value))
+                return totals
 
-            zero = self.maths.constant(0, FLOAT, width)
-            start = [(zero.type, zero.name)] * places
-            ends = text.loop("0", str(kernel.slices), 1, add, start)
-            totals = [Val(name, FLOAT, width) for name in ends]
+            zeros = [self.maths.constant(0, FLOAT, width)] * points
+            totals = text.carry("0", str(kernel.slices), 1, zeros, add)
             there = self.at(self.at(target, text.times(row, channels)), channel)
-            for i, one in self.both(matrix, lambda i, j: totals[i * span + j]):
-                self.emitter.put(one, self.at(there, i * rows * channels))
+            for i, value in self.both(matrix, lambda i, j: totals[i * span + j]):
+                self.emitter.store(value, self.at(there, i * rows * channels))
 
         self.emitter.nest(
             [("%lo", "%hi")],
-            lambda at: self.lanes(channels, lambda c, w: vector(at[0], c, w)),
+            lambda at: self.vectors(channels, lambda c, w: vector(at[0], c, w)),
         )
         return self.emitter.emitted(rows)

@@ -1,4 +1,4 @@
-"""Winograd's convolution of images, and its adjoint, in LLVM IR.
+"""Winograd's convolution of images, its adjoint, and its gradient to the weights.
 
 A block of tiles is transformed, multiplied and transformed back before the next one,
 so that everything in between stays in the second-level cache of its thread.
@@ -6,46 +6,47 @@ so that everything in between stays in the second-level cache of its thread.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ganglion.compiler.cpu.emitter import Emitted
-from ganglion.compiler.cpu.text import Val
-from ganglion.compiler.cpu.winograd_tile import Blocks, Where, Window
+from ganglion.compiler.cpu.text import BOOL, Val
+from ganglion.compiler.cpu.winograd import Blocks, Where, Window
 from ganglion.compiler.plan.kernels import View
-from ganglion.compiler.plan.lower_winograd import (
+from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
     WinogradConv,
+    WinogradGrads,
     WinogradSpread,
+    padded,
     panels,
 )
 
+Region = tuple[str, int]  # address of a block's points, and how far they are apart
+
 
 class Conv(Blocks):
-    """Images times transformed weights."""
+    """Images times transformed weights, or the adjoint."""
 
     def __init__(self, kernel: WinogradConv) -> None:
         super().__init__(kernel.tiling)
         self.kernel, tiling = kernel, kernel.tiling
         self.spreads = isinstance(kernel, WinogradSpread)
         ends = tiling.inputs, tiling.outputs
-        self.source, self.made = ends[::-1] if self.spreads else ends
-        self.channels, self.out = self.source[3], self.made[3]
+        self.source, self.target = ends[::-1] if self.spreads else ends
+        self.channels, self.out = self.source[3], self.target[3]
         widest = max(sum(widths) for _, widths in panels(self.out))
         self.stride = tiling.stride(self.channels)
         self.wide_stride = tiling.stride(widest)
 
     def emit(self) -> Emitted:
         """Emit the convolution."""
-        kernel = self.kernel
-        self.v = self.emitter.base(kernel.scratch)
-        places = self.tiling.places
-        self.m = self.at(self.v, places * self.stride)
-        self.nowhere = self.at(self.m, places * self.wide_stride)
+        self.v = self.emitter.base(self.kernel.scratch)
+        points = self.tiling.places
+        self.m = self.at(self.v, points * self.stride)
+        self.nowhere = self.at(self.m, points * self.wide_stride)
 
         def block(_: str, start: str, count: str) -> None:
             if self.spreads:
@@ -53,23 +54,23 @@ class Conv(Blocks):
             self._inputs(start, count)
             self._panels(start, count)
 
-        self.pieces(block)
+        self.emitter.nest([("%lo", "%hi")], lambda at: self.blocks_of(at[0], block))
         return self.emitter.emitted(self.tiling.pieces)
 
     def _clear(self, tile: str, count: str) -> None:
         """Fill the images of a block with zeros, to be added to."""
         text = self.text
         each = math.prod(self.tiling.across)
-        size = math.prod(self.made[1:])
+        size = math.prod(self.target[1:])
         start = text.times(text.let(f"udiv i64 {tile}, {each}"), size)
         images = text.let(f"udiv i64 {count}, {each}")
         base = self.emitter.base(self.kernel.target)
 
-        def clear(place: str, width: int) -> None:
+        def clear(index: str, width: int) -> None:
             zero = self.maths.constant(0, FLOAT, width)
-            self.emitter.put(zero, self.at(base, place))
+            self.emitter.store(zero, self.at(base, index))
 
-        self.emitter.lanes_of(start, text.add(start, text.times(images, size)), clear)
+        self.emitter.in_vectors(start, text.add(start, text.times(images, size)), clear)
 
     def _inputs(self, start: str, count: str) -> None:
         """Transform the inputs of a block."""
@@ -84,58 +85,55 @@ class Conv(Blocks):
         def tile(number: str, where: Where) -> None:
             here = self.at(self.v, text.times(number, self.channels))
             into = (matrix, self.channels, here, self.stride)
-            self.pixels(window, where, functools.partial(self.transformed, *into))
+            self.pixels(window, where, partial(self.transformed, *into))
 
         self.tiles(start, count, tile)
 
     def _panels(self, block: str, count: str) -> None:
         """Run over the panels, those of equal shape in one loop."""
-        cut, at = panels(self.out), 0
-        while at < len(cut):
-            start, widths = cut[at]
+        parts, at = panels(self.out), 0
+        while at < len(parts):
+            start, widths = parts[at]
             wide = sum(widths)
             live = min(wide, self.out - start)
-            alike = [c for c in cut[at:] if c[1] == widths and self.out - c[0] >= wide]
+            most = self.out - wide
+            alike = [p for p in parts[at:] if p[1] == widths and p[0] <= most]
             many = max(len(alike), 1)
 
             def panel(
-                first: str,
-                _: list[str],
-                widths: tuple[int, ...] = widths,
-                n: int = live,
-            ) -> list[str]:
+                first: str, widths: tuple[int, ...] = widths, live: int = live
+            ) -> None:
                 self._products(first, widths)
-                self._outputs(first, n, sum(widths), block, count)
-                return []
+                self._outputs(first, live, sum(widths), block, count)
 
-            self.text.loop(str(start), str(start + many * wide), wide, panel)
+            self.text.each(str(start), str(start + many * wide), wide, panel)
             at += many
 
     def _products(self, first: str, widths: tuple[int, ...]) -> None:
-        """Multiply the places of a block by those of a panel of weights."""
+        """Multiply the points of a block by those of a panel of weights."""
         text, channels, wide = self.text, self.channels, sum(widths)
         base = self.emitter.base(self.kernel.weights)
         panel = self.at(base, text.times(first, self.tiling.places * channels))
 
-        def place(at: list[str]) -> None:
-            left = self.at(self.v, text.times(at[0], self.stride))
-            right = self.at(panel, text.times(at[0], channels * wide))
-            target = self.at(self.m, text.times(at[0], self.wide_stride))
+        def point(number: str) -> None:
+            left = self.at(self.v, text.times(number, self.stride))
+            right = self.at(panel, text.times(number, channels * wide))
+            target = self.at(self.m, text.times(number, self.wide_stride))
 
             def rows(row: str, size: int) -> None:
                 a = self.at(left, text.times(row, channels))
                 zeros = [self.maths.constant(0, FLOAT, w) for w in widths] * size
-                made = self.product(
+                sums = self.product(
                     (a, channels, 1), (right, wide), str(channels), zeros, widths
                 )
                 c = self.at(target, text.times(row, wide))
-                for i, one in enumerate(made):
+                for i, total in enumerate(sums):
                     r, v = divmod(i, len(widths))
-                    self.emitter.put(one, self.at(c, r * wide + v * LANES))
+                    self.emitter.store(total, self.at(c, r * wide + v * LANES))
 
             self.row_tiles(self.tiling.block, len(widths), rows)
 
-        self.emitter.nest([("0", str(self.tiling.places))], place)
+        text.each("0", str(self.tiling.places), 1, point)
 
     def _outputs(
         self, first: str, live: int, wide: int, block: str, count: str
@@ -145,43 +143,188 @@ class Conv(Blocks):
         size, before = tiling.step, (0, 0)
         if self.spreads:
             size, before = tiling.span, tiling.before
-        extent = self.made[1], self.made[2]
+        extent = self.target[1], self.target[2]
         view = View.whole(self.kernel.target)
         window = Window(view, extent, size, before, self.nowhere, first)
 
         def tile(number: str, where: Where) -> None:
             source = self.at(self.m, text.times(number, wide))
-            self.pixels(window, where, lambda found: self._store(source, found, live))
+            self.pixels(window, where, lambda pixels: self._store(source, pixels, live))
 
         self.tiles(block, count, tile)
 
     def _store(self, source: str, pixels: list[list[str]], live: int) -> None:
         """Transform one tile back."""
-        places = [place for row in pixels for place in row]
-        span = self.tiling.span
+        addresses = [address for row in pixels for address in row]
+        matrix = self.inputs_back if self.spreads else self.outputs
 
-        def made(
-            matrix: np.ndarray, channel: str, width: int
-        ) -> Iterator[tuple[str, Val]]:
+        def vector(channel: str, width: int) -> None:
             here = self.at(source, channel)
 
             def product(i: int, j: int) -> Val:
-                place = self.at(here, (i * span + j) * self.wide_stride)
-                return self.emitter.load(place, FLOAT, width)
+                point = i * self.tiling.span + j
+                address = self.at(here, point * self.wide_stride)
+                return self.emitter.load(address, FLOAT, width)
 
-            for place, one in self.both(matrix, product):
-                yield self.at(places[place], channel), one
+            for pixel, value in self.both(matrix, product):
+                there = self.at(addresses[pixel], channel)
+                if self.spreads:
+                    old = self.emitter.load(there, FLOAT, width)
+                    value = self.maths.add(old, value)
+                self.emitter.store(value, there)
 
-        def store(channel: str, width: int) -> None:
-            for there, one in made(self.outputs, channel, width):
-                self.emitter.put(one, there)
+        # What is added must be added once.
+        vectors = self.vectors_once if self.spreads else self.vectors
+        vectors(live, vector)
 
-        def add(channel: str, width: int) -> None:
-            for there, one in made(self.inputs_back, channel, width):
-                old = self.emitter.load(there, FLOAT, width)
-                self.emitter.put(self.add(old, one), there)
 
-        if self.spreads:
-            self.lanes_once(live, add)  # what is added must be added once
-        else:
-            self.lanes(live, store)
+class Grads(Blocks):
+    """Transformed images times transformed gradients, summed over tiles."""
+
+    def __init__(self, kernel: WinogradGrads) -> None:
+        super().__init__(kernel.tiling)
+        self.kernel = kernel
+        self.channels, out = kernel.tiling.inputs[3], kernel.tiling.outputs[3]
+        self.wide, self.live = padded(out), out // kernel.groups
+        self.group = padded(self.live)
+        self.pair = "0"  # of rows of points that a piece has
+
+    def emit(self) -> Emitted:
+        """Emit the sums; a piece is a slice of tiles and a group of channels."""
+        kernel, text, tiling = self.kernel, self.text, self.tiling
+        stride, group_stride = tiling.stride(self.channels), tiling.stride(self.group)
+        v = self.emitter.base(kernel.scratch)
+        z = self.at(v, tiling.places // kernel.pairs * stride)
+        regions = (v, stride), (z, group_stride)
+        each = tiling.places * self.channels * self.wide
+
+        def piece(number: list[str]) -> None:
+            part, group = self._divided(number[0], kernel.groups)
+            part, self.pair = self._divided(part, kernel.pairs)
+            channel = text.times(group, self.group)
+            sums = self.at(self.emitter.base(kernel.sums), text.times(part, each))
+            sums = self.at(sums, channel)
+
+            def block(first: str, start: str, count: str) -> None:
+                transforms = partial(self._transforms, start, count, channel)
+                self._for_rows(partial(transforms, *regions))
+                starts = text.let(f"icmp eq i64 {start}, {first}")
+                self._sums(*regions, sums, starts, count)
+
+            self.blocks_of(part, block)
+
+        self.emitter.nest([("%lo", "%hi")], piece)
+        return self.emitter.emitted(kernel.parallel)
+
+    def _divided(self, number: str, by: int) -> tuple[str, str]:
+        """Return the quotient and the remainder of a number."""
+        if by == 1:
+            return number, "0"
+        quotient = self.text.let(f"udiv i64 {number}, {by}")
+        return quotient, self.text.let(f"urem i64 {number}, {by}")
+
+    def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
+        """Run a body for the rows of points that a piece has."""
+        if not self.kernel.by_rows:
+            body(None)
+            return
+        for pair in range(self.kernel.pairs):
+            rows = (2 * pair - 1, 2 * pair) if pair else (0, self.tiling.span - 1)
+            same = self.text.let(f"icmp eq i64 {self.pair}, {pair}")
+            self.text.when(same, partial(body, rows))
+
+    def _row(self, number: str) -> str:
+        """Return the row of points that is a piece's row of this number."""
+        if not self.kernel.by_rows:
+            return number
+        text = self.text
+        twice = text.add(text.times(self.pair, 2), "-1")
+        outer = text.times(number, self.tiling.span - 1)
+        first = text.let(f"icmp eq i64 {self.pair}, 0")
+        inner = text.add(twice, number)
+        return text.let(f"select i1 {first}, i64 {outer}, i64 {inner}")
+
+    def _transforms(
+        self,
+        start: str,
+        count: str,
+        channel: str,
+        v: Region,
+        z: Region,
+        only: Sequence[int] | None,
+    ) -> None:
+        """Transform images and gradients of a block."""
+        kernel, tiling = self.kernel, self.tiling
+        none = self.emitter.base(kernel.zeros)
+        extents = [(shape[1], shape[2]) for shape in (tiling.inputs, tiling.outputs)]
+        images = Window(kernel.images, extents[0], tiling.span, tiling.before, none)
+        grads = Window(kernel.grads, extents[1], tiling.step, (0, 0), none, channel)
+        passes = [
+            (images, self.inputs, self.channels, self.channels, v),
+            (grads, self.spread, self.live, self.group, z),
+        ]
+
+        def tile(number: str, where: Where) -> None:
+            for window, matrix, channels, row, (base, stride) in passes:
+                self.prefetch_below(window, where, channels)
+                here = self.at(base, self.text.times(number, row))
+                into = (matrix, channels, here, stride)
+                self.pixels(window, where, partial(self.transformed, *into, only=only))
+
+        self.tiles(start, count, tile)
+
+    def _sums(self, v: Region, z: Region, sums: str, starts: str, count: str) -> None:
+        """Add a block's products to the sums of the points."""
+        text, tiling = self.text, self.tiling
+        channels, wide, group = tiling.inputs[3], self.wide, self.group
+        single = tiling.piece <= tiling.block
+
+        def point(at: list[str]) -> None:
+            here = text.add(text.times(at[0], tiling.span), at[1])
+            there = text.add(text.times(self._row(at[0]), tiling.span), at[1])
+            left = self.at(v[0], text.times(here, v[1]))
+            right = self.at(z[0], text.times(here, z[1]))
+            target = self.at(sums, text.times(there, channels * wide))
+
+            def tile(row: str, size: int, first: str, widths: tuple[int, ...]) -> None:
+                here = self.at(self.at(target, text.times(row, wide)), first)
+                cells = [
+                    (self.at(here, r * wide + n * LANES), width)
+                    for r in range(size)
+                    for n, width in enumerate(widths)
+                ]
+                old = [self.maths.constant(0, FLOAT, width) for _, width in cells]
+                if not single:
+                    old = [self._sum_so_far(starts, *cell) for cell in cells]
+                a, b = self.at(left, row), self.at(right, first)
+                new = self.product((a, 1, channels), (b, group), count, old, widths)
+                for total, (address, _) in zip(new, cells, strict=True):
+                    self.emitter.store(total, address)
+
+            self._cells(channels, tile)
+
+        rows = str(tiling.span // self.kernel.pairs)
+        self.emitter.nest([("0", rows), ("0", str(tiling.span))], point)
+
+    def _cells(
+        self, rows: int, tile: Callable[[str, int, str, tuple[int, ...]], None]
+    ) -> None:
+        """Run over tiles of rows and panels of columns."""
+        runs: dict[tuple[int, ...], list[int]] = {}
+        for start, widths in panels(self.live):
+            runs.setdefault(widths, []).append(start)
+        for widths, starts in runs.items():
+
+            def panel(first: str, widths: tuple[int, ...] = widths) -> None:
+                self.row_tiles(
+                    rows, len(widths), lambda row, size: tile(row, size, first, widths)
+                )
+
+            stop = starts[-1] + sum(widths)
+            self.text.each(str(starts[0]), str(stop), sum(widths), panel)
+
+    def _sum_so_far(self, starts: str, address: str, width: int) -> Val:
+        """Return the sum so far; at the start of a slice it is zero."""
+        zero = self.maths.constant(0, FLOAT, width)
+        old = self.emitter.load(address, FLOAT, width)
+        return self.maths.select(Val(starts, BOOL, 1), zero, old)

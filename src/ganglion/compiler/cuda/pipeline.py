@@ -7,6 +7,7 @@ from typing import Any
 
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import Pass, Pipeline, graph_pass, kernel_pass
+from ganglion.compiler.plan.lower import Preferences
 from ganglion.compiler.plan.lower_structured import lower
 from ganglion.compiler.plan.passes.collapse import collapse
 from ganglion.compiler.plan.passes.empty import without_empty
@@ -31,7 +32,7 @@ PIPELINE = Pipeline(
         graph_pass(
             "one-pass-moments",
             "batch norm reads its data once, and adds it up in float64",
-            partial(one_pass, in_float64=True),
+            one_pass,
             ops=("sum",),
         ),
         graph_pass(
@@ -43,7 +44,7 @@ PIPELINE = Pipeline(
         Pass(
             "lower",
             "values become buffers, ops become kernels",
-            partial(lower, winograd=False, for_gpu=True),
+            partial(lower, target=Preferences()),
         ),
         kernel_pass(
             "collapse",

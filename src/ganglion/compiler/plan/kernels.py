@@ -1,247 +1,102 @@
-"""Buffers, affine views, expressions and the kernels that a plan consists of.
+"""The kernels that a plan consists of.
 
-A kernel says what is computed where, in loops over affine views; how to compute it
-fast is for the backends.
+A kernel says what is computed where, in loops over affine views: what it reads and
+writes, about what it costs, what it touches piece by piece, and what it means, in
+NumPy. How to compute it fast is for the targets.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-Shape = tuple[int, ...]
+from ganglion.compiler.plan.expressions import (
+    Apply,
+    Buffer,
+    Expr,
+    Index,
+    Indirect,
+    Literal,
+    Load,
+    Memory,
+    Move,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+    chained,
+    fixed,
+    mapped,
+    moved,
+    rewrite,
+    row_major,
+    sources,
+    walk,
+)
 
+__all__ = [
+    "Apply", "Axis", "Buffer", "Contract", "Expr", "Footprint", "Index", "Indirect",
+    "Kernel", "Literal", "Load", "Loop", "Memory", "Move", "Places", "PoolBack", "Scan",
+    "Scatter", "Shape", "Shuffled", "Touched", "Uniform", "View", "chained", "fixed",
+    "mapped", "moved", "rewrite", "row_major", "sources", "touched_by", "walk",
+]  # fmt: skip
 
-@dataclass(frozen=True, eq=False)
-class Buffer:
-    """A block of memory: an input, a constant, or a place in the arena."""
-
-    name: str
-    shape: Shape
-    dtype: np.dtype
-    kind: str  # "data", "state", "constant", "arena" or "result"
-    array: np.ndarray | None = None  # of constants
-    alias_of: Buffer | None = None  # whose memory it is, if not its own
-
-    @property
-    def root(self) -> Buffer:
-        """The buffer whose memory it is: itself, or what it is another shape of."""
-        return self.alias_of or self
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """The number of bytes."""
-        return self.size * self.dtype.itemsize
-
-    def __repr__(self) -> str:
-        return f"{self.name}:{self.dtype.name}{list(self.shape)}"
-
-
-def row_major(shape: Shape) -> Shape:
-    """Return the strides, in elements, of an array laid out row by row.
-
-    >>> row_major((2, 3, 4))
-    (12, 4, 1)
-    """
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
+# Nanoseconds of one core, roughly: a factor of ten decides, not one of two.
+CALL, MULTIPLY_ADD, BYTE = 20.0, 0.025, 0.1
+LANES = 16  # of a vector
+Touched = tuple[View, Shape] | Buffer  # by a view, or any part of it
 
 
 @dataclass(frozen=True)
-class View:
-    """Elements of a buffer at offset + sum(index * stride), a stride per loop axis."""
+class Footprint:
+    """A kernel as equal units, and the buffers of which each has a part of its own.
 
-    buffer: Buffer
-    strides: Shape
-    offset: int = 0
+    Unit u of n touches nothing of such a buffer but its u-th of n parts. The pieces of
+    the kernel itself may be larger: of `grain` units each, the last of the rest.
+    """
+
+    units: int
+    own: frozenset[Buffer]
+    grain: int = 1
 
     @staticmethod
-    def whole(buffer: Buffer) -> View:
-        """Return the view of a whole buffer by its own axes."""
-        return View(buffer, row_major(buffer.shape))
-
-
-# ---- expressions -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Expr:
-    """What one iteration of a loop computes."""
-
-    dtype: np.dtype
-
-
-@dataclass(frozen=True, eq=False)
-class Load(Expr):
-    """An element of a view."""
-
-    view: View
-
-
-@dataclass(frozen=True, eq=False)
-class Literal(Expr):
-    """A number."""
-
-    value: Any
-
-
-@dataclass(frozen=True, eq=False)
-class Index(Expr):
-    """offset + sum(index * stride): a whole number that depends on the place."""
-
-    strides: Shape
-    offset: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Apply(Expr):
-    """A pointwise op of the graph on other expressions."""
-
-    op: str
-    args: tuple[Expr, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Indirect(Expr):
-    """A row of a table chosen by an index, and a place within the row."""
-
-    table: Buffer
-    row: Expr
-    rows: int
-    row_size: int
-    within: Shape
-    offset: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Uniform(Expr):
-    """A uniform random number of the state's stream, by the element's number."""
-
-    state: Buffer
-    element: Index
-
-
-@dataclass(frozen=True, eq=False)
-class Shuffled(Expr):
-    """A position of a random order of the rows."""
-
-    state: Buffer
-    position: Expr
-    rows: int
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """Return the expressions directly below one."""
-    if isinstance(expr, Apply):
-        return expr.args
-    if isinstance(expr, Indirect):
-        return (expr.row,)
-    if isinstance(expr, Uniform):
-        return (expr.element,)
-    if isinstance(expr, Shuffled):
-        return (expr.position,)
-    return ()
-
-
-def walk(*exprs: Expr) -> Iterator[Expr]:
-    """Yield expressions and all below them, children first, each once."""
-    seen: set[int] = set()
-    stack: list[Expr | None] = [*reversed(exprs)]
-    while stack:
-        one = stack.pop()
-        if one is None:  # what is below the next one has been yielded
-            above = stack.pop()
-            assert above is not None
-            yield above
-        elif id(one) not in seen:
-            seen.add(id(one))
-            below = children(one)
-            if below:
-                stack += (one, None, *below)
+    def of(units: int, touched: Iterable[Touched]) -> Footprint:
+        """Return the footprint of a kernel whose first axis has so many units."""
+        own: set[Buffer] = set()
+        shared: set[Buffer] = set()
+        for one in touched:
+            if isinstance(one, Buffer):
+                shared.add(one.root)
             else:
-                yield one
+                (own if _has_equal_parts(*one) else shared).add(one[0].buffer.root)
+        return Footprint(units, frozenset(own - shared))
 
 
-def sources(*exprs: Expr) -> list[Buffer]:
-    """Return the buffers that expressions read."""
-    found = []
-    for one in walk(*exprs):
-        if isinstance(one, Load):
-            found.append(one.view.buffer)
-        elif isinstance(one, Indirect):
-            found.append(one.table)
-        elif isinstance(one, (Uniform, Shuffled)):
-            found.append(one.state)
-    return found
+def _has_equal_parts(view: View, shape: Shape) -> bool:
+    """Return whether each index of the first axis has an equal part of the buffer."""
+    step, *strides = view.strides
+    if step * shape[0] != view.buffer.size:
+        return False
+    spans = [s * (n - 1) for s, n in zip(strides, shape[1:], strict=True)]
+    lowest = view.offset + sum(min(span, 0) for span in spans)
+    highest = view.offset + sum(max(span, 0) for span in spans)
+    return lowest >= 0 and highest < step
 
 
-def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Return an expression with all of it changed, from the bottom up."""
-    made: dict[int, Expr] = {}
-    for one in walk(expr):
-        parts: dict[str, Any] = {}
-        for name, value in vars(one).items():
-            if isinstance(value, Expr):
-                parts[name] = made[id(value)]
-            elif name == "args":
-                parts[name] = tuple(made[id(arg)] for arg in value)
-        made[id(one)] = change(replace(one, **parts) if parts else one)
-    return made[id(expr)]
-
-
-def placed(expr: Expr, place: Callable[[Shape, int], tuple[Shape, int]]) -> Expr:
-    """Return an expression for other axes: strides and offsets are changed."""
-
-    def change(one: Expr) -> Expr:
-        if isinstance(one, Load):
-            strides, offset = place(one.view.strides, one.view.offset)
-            return replace(one, view=View(one.view.buffer, strides, offset))
-        if isinstance(one, Index):
-            strides, offset = place(one.strides, one.offset)
-            return replace(one, strides=strides, offset=offset)
-        if isinstance(one, Indirect):
-            within, offset = place(one.within, one.offset)
-            return replace(one, within=within, offset=offset)
-        return one
-
-    return mapped(expr, change)
-
-
-def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
-    """Return an expression with every list of strides changed."""
-    return placed(expr, lambda old, offset: (strides(old), offset))
-
-
-def chained(op: str, exprs: Sequence[Expr]) -> Expr:
-    """Return what an op makes of the first two, of that and the third, and so on."""
-    return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
-
-
-def fixed(expr: Expr, places: Shape) -> Expr:
-    """Return an expression with its loop's last axes fixed at some places."""
-
-    def cut(strides: Shape, offset: int) -> tuple[Shape, int]:
-        kept = len(strides) - len(places)
-        moved = sum(s * p for s, p in zip(strides[kept:], places, strict=True))
-        return strides[:kept], offset + moved
-
-    return placed(expr, cut)
-
-
-# ---- kernels -----------------------------------------------------------------------
+def touched_by(exprs: Sequence[Expr], shape: Shape) -> Iterator[Touched]:
+    """Yield what the expressions of a loop read."""
+    for expr in walk(*exprs):
+        if isinstance(expr, Load):
+            yield expr.view, shape
+        else:
+            yield from expr.reads()
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +110,11 @@ class Kernel:
         """How many independent pieces the kernel has."""
         raise NotImplementedError
 
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds it takes on one core."""
+        return CALL + BYTE * sum(b.nbytes for b in {*self.reads(), *self.writes()})
+
     def reads(self) -> list[Buffer]:
         """Return the buffers that are read."""
         raise NotImplementedError
@@ -266,6 +126,20 @@ class Kernel:
     def private(self) -> list[Buffer]:
         """Return the buffers of which a thread uses the part of its first piece."""
         return []
+
+    def footprint(self) -> Footprint | None:
+        """Return how it can be cut along its first axis, None if it cannot."""
+        return None
+
+    def run(self, memory: Memory) -> None:
+        """Do what it means, in NumPy."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """Return its text in a printed plan."""
+        reads = ", ".join(repr(buffer) for buffer in self.reads())
+        writes = ", ".join(repr(buffer) for buffer in self.writes())
+        return f"{self.name}: {writes} from {reads}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,30 +194,67 @@ class Loop(Kernel):
 
     @property
     def parallel(self) -> int:
-        """How many independent pieces the kernel has."""
         return self.outer[0] if self.outer else 1
 
+    @property
+    def cost(self) -> float:
+        each = sum(expr.cost for expr in walk(self.expr))
+        # A short last axis leaves most lanes of a vector empty.
+        narrow = LANES / min(LANES, max(self.shape[-1:] or (1,)))
+        return CALL + math.prod(self.shape) * each * min(narrow, 8.0)
+
     def reads(self) -> list[Buffer]:
-        """Return the buffers that are read."""
         return list(self._read)
 
     @cached_property
     def _read(self) -> tuple[Buffer, ...]:
-        # Every pass asks, and expressions are long: found once.
-        found = sources(*self.exprs)
-        return (*found, self.target.buffer) if self.adds else tuple(found)
+        # Every pass asks, and expressions are long: computed once.
+        buffers = sources(*self.exprs)
+        return (*buffers, self.target.buffer) if self.adds else tuple(buffers)
 
     def writes(self) -> list[Buffer]:
-        """Return the buffers that are written."""
         return [view.buffer for _, view in self.outputs]
+
+    def footprint(self) -> Footprint | None:
+        if not self.outer or (self.adds and len(self.shape) == 1):
+            return None
+        stored = [(view, self.outer) for _, view in self.outputs]
+        touched = [*stored, *touched_by(self.exprs, self.shape)]
+        footprint = Footprint.of(self.shape[0], touched)
+        if len(self.outer) > 1:
+            return footprint
+        # The only axis is the one that vectors lie along: units are whole vectors.
+        vectors, rest = divmod(footprint.units, LANES)
+        return None if rest else Footprint(vectors, footprint.own)
+
+    def run(self, memory: Memory) -> None:
+        values = memory.evaluate(self.exprs, self.shape)
+        for value, (_, view) in zip(values, self.outputs, strict=True):
+            reduced, target = self._reduced(value), memory.see(view, self.outer)
+            if not self.adds:
+                target[...] = reduced
+                continue
+            for index in itertools.product(*(range(n) for n in self.shape[:-1])):
+                target[index] += reduced[index]
+
+    def _reduced(self, value: np.ndarray) -> np.ndarray:
+        axes = tuple(range(len(self.outer), len(self.shape)))
+        if self.how == "argmax":
+            return np.asarray(np.argmax(value, axis=-1))
+        if self.how == "max":
+            return np.asarray(np.max(value, axis=axes))
+        if self.how == "sum":
+            wide = np.float64 if value.dtype.kind == "f" else value.dtype
+            return np.asarray(np.sum(value, axis=axes, dtype=wide))
+        return value
 
 
 @dataclass(frozen=True)
 class Places:
-    """Lists of the places of an inner axis where a group of rows is not all zero.
+    """Lists of the inner indices at which a group of rows is not all zero.
 
-    For each place of the batch and each `group` of rows (the last may be smaller), the
-    buffer has `HEAD` numbers, the first of which is how many places follow; -1 stands
+    For each index of the batch and each `group` of rows (the last may be smaller), the
+    buffer has `HEAD` numbers, the first of which is how many indices follow; -1 stands
     for all of them, which `every` lists.
     """
 
@@ -354,6 +265,16 @@ class Places:
     every: Buffer
 
 
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a contraction: its extent and its strides in left, right and out."""
+
+    size: int
+    left: int = 0
+    right: int = 0
+    out: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Contract(Kernel):
     """out[b, m, n] = sum over k of left[b, m, k] * right[b, k, n].
@@ -361,7 +282,7 @@ class Contract(Kernel):
     Every index may be several axes: each axis has an extent and a stride in the three
     arrays. The last axis of `columns` is contiguous in `out`; also in `right`, unless
     that is `packed`: panels of columns are copied there, row by row, before use. With
-    `places`, left is zero at all others, and a sum may leave those out.
+    `places`, left is zero at all other inner indices, and a sum may leave those out.
     With `bits`, one for each element of left's buffer, those are zero whose bit is not
     set, and may be left out as well.
     """
@@ -378,33 +299,101 @@ class Contract(Kernel):
     packed: Buffer | None = None  # (panels, inner, columns of a panel)
 
     @property
+    def kept(self) -> tuple[Axis, ...]:
+        """The axes that are stored."""
+        return (*self.batch, *self.rows, *self.columns)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All axes."""
+        return (*self.kept, *self.inner)
+
+    @property
     def parallel(self) -> int:
-        """How many independent pieces the kernel has."""
-        return math.prod(one.size for one in self.batch)
+        return math.prod(axis.size for axis in self.batch)
+
+    @property
+    def cost(self) -> float:
+        count = math.prod(axis.size for axis in self.axes)
+        width = self.columns[-1].size if self.columns else 1
+        return CALL + count * MULTIPLY_ADD * LANES / min(LANES, max(width, 1))
 
     def reads(self) -> list[Buffer]:
-        """Return the buffers that are read."""
         lists = [self.places.buffer] if self.places else []
         bits = [self.bits] if self.bits else []
         return [self.left.buffer, self.right.buffer, *lists, *bits]
 
     def writes(self) -> list[Buffer]:
-        """Return the buffers that are written."""
         return [self.out.buffer, *self.private()]
 
     def private(self) -> list[Buffer]:
-        """Return the buffers of which a thread uses the part of its first piece."""
         return [self.packed] if self.packed else []
 
+    def footprint(self) -> Footprint | None:
+        if not self.batch:
+            return None
+        sides = ((self.left, "left", self.axes), (self.right, "right", self.axes))
+        touched: list[Touched] = [
+            (_along(view, side, axes), tuple(axis.size for axis in axes))
+            for view, side, axes in (*sides, (self.out, "out", self.kept))
+        ]
+        if self.places:
+            lists = self.places.buffer
+            touched.append((View.whole(lists), lists.shape))
+        if self.bits:
+            touched.append(self.bits)  # words reach into the next image's
+        return Footprint.of(self.batch[0].size, touched)
 
-@dataclass(frozen=True)
-class Axis:
-    """One axis of a contraction: its extent and its strides in left, right and out."""
+    def run(self, memory: Memory) -> None:
+        def operand(view: View, side: str) -> np.ndarray:
+            # Axes an operand does not have stay at size one.
+            own = tuple(axis.size if getattr(axis, side) else 1 for axis in self.axes)
+            return memory.see(_along(view, side, self.axes), own)
 
-    size: int
-    left: int = 0
-    right: int = 0
-    out: int = 0
+        left, right = operand(self.left, "left"), operand(self.right, "right")
+        if self.places:
+            left = np.where(self._listed(self.places, memory), left, 0)
+        if self.bits:
+            bits = np.unpackbits(memory.flat(self.bits), bitorder="little")
+            steps = tuple(axis.left for axis in self.axes)
+            is_set = as_strided(bits[self.left.offset :], left.shape, steps)
+            left = np.where(is_set, left, 0)
+        used = [[i for i, n in enumerate(x.shape) if n > 1] for x in (left, right)]
+        kept = [i for i in range(len(self.kept)) if i in used[0] or i in used[1]]
+        operands = (left.squeeze(), used[0], right.squeeze(), used[1])
+        product = np.einsum(*operands, kept, optimize=True)
+        shape = tuple(axis.size for axis in self.kept)
+        ones = [n if i in kept else 1 for i, n in enumerate(shape)]
+        out = memory.see(_along(self.out, "out", self.kept), shape)
+        out[...] = product.reshape(ones)
+
+    def _listed(self, places: Places, memory: Memory) -> np.ndarray:
+        """Return which elements of the left operand are at indices of the lists."""
+        (rows,), (inner,) = self.rows, self.inner
+        *batch, groups, length = places.buffer.shape
+        lists = memory.flat(places.buffer).reshape(-1, length)
+        listed = np.zeros((math.prod(batch) * groups, inner.size), bool)
+        for row, (count, *indices) in zip(listed, lists, strict=True):
+            row[indices[Places.HEAD - 1 :][:count]] = True
+        listed = np.repeat(listed.reshape(*batch, groups, -1), places.group, axis=-2)
+        listed = listed[..., : rows.size, :]
+        return listed.reshape(*batch, rows.size, *(1 for _ in self.columns), -1)
+
+    def describe(self) -> str:
+        sizes = [
+            "×".join(str(axis.size) for axis in axes) or "1"
+            for axes in (self.batch, self.rows, self.columns, self.inner)
+        ]
+        text = "for batch {}, rows {}, columns {}, inner {}: ".format(*sizes)
+        out, left, right = self.out.buffer, self.left.buffer, self.right.buffer
+        lists = self.places.buffer if self.places else self.bits
+        where = f"  at {lists.name}" if lists else ""
+        return f"{self.name} {text}{out!r} = {left!r} · {right!r}{where}"
+
+
+def _along(view: View, side: str, axes: Sequence[Axis]) -> View:
+    strides = tuple(getattr(axis, side) for axis in axes)
+    return View(view.buffer, strides, view.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,16 +406,18 @@ class Scan(Kernel):
 
     @property
     def parallel(self) -> int:
-        """How many independent pieces the kernel has."""
         return self.shape[0] if len(self.shape) > 1 else 1
 
     def reads(self) -> list[Buffer]:
-        """Return the buffers that are read."""
         return [self.source.buffer]
 
     def writes(self) -> list[Buffer]:
-        """Return the buffers that are written."""
         return [self.target.buffer]
+
+    def run(self, memory: Memory) -> None:
+        source = memory.see(self.source, self.shape)
+        target = memory.see(self.target, self.shape)
+        target[...] = np.cumsum(source, axis=-1, dtype=source.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,16 +432,20 @@ class Scatter(Kernel):
 
     @property
     def parallel(self) -> int:
-        """How many independent pieces the kernel has: rows may repeat, so one."""
-        return 1
+        return 1  # rows may repeat
 
     def reads(self) -> list[Buffer]:
-        """Return the buffers that are read."""
         return [self.updates, self.index, self.target]
 
     def writes(self) -> list[Buffer]:
-        """Return the buffers that are written."""
         return [self.target]
+
+    def run(self, memory: Memory) -> None:
+        rows = memory.flat(self.updates).reshape(self.count, -1)
+        target = memory.flat(self.target).reshape(-1, self.row)
+        index = memory.flat(self.index)
+        exists = (index >= 0) & (index < len(target))
+        np.add.at(target, index[exists], rows[exists])
 
 
 @dataclass(frozen=True, eq=False)
@@ -473,15 +468,40 @@ class PoolBack(Kernel):
 
     @property
     def parallel(self) -> int:
-        """How many independent pieces the kernel has."""
         return self.shape[0]
 
     def reads(self) -> list[Buffer]:
-        """Return the buffers that are read."""
         old = [] if self.covers else [self.dx.buffer]
-        known = [self.largest.buffer] if self.largest else []
-        return [*sources(*self.elements), self.dy.buffer, *known, *old]
+        largest = [self.largest.buffer] if self.largest else []
+        return [*sources(*self.elements), self.dy.buffer, *largest, *old]
 
     def writes(self) -> list[Buffer]:
-        """Return the buffers that are written."""
         return [self.dx.buffer]
+
+    def _targets(self) -> list[View]:
+        """Return where each element of the windows gets its gradient."""
+        return [replace(self.dx, offset=self.dx.offset + tap) for tap in self.taps]
+
+    def footprint(self) -> Footprint | None:
+        views = [self.dy, *([self.largest] if self.largest else []), *self._targets()]
+        touched = touched_by(self.elements, self.shape)
+        every = [*touched, *((view, self.shape) for view in views)]
+        return Footprint.of(self.shape[0], every)
+
+    def run(self, memory: Memory) -> None:
+        dy = memory.see(self.dy, self.shape)
+        elements = memory.evaluate(self.elements, self.shape)
+        largest = np.max(elements, axis=0)
+        if self.largest:
+            largest = memory.see(self.largest, self.shape)
+        if self.above is not None:
+            dy = np.where(largest > self.above, dy, 0)
+        waiting = np.ones(self.shape, bool)
+        for view, x in zip(self._targets(), elements, strict=True):
+            wins = waiting & (x == largest)
+            target = memory.see(view, self.shape)
+            if self.covers:
+                target[...] = 0
+            for index in itertools.product(*(range(n) for n in self.shape[:-1])):
+                target[index] += np.where(wins[index], dy[index], 0)
+            waiting &= ~wins

@@ -1,39 +1,15 @@
-"""Memory: every temporary buffer gets a place in one arena for as long as it lives."""
+"""Memory that is shared by what does not live together, and stretches of it."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
 import numpy as np
 
-from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.plan import Plan
-
 T = TypeVar("T", bound=Hashable)
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector
-Lives = dict[Buffer, tuple[int, int]]
-
-
-def lifetimes(plan: Plan) -> Lives:
-    """Return the first and the last run that touches each temporary buffer."""
-    lives: Lives = {}
-    for number, run in enumerate(plan.runs()):
-        for kernel in plan.kernels[run.start : run.stop]:
-            for one in (*kernel.reads(), *kernel.writes()):
-                root = one.root
-                if root.kind == "arena":
-                    first, _ = lives.get(root, (number, number))
-                    lives[root] = (first, number)
-    return lives
-
-
-def place(plan: Plan) -> Plan:
-    """Give each buffer the lowest place that is free while it lives, largest first."""
-    lives = lifetimes(plan)
-    sizes = {one: rounded(one.nbytes, ALIGNMENT) for one in lives}
-    offsets, end = packed(lives, sizes)
-    return plan.with_memory(offsets, end)
+Span = tuple[Hashable, int, int]  # what memory, from where, to where
 
 
 def packed(
@@ -48,33 +24,33 @@ def packed(
     """
     offsets: dict[T, int] = {}
     taken = _Taken(len(lives))
-    for one in sorted(lives, key=lambda one: (-sizes[one], lives[one])):
-        offsets[one] = taken.add(lives[one], sizes[one])
+    for key in sorted(lives, key=lambda key: (-sizes[key], lives[key])):
+        offsets[key] = taken.add(lives[key], sizes[key])
     return offsets, taken.end
 
 
 class _Taken:
-    """Places that are taken, each for a time, in the order of their offsets.
+    """Stretches that are taken, each for a time, in the order of their offsets.
 
     A deep network keeps thousands of arrays at once: they are looked through by NumPy.
     """
 
     def __init__(self, most: int) -> None:
         # Rows: offset, end, first and last time.
-        self._places = np.empty((4, most), np.int64)
+        self._taken = np.empty((4, most), np.int64)
         self._count = 0
         self.end = 0
 
     def add(self, life: tuple[int, int], size: int) -> int:
-        """Take the lowest place that is free all the time; return its offset."""
-        starts, ends, first, last = self._places[:, : self._count]
+        """Take the lowest stretch that is free all the time; return its offset."""
+        starts, ends, first, last = self._taken[:, : self._count]
         beside = (first <= life[1]) & (life[0] <= last)
         at = _first_gap(starts[beside], ends[beside], size)
         where = int(np.searchsorted(starts, at))
-        self._places[:, where + 1 : self._count + 1] = self._places[
+        self._taken[:, where + 1 : self._count + 1] = self._taken[
             :, where : self._count
         ]
-        self._places[:, where] = at, at + size, *life
+        self._taken[:, where] = at, at + size, *life
         self._count += 1
         self.end = max(self.end, at + size)
         return at
@@ -90,3 +66,36 @@ def _first_gap(starts: np.ndarray, ends: np.ndarray, size: int) -> int:
 def rounded(size: int, unit: int) -> int:
     """Return a size in whole units, at least one."""
     return -(-max(size, 1) // unit) * unit
+
+
+class Spans:
+    """The memory that some spans cover together.
+
+    >>> covered = Spans()
+    >>> covered.add([("arena", 0, 8), ("arena", 16, 24), ("arena", 8, 12)])
+    >>> covered.meets([("arena", 12, 16)]), covered.meets([("arena", 23, 40)])
+    (False, True)
+    """
+
+    def __init__(self) -> None:
+        # Of each memory, where its covered stretches start and stop: apart, in order.
+        self._stretches: dict[Hashable, tuple[list[int], list[int]]] = {}
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Cover more."""
+        for memory, start, stop in spans:
+            starts, stops = self._stretches.setdefault(memory, ([], []))
+            first, last = bisect_left(stops, start), bisect_right(starts, stop)
+            if first < last:  # those that it touches become one with it
+                start = min(start, starts[first])
+                stop = max(stop, stops[last - 1])
+            starts[first:last], stops[first:last] = [start], [stop]
+
+    def meets(self, spans: Iterable[Span]) -> bool:
+        """Return whether any of some spans is covered, were it in part."""
+        for memory, start, stop in spans:
+            starts, stops = self._stretches.get(memory, ((), ()))
+            at = bisect_right(stops, start)
+            if at < len(starts) and starts[at] < stop:
+                return True
+        return False

@@ -8,7 +8,6 @@ from dataclasses import fields
 
 from ganglion.compiler.plan.kernels import (
     Apply,
-    Contract,
     Expr,
     Index,
     Indirect,
@@ -19,74 +18,37 @@ from ganglion.compiler.plan.kernels import (
     Shuffled,
     Uniform,
     View,
-    children,
     walk,
 )
-from ganglion.compiler.plan.lower_winograd import Tiled
 from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.sparsity import NonzeroBits, Nonzeros
 
 
-def show(plan: Plan) -> str:
-    """Return the text of a plan."""
-    lines = [
-        f"plan {plan.name}  {len(plan.kernels)} kernels, arena {plan.arena:,} bytes"
-    ]
-    sides = _sides(plan)
-    for number, kernel in enumerate(plan.kernels):
+def show(
+    plan: Plan,
+    title: str = "",
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+) -> str:
+    """Return the text of a plan, with what a target has to say of each kernel."""
+    lines = [f"plan {plan.name}  {len(plan.kernels)} kernels{title}"]
+    empty = [""] * len(plan.kernels)
+    columns = (plan.kernels, before or empty, after or empty)
+    for number, (kernel, start, end) in enumerate(zip(*columns, strict=True)):
         first, *more = kernel_text(kernel).split("\n")
-        if plan.marks:
-            mark = plan.marks[number]
-            first += "  [one thread]" * mark.alone + "  | all wait" * mark.barrier
-        lines += [f"  {number:3} {sides[number]}{first}", *more]
+        lines += [f"  {number:3} {start}{first}{end}", *more]
     return "\n".join(lines)
-
-
-def _sides(plan: Plan) -> list[str]:
-    """Return the line that joins the kernels of a band."""
-    sides = [""] * len(plan.kernels)
-    for band in plan.bands:
-        count = band.last - band.first
-        sides[band.first : band.last] = ["┌ ", *["│ "] * (count - 2), "└ "]
-    return sides
 
 
 def kernel_text(kernel: Kernel) -> str:
     """Return the text of a kernel; what does not fit into its line is in more lines."""
-    if isinstance(kernel, Loop):
-        sign = "+=" if kernel.adds else "="
-        how = ""
-        if kernel.reduced:
-            how = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} "
-        texts = _Texts(kernel.exprs)
-        bodies = [
-            f"{_view(view)} {sign} {how}{texts.of(expr)}"
-            for expr, view in kernel.outputs
-        ]
-        text = f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
-        return "".join([text, *(f"\n      with: {one}" for one in texts.named)])
-    if isinstance(kernel, Contract):
-        sizes = [
-            "×".join(str(axis.size) for axis in axes) or "1"
-            for axes in (kernel.batch, kernel.rows, kernel.columns, kernel.inner)
-        ]
-        text = "for batch {}, rows {}, columns {}, inner {}: ".format(*sizes)
-        out, left, right = kernel.out.buffer, kernel.left.buffer, kernel.right.buffer
-        lists = kernel.places.buffer if kernel.places else kernel.bits
-        where = f"  at {lists.name}" if lists else ""
-        return f"{kernel.name} {text}{out!r} = {left!r} · {right!r}{where}"
-    if isinstance(kernel, Nonzeros):
-        groups = f"{kernel.parallel} groups of {kernel.places.group}"
-        lists, source = kernel.places.buffer, kernel.source.buffer
-        text = f"for {groups}, inner {kernel.inner.size}: {lists!r}"
-        return f"{text} = where {source!r} is not zero"
-    if isinstance(kernel, NonzeroBits):
-        bits, source = kernel.target, kernel.source
-        return f"for {source.size} elements: {bits!r} = where {source!r} is not zero"
-    reads = ", ".join(repr(one) for one in kernel.reads())
-    writes = ", ".join(repr(one) for one in kernel.writes())
-    cut = f" for {kernel.tiling}" if isinstance(kernel, Tiled) else ""
-    return f"{kernel.name}{cut}: {writes} from {reads}"
+    if not isinstance(kernel, Loop):
+        return kernel.describe()
+    sign = "+=" if kernel.adds else "="
+    how = f"{kernel.how}{list(kernel.shape[-kernel.reduced :])} " * bool(kernel.reduced)
+    texts = _Texts(kernel.exprs)
+    bodies = [f"{_view(v)} {sign} {how}{texts.of(expr)}" for expr, v in kernel.outputs]
+    text = f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
+    return "".join([text, *(f"\n      with: {one}" for one in texts.named)])
 
 
 def _view(view: View) -> str:
@@ -105,7 +67,7 @@ class _Texts:
         every = list(walk(*exprs))
         used = Counter[int]()
         for one in every:
-            below = tuple(self._number[id(child)] for child in children(one))
+            below = tuple(self._number[id(child)] for child in one.children)
             key = (*_own(one), *below)
             new = key not in self._alike
             number = self._number[id(one)] = self._alike.setdefault(
@@ -120,7 +82,7 @@ class _Texts:
                 self._text[number] = self._written(one, used[number])
 
     def _written(self, expr: Expr, uses: int) -> str:
-        below = [self._text[self._number[id(one)]] for one in children(expr)]
+        below = [self._text[self._number[id(one)]] for one in expr.children]
         head = _head(expr)
         if not below:
             return head

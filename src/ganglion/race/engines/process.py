@@ -46,7 +46,7 @@ class Process:
     ) -> None:
         self._log = log
         command = [sys.executable, "-P", str(WORKER), module, form]
-        with log.open("w") as target:
+        with log.open("w") as target:  # a process writes it line by line
             self._process = start_worker(
                 command, environment(threads, device) | (variables or {}), target
             )

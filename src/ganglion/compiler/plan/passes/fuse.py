@@ -107,7 +107,7 @@ def _hands_on(known: _Known, loop: Loop) -> bool:
     assert isinstance(host, Loop)
     stored = {v.buffer.root: v for _, v in host.outputs}
     for one in walk(*loop.exprs):
-        for buffer in _buffers_of(one):
+        for buffer in one.reads():
             root = buffer.root
             if root not in stored:
                 continue
@@ -125,13 +125,6 @@ def _hands_on(known: _Known, loop: Loop) -> bool:
     return True
 
 
-def _buffers_of(expr: Expr) -> list[Buffer]:
-    if isinstance(expr, Load):
-        return [expr.view.buffer]
-    found = [getattr(expr, "table", None), getattr(expr, "state", None)]
-    return [one for one in found if isinstance(one, Buffer)]
-
-
 def _reads_in_place(host: Loop, view: View) -> bool:
     root = view.buffer.root
     for one in walk(*host.exprs):
@@ -139,7 +132,7 @@ def _reads_in_place(host: Loop, view: View) -> bool:
             is_read = one.view.buffer.root is root
             if is_read and not _same_place(one.view, view):
                 return False
-        elif root in (b.root for b in _buffers_of(one)):
+        elif root in (b.root for b in one.reads()):
             return False
     return True
 

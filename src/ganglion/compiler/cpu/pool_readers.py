@@ -1,0 +1,224 @@
+"""The gradient of a pool, computed by who reads it instead of stored for them.
+
+Most of what a pool by maximum gives back is zero, and it is as large as the images. A
+loop that reads it (batch norm's sums, say, and then its gradient) can as well run over
+the windows, look itself which element of each was the largest, and do its work for all
+of them: the images' gradient is neither written nor read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Expr,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Move,
+    PoolBack,
+    Shape,
+    View,
+    chained,
+    mapped,
+    moved,
+    row_major,
+    walk,
+)
+
+BOOL = np.dtype("bool")
+
+
+def into_readers(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels without pools' gradients that readers can compute."""
+    made = list(kernels)
+    for pool in kernels:
+        if (
+            isinstance(pool, PoolBack)
+            and pool.covers
+            and len(pool.taps) <= CPU.pool_reader_taps
+        ):
+            changed = _changed(made, pool)
+            if changed:
+                kept = [changed.get(one, one) for one in made]
+                made = [one for one in kept if one is not pool]
+    return made
+
+
+def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
+    """Return the readers of a pool's gradient in their new form; none if one cannot."""
+    first = kernels.index(pool)
+    root = pool.dx.buffer.root
+    inputs = {one.root for one in pool.reads()}
+    made: dict[Kernel, Kernel] = {}
+    last = first
+    for number, kernel in enumerate(kernels[first + 1 :], first + 1):
+        if root in (one.root for one in kernel.reads()):
+            reader = _Reader.of(kernel, pool)
+            if reader is None or len(made) == CPU.pool_readers:
+                return {}
+            made[kernel], last = reader.over_windows(), number
+    written = (one for kernel in kernels[first:last] for one in kernel.writes())
+    if not inputs.isdisjoint(one.root for one in written):
+        return {}
+    return made
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A loop that reads a pool's gradient, each element once."""
+
+    loop: Loop
+    pool: PoolBack
+    loads: frozenset[Expr]  # of the gradient
+    spatial: Shape  # the loop's axis for each spatial axis of the images
+    seen: Shape  # strides of the loop in the gradient
+
+    @staticmethod
+    def of(kernel: Kernel, pool: PoolBack) -> _Reader | None:
+        """Return the reader that a kernel is, None if it is no such loop."""
+        if not isinstance(kernel, Loop) or kernel.adds or len(kernel.outputs) > 1:
+            return None
+        if kernel.how not in ("", "sum") or kernel.target.buffer.kind != "arena":
+            return None
+        root = pool.dx.buffer.root
+        loads = [
+            one
+            for one in walk(kernel.expr)
+            if isinstance(one, Load) and one.view.buffer.root is root
+        ]
+        views = {(one.view.strides, one.view.offset) for one in loads}
+        if len(views) != 1:  # more of them, or none: read by an index
+            return None
+        ((seen, offset),) = views
+        spatial = _spatial(kernel, pool.dx.buffer.shape, seen)
+        if offset or spatial is None:
+            return None
+        return _Reader(kernel, pool, frozenset(loads), spatial, seen)
+
+    @property
+    def window(self) -> Shape:
+        """The size of a window."""
+        images = self.pool.dx.buffer.shape[1:-1]
+        return tuple(n // m for n, m in zip(images, self.pool.shape[1:-1], strict=True))
+
+    def over_windows(self) -> Loop:
+        """Return the loop over windows, which does all elements of one at a time."""
+        sizes = dict(zip(self.spatial, self.pool.shape[1:-1], strict=True))
+        shape = tuple(sizes.get(a, n) for a, n in enumerate(self.loop.shape))
+        stored: list[tuple[Expr, View]] = []
+        taps = np.ndindex(*self.window)
+        for tap, given in zip(taps, self._gradients(), strict=True):
+            move = self._moved(tap)
+            expr = self._with(moved(self._without(), move), given)
+            strides, offset = self.loop.target.strides, self.loop.target.offset
+            if not self.loop.reduced:
+                strides, offset = move(strides, offset)
+            stored.append((expr, View(self.loop.target.buffer, strides, offset)))
+        if self.loop.reduced:
+            total = chained("add", [expr for expr, _ in stored])
+            return replace(self.loop, shape=shape, outputs=((total, self.loop.target),))
+        return replace(self.loop, shape=shape, outputs=tuple(stored))
+
+    def _moved(self, tap: Shape) -> Move:
+        """Return what turns places of images into those of one tap of the windows."""
+
+        def move(strides: Shape, offset: int) -> tuple[Shape, int]:
+            made = list(strides)
+            for axis, size, at in zip(self.spatial, self.window, tap, strict=True):
+                offset += at * made[axis]
+                made[axis] *= size
+            return tuple(made), offset
+
+        return move
+
+    def _without(self) -> Expr:
+        """Return the expression with gaps for the gradient."""
+        gap = _Gap(self.pool.dx.buffer.dtype)
+        return mapped(self.loop.expr, lambda one: gap if one in self.loads else one)
+
+    def _with(self, expr: Expr, given: Expr) -> Expr:
+        return mapped(expr, lambda one: given if isinstance(one, _Gap) else one)
+
+    def _gradients(self) -> list[Expr]:
+        """Return the gradient of each element of a window, in the loop over windows."""
+        each = row_major(self.pool.dx.buffer.shape)[0]  # of an image
+        places = dict(zip(self.spatial, range(1, 1 + len(self.spatial)), strict=True))
+
+        def move(strides: Shape, offset: int) -> tuple[Shape, int]:
+            made = []
+            for axis, step in enumerate(self.seen):
+                if axis in places:
+                    made.append(strides[places[axis]])
+                else:
+                    images, channels = divmod(step, each)
+                    made.append(images * strides[0] + channels * strides[-1])
+            return tuple(made), offset
+
+        def load(view: View) -> Load:
+            moved = View(view.buffer, *move(view.strides, view.offset))
+            return Load(view.buffer.dtype, moved)
+
+        elements = [moved(one, move) for one in self.pool.elements]
+        known = self.pool.largest
+        largest = load(known) if known else chained("maximum", elements)
+        given: Expr = load(self.pool.dy)
+        if self.pool.above is not None:
+            none = Literal(given.dtype, 0.0)
+            level = Literal(given.dtype, self.pool.above)
+            over = Apply(BOOL, "less", (level, largest))
+            given = Apply(given.dtype, "where", (over, given, none))
+        return _to_first_largest(elements, largest, given)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gap(Expr):
+    """A place in an expression that something is put into."""
+
+
+def _spatial(loop: Loop, images: Shape, seen: Shape) -> Shape | None:
+    """Return the loop's axes of height, width and so on; None if it has others.
+
+    Besides those, a loop may run through images, or some at a time, and channels.
+    """
+    each, *steps, _ = row_major(images)
+    found = []
+    for step, size in zip(steps, images[1:-1], strict=True):
+        axes = [a for a, s in enumerate(seen) if s == step and loop.shape[a] == size]
+        if len(axes) != 1:
+            return None
+        found += axes
+    for axis, (step, size) in enumerate(zip(seen, loop.shape, strict=True)):
+        channels = step * (size - 1) < images[-1]
+        if axis not in found and step % each and not channels:
+            return None
+    kept = len(loop.shape) - loop.reduced
+    one_kind = loop.reduced == 0 or all(axis >= kept for axis in found)
+    return tuple(found) if one_kind else None
+
+
+def _to_first_largest(elements: list[Expr], largest: Expr, given: Expr) -> list[Expr]:
+    """Return for each element what it gets: all of it the first largest, others none.
+
+    >>> x = [Literal(np.dtype("float32"), n) for n in (1.0, 3.0)]
+    >>> [one.op for one in _to_first_largest(x, x[1], x[0])]
+    ['where', 'where']
+    """
+    none = Literal(given.dtype, 0.0)
+    made: list[Expr] = []
+    waiting: Expr | None = None
+    for one in elements:
+        wins: Expr = Apply(BOOL, "equal", (one, largest))
+        loses = Apply(BOOL, "logical_not", (wins,))
+        if waiting is not None:
+            wins = Apply(BOOL, "logical_and", (waiting, wins))
+            loses = Apply(BOOL, "logical_and", (waiting, loses))
+        waiting = loses
+        made.append(Apply(given.dtype, "where", (wins, given, none)))
+    return made

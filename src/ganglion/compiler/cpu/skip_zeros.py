@@ -1,0 +1,327 @@
+"""Zeros of the data: products walk through the places where data is not zero.
+
+Four of five pixels of MNIST are zero, and a zero adds nothing to a sum of products. So
+where the left operand of a product is data as it was given, at most scaled, a kernel
+lists for each few rows the inner places at which not all of them are zero, and the
+product goes through that list. Sums keep their order, and so their bits.
+
+The windows of a convolution overlap, and lists for all of them would be longer than the
+data. So a kernel marks each element with a bit, once for all passes; a tile finds the
+bits of its windows by shifting, as many places at a time as a word holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.expressions import ELEMENT
+from ganglion.compiler.plan.kernels import (
+    CALL,
+    Apply,
+    Axis,
+    Buffer,
+    Contract,
+    Expr,
+    Footprint,
+    Indirect,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Memory,
+    Places,
+    View,
+    walk,
+)
+
+WORD, LOADED = 64, 57  # bits of a word, and those that one from any bit on has
+_INDEX, _BYTE = np.dtype("int32"), np.dtype("uint8")
+
+
+@dataclass(frozen=True, eq=False)
+class Nonzeros(Kernel):
+    """List the inner places at which a group of rows is not all zero."""
+
+    batch: tuple[Axis, ...]
+    rows: Axis
+    inner: Axis
+    source: View
+    places: Places
+
+    @property
+    def groups(self) -> int:
+        """The groups of rows at each place of the batch."""
+        return -(-self.rows.size // self.places.group)
+
+    @property
+    def parallel(self) -> int:
+        return self.groups * math.prod(axis.size for axis in self.batch)
+
+    def reads(self) -> list[Buffer]:
+        return [self.source.buffer]
+
+    def writes(self) -> list[Buffer]:
+        return [self.places.buffer]
+
+    @property
+    def cost(self) -> float:
+        axes = (*self.batch, self.rows, self.inner)
+        return CALL + ELEMENT * math.prod(axis.size for axis in axes)
+
+    def footprint(self) -> Footprint | None:
+        group, target = self.places.group, self.places.buffer
+        cut = self.rows.size % group == 0
+        rows = (
+            (Axis(self.groups, self.rows.left * group), replace(self.rows, size=group))
+            if cut
+            else (self.rows,)
+        )
+        axes = (*self.batch, *rows, self.inner)
+        strides = tuple(axis.left for axis in axes)
+        source = View(self.source.buffer, strides, self.source.offset)
+        units, lists = axes[0].size, View.whole(target)
+        if units != target.shape[0]:
+            return None
+        sizes = tuple(axis.size for axis in axes)
+        return Footprint.of(units, [(source, sizes), (lists, target.shape)])
+
+    def run(self, memory: Memory) -> None:
+        axes = (*self.batch, self.rows, self.inner)
+        strides, sizes = zip(*((axis.left, axis.size) for axis in axes), strict=True)
+        source = memory.see(replace(self.source, strides=strides), sizes)
+        lists = memory.flat(self.places.buffer)
+        lists = lists.reshape(-1, self.groups, self.places.buffer.shape[-1])
+        starts = range(0, self.rows.size, self.places.group)
+        for piece, rows in enumerate(source.reshape(-1, *source.shape[-2:])):
+            for group, start in enumerate(starts):
+                some = rows[start : start + self.places.group]
+                (indices,) = np.nonzero((some != 0).any(axis=0))
+                lists[piece, group, 0] = len(indices)
+                lists[piece, group, Places.HEAD :][: len(indices)] = indices
+
+    def describe(self) -> str:
+        groups = f"{self.parallel} groups of {self.places.group}"
+        lists, source = self.places.buffer, self.source.buffer
+        text = f"for {groups}, inner {self.inner.size}: {lists!r}"
+        return f"{text} = where {source!r} is not zero"
+
+
+@dataclass(frozen=True, eq=False)
+class NonzeroBits(Kernel):
+    """Set a bit for each element that is not zero, the first one lowest in its byte."""
+
+    source: Buffer
+    target: Buffer
+
+    @property
+    def parallel(self) -> int:
+        return self.target.shape[0]
+
+    def reads(self) -> list[Buffer]:
+        return [self.source]
+
+    def writes(self) -> list[Buffer]:
+        return [self.target]
+
+    @property
+    def cost(self) -> float:
+        return CALL + ELEMENT * self.source.size
+
+    def footprint(self) -> Footprint | None:
+        each = self.source.size // self.parallel
+        source = View(self.source, (each, 1)), (self.parallel, each)
+        target = View.whole(self.target), self.target.shape
+        return Footprint.of(self.parallel, [source, target])
+
+    def run(self, memory: Memory) -> None:
+        parts = memory.flat(self.source).reshape(self.parallel, -1)
+        bits = np.packbits(parts != 0, axis=-1, bitorder="little")
+        memory.flat(self.target)[:] = bits.reshape(-1)
+
+    def describe(self) -> str:
+        bits, source = self.target, self.source
+        return f"for {source.size} elements: {bits!r} = where {source!r} is not zero"
+
+
+@dataclass(frozen=True)
+class Word:
+    """Which inner places of a tile of rows have their bits in one word.
+
+    Those of `last`, for each place of `middle`; words follow each other along `outer`.
+    Bit b stands for the element b % width of the window's row b // width.
+    """
+
+    rows: int
+    outer: tuple[Axis, ...]
+    middle: Axis
+    last: Axis
+
+    @property
+    def width(self) -> int:
+        """The elements from the first to the last place along the last axis."""
+        return (self.last.size - 1) * self.last.left + 1
+
+    @staticmethod
+    def of(one: Contract) -> Word | None:
+        """Return the words of a contraction, None where they hold too few places."""
+        tiled, (*outer, last) = one.rows[-1], one.inner
+        columns = math.prod(axis.size for axis in one.columns)
+        group = CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group
+        rows = -(-tiled.size // max(1, tiled.size // group))  # no tile is much smaller
+        room = LOADED - (rows - 1) * tiled.left
+        if min(tiled.left, last.left) < 1 or room < 1:
+            return None
+        *others, last = _split(last, (room - 1) // last.left + 1)
+        made = Word(rows, (*outer, *others), Axis(1), last)
+        if made.outer:
+            *others, middle = _split(made.outer[-1], WORD // made.width)
+            made = replace(made, outer=(*made.outer[:-1], *others), middle=middle)
+        return made if made.middle.size * last.size >= CPU.listed_bits else None
+
+
+def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
+    """Cut an axis in two, the second of at most so many places; one if all fit."""
+    size = max(n for n in range(1, most + 1) if axis.size % n == 0)
+    inner = replace(axis, size=size)
+    if size == axis.size:
+        return (inner,)
+    return Axis(axis.size // size, axis.left * size, axis.right * size), inner
+
+
+def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels, with lists of places for the products that may use some.
+
+    Convolutions have bits instead.
+    """
+    given = _given(kernels)
+    finders: dict[object, Nonzeros | NonzeroBits] = {}
+    made: list[Kernel] = []
+    for one in kernels:
+        if not isinstance(one, Contract) or not _gains(one, given):
+            made.append(one)
+            continue
+        key, find = (_key, _lists) if _is_product(one) else (_root, _bits)
+        which = key(one)
+        if which not in finders:
+            finders[which] = find(one, len(finders))
+            made.append(finders[which])
+        finder = finders[which]
+        if isinstance(finder, Nonzeros):
+            made.append(replace(one, places=finder.places))
+        else:
+            made.append(replace(one, bits=finder.target))
+    return made
+
+
+def _is_product(one: Contract) -> bool:
+    """Return whether a contraction is no convolution."""
+    return len(one.rows) == 1 and len(one.inner) == 1
+
+
+def _root(one: Contract) -> Buffer:
+    return one.left.buffer.root
+
+
+def _given(kernels: Iterable[Kernel]) -> set[Buffer]:
+    """Return the buffers that hold data: as it was given, or scaled."""
+    writers: dict[Buffer, list[Kernel]] = {}
+    for kernel in kernels:
+        for one in kernel.writes():
+            writers.setdefault(one.root, []).append(kernel)
+    found: set[Buffer] = set()
+    for kernel in kernels:
+        for one in kernel.writes():
+            root = one.root
+            if writers[root][-1] is not kernel:
+                continue
+            stored = [e for each in writers[root] for e in _stored(each, root)]
+            rest = [e for e in stored if not _is_zero(e)]  # but for a frame of zeros
+            if rest and all(e and _keeps_zeros(e, found) for e in rest):
+                found.add(root)
+    return found
+
+
+def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:
+    """Return what a kernel stores in a buffer, None for what is more than a copy."""
+    if not isinstance(kernel, Loop) or kernel.reduced or kernel.adds:
+        return [None]
+    views = kernel.outputs
+    return [expr for expr, v in views if v.buffer.root is to]
+
+
+def _is_zero(expr: Expr | None) -> bool:
+    return isinstance(expr, Literal) and expr.value == 0
+
+
+def _keeps_zeros(expr: Expr, given: set[Buffer]) -> bool:
+    """Return whether an expression is zero wherever the data is."""
+    kept: dict[int, bool] = {}
+    for one in walk(expr):
+        if isinstance(one, (Load, Indirect)):
+            buffer = one.view.buffer if isinstance(one, Load) else one.table
+            root = buffer.root
+            kept[id(one)] = root.kind == "data" or root in given
+        elif isinstance(one, Apply):
+            args = [kept[id(arg)] for arg in one.args]
+            scaled = one.op in ("cast", "negative", "divide") and args[0]
+            kept[id(one)] = scaled or (one.op == "multiply" and any(args))
+        else:
+            kept[id(one)] = False
+    return kept[id(expr)]
+
+
+def _gains(one: Contract, given: set[Buffer]) -> bool:
+    """Return whether the left operand of a product is data that is worth looking at."""
+    root = _root(one)
+    if root.kind != "data" and root not in given:
+        return False
+    columns = math.prod(axis.size for axis in one.columns)
+    inner = math.prod(axis.size for axis in one.inner)
+    if inner < CPU.listed_inner or columns < CPU.listed_columns:
+        return False
+    if _is_product(one):
+        return True
+    # Bits are made for all of a buffer, so all of it must be used.
+    images = one.batch[0]
+    return images.size * images.left == root.size >= WORD and Word.of(one) is not None
+
+
+def _key(one: Contract) -> object:
+    """Return what the lists of a product depend on."""
+    axes = (*one.batch, *one.rows, *one.inner)
+    root = _root(one)
+    return root, one.left.offset, tuple((axis.size, axis.left) for axis in axes)
+
+
+def _lists(one: Contract, number: int) -> Nonzeros:
+    """Return the kernel that lists the places of a product."""
+    (rows,), (inner,) = one.rows, one.inner
+    columns = math.prod(axis.size for axis in one.columns)
+    group = min(
+        CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group, rows.size
+    )
+    length = Places.HEAD + -(-inner.size // CPU.vector_width) * CPU.vector_width
+    batch = tuple(axis.size for axis in one.batch)
+    shape = (*batch, -(-rows.size // group), length)
+    every = np.arange(inner.size, dtype=_INDEX)
+    places = Places(
+        Buffer(f"places{number}", shape, _INDEX, "arena"),
+        group,
+        Buffer(f"every{number}", every.shape, _INDEX, "constant", every),
+    )
+    return Nonzeros("nonzeros", one.batch, rows, inner, one.left, places)
+
+
+def _bits(one: Contract, number: int) -> NonzeroBits:
+    """Return the kernel that marks the elements of a convolution's data."""
+    source = one.left.buffer
+    images = one.batch[0].size
+    cut = images if source.size % (8 * images) == 0 else 1
+    shape = (cut, -(-source.size // (8 * cut)))
+    target = Buffer(f"bits{number}", shape, _BYTE, "arena")
+    return NonzeroBits("nonzero_bits", source, target)

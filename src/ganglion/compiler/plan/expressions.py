@@ -1,0 +1,364 @@
+"""Buffers, affine views, and the expressions that loops compute from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from ganglion.compiler.ir.table import OPS
+
+Shape = tuple[int, ...]
+Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
+
+# Costs in nanoseconds of one core, roughly: a factor of ten decides, not one of two.
+ELEMENT, FUNCTION, DRAW, SHUFFLE = 0.04, 0.7, 4.0, 60.0
+FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "erf", "power", "log1p", "expm1"}
+FUNCTIONS |= {"sin", "cos", "divide", "sqrt"}
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A block of memory: an input, a constant, a result, or temporary."""
+
+    name: str
+    shape: Shape
+    dtype: np.dtype
+    kind: str  # "data", "state", "constant", "arena" or "result"
+    array: np.ndarray | None = None  # of constants
+    alias_of: Buffer | None = None  # whose memory it is, if not its own
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer whose memory it is: itself, or what it is another shape of."""
+        return self.alias_of or self
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.dtype.name}{list(self.shape)}"
+
+
+def row_major(shape: Shape) -> Shape:
+    """Return the strides, in elements, of an array laid out row by row.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of a buffer at offset + sum(index * stride), a stride per loop axis."""
+
+    buffer: Buffer
+    strides: Shape
+    offset: int = 0
+
+    @staticmethod
+    def whole(buffer: Buffer) -> View:
+        """Return the view of a whole buffer by its own axes."""
+        return View(buffer, row_major(buffer.shape))
+
+
+class Memory:
+    """The arrays of a step, which the meaning of kernels works on."""
+
+    def __init__(
+        self, named: Mapping[str, np.ndarray], arena: Mapping[Buffer, np.ndarray]
+    ) -> None:
+        self._named, self._arena = named, arena
+
+    def flat(self, buffer: Buffer) -> np.ndarray:
+        """Return all elements of a buffer, one after the other."""
+        if buffer.array is not None:
+            return buffer.array.reshape(-1)
+        if buffer.kind != "arena":
+            return self._named[buffer.name].reshape(-1)
+        return self._arena[buffer.root]
+
+    def see(self, view: View, shape: Shape) -> np.ndarray:
+        """Return an array whose elements are those of a view."""
+        flat = self.flat(view.buffer)
+        steps = tuple(s * flat.itemsize for s in view.strides)
+        return as_strided(flat[view.offset :], shape, steps)
+
+    def whole(self, buffer: Buffer) -> np.ndarray:
+        """Return a buffer in its own shape."""
+        return self.flat(buffer).reshape(buffer.shape)
+
+    def evaluate(self, exprs: Sequence[Expr], shape: Shape) -> list[np.ndarray]:
+        """Return what expressions are at every point of a loop."""
+        known: dict[int, np.ndarray] = {}
+        for expr in walk(*exprs):
+            args = [known[id(child)] for child in expr.children]
+            value = expr.evaluate(args, shape, self)
+            known[id(expr)] = np.broadcast_to(value, shape)
+        return [known[id(expr)] for expr in exprs]
+
+
+# ---- expressions -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """What one iteration of a loop computes."""
+
+    dtype: np.dtype
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The expressions directly below."""
+        return ()
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds it takes, without its children."""
+        return ELEMENT
+
+    def reads(self) -> tuple[Buffer, ...]:
+        """Return the buffers that it reads, without its children."""
+        return ()
+
+    def moved(self, move: Move) -> Expr:
+        """Return it for other axes: strides and offsets are changed."""
+        return self
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        """Return what it means in NumPy, given what its children do."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Expr):
+    """An element of a view."""
+
+    view: View
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.view.buffer,)
+
+    def moved(self, move: Move) -> Expr:
+        strides, offset = move(self.view.strides, self.view.offset)
+        return replace(self, view=View(self.view.buffer, strides, offset))
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return np.array(memory.see(self.view, shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Expr):
+    """A number."""
+
+    value: Any
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return np.array(self.value, self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Index(Expr):
+    """offset + sum(index * stride): a whole number that depends on the point."""
+
+    strides: Shape
+    offset: int = 0
+
+    def moved(self, move: Move) -> Expr:
+        strides, offset = move(self.strides, self.offset)
+        return replace(self, strides=strides, offset=offset)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return _indices(self.strides, self.offset, shape).astype(self.dtype)
+
+
+def _indices(strides: Shape, offset: int, shape: Shape) -> np.ndarray:
+    total = np.full(shape, offset, np.int64)
+    for stride, index in zip(strides, np.indices(shape, sparse=True), strict=True):
+        total += index * stride
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Expr):
+    """A pointwise op of the graph on other expressions."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    @property
+    def cost(self) -> float:
+        return FUNCTION if self.op in FUNCTIONS else ELEMENT
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        if self.op == "cast":
+            return args[0].astype(self.dtype)
+        return np.asarray(OPS[self.op].meaning(*args))
+
+
+@dataclass(frozen=True, eq=False)
+class Indirect(Expr):
+    """An element of a row of a table; the row is chosen by an index."""
+
+    table: Buffer
+    row: Expr
+    rows: int
+    row_size: int
+    within: Shape  # strides within the row
+    offset: int = 0
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.row,)
+
+    @property
+    def cost(self) -> float:
+        return 2 * ELEMENT
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.table,)
+
+    def moved(self, move: Move) -> Expr:
+        within, offset = move(self.within, self.offset)
+        return replace(self, within=within, offset=offset)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        within = _indices(self.within, self.offset, shape)
+        row = args[0].astype(np.int64)
+        exists = (row >= 0) & (row < self.rows)
+        flat = memory.flat(self.table)
+        elements = flat[np.where(exists, row, 0) * self.row_size + within]
+        is_float = self.dtype.kind == "f"
+        return np.where(exists, elements, np.nan) if is_float else elements
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Expr):
+    """A uniform random number of the state's stream, by the element's number."""
+
+    state: Buffer
+    element: Index
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.element,)
+
+    @property
+    def cost(self) -> float:
+        return DRAW
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.state,)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        (numbers,), state = args, memory.flat(self.state)
+        count = (int(numbers.max()) + 1,)
+        drawn = OPS["random_uniform"].meaning(state, count, self.dtype.name)
+        return drawn[numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled(Expr):
+    """A position of a random order of the rows."""
+
+    state: Buffer
+    position: Expr
+    rows: int
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.position,)
+
+    @property
+    def cost(self) -> float:
+        return SHUFFLE
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.state,)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return OPS["shuffle"].meaning(memory.flat(self.state), args[0], self.rows)
+
+
+def walk(*exprs: Expr) -> Iterator[Expr]:
+    """Yield expressions and all below them, children first, each once."""
+    seen: set[int] = set()
+    stack: list[Expr | None] = [*reversed(exprs)]
+    while stack:
+        expr = stack.pop()
+        if expr is None:  # what is below the next one has been yielded
+            above = stack.pop()
+            assert above is not None
+            yield above
+        elif id(expr) not in seen:
+            seen.add(id(expr))
+            if expr.children:
+                stack += (expr, None, *expr.children)
+            else:
+                yield expr
+
+
+def sources(*exprs: Expr) -> list[Buffer]:
+    """Return the buffers that expressions read."""
+    return [buffer for expr in walk(*exprs) for buffer in expr.reads()]
+
+
+def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return an expression with all of it changed, from the bottom up."""
+    changed: dict[int, Expr] = {}
+    for one in walk(expr):
+        fields: dict[str, Any] = {}
+        for name, value in vars(one).items():
+            if isinstance(value, Expr):
+                fields[name] = changed[id(value)]
+            elif name == "args":
+                fields[name] = tuple(changed[id(arg)] for arg in value)
+        changed[id(one)] = change(replace(one, **fields) if fields else one)
+    return changed[id(expr)]
+
+
+def moved(expr: Expr, move: Move) -> Expr:
+    """Return an expression for other axes: strides and offsets are changed."""
+    return mapped(expr, lambda one: one.moved(move))
+
+
+def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
+    """Return an expression with every list of strides changed."""
+    return moved(expr, lambda old, offset: (strides(old), offset))
+
+
+def chained(op: str, exprs: Sequence[Expr]) -> Expr:
+    """Return what an op makes of the first two, of that and the third, and so on."""
+    return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
+
+
+def fixed(expr: Expr, indices: Shape) -> Expr:
+    """Return an expression with its loop's last axes fixed at some indices."""
+
+    def fix(strides: Shape, offset: int) -> tuple[Shape, int]:
+        outer = len(strides) - len(indices)
+        start = sum(s * i for s, i in zip(strides[outer:], indices, strict=True))
+        return strides[:outer], offset + start
+
+    return moved(expr, fix)

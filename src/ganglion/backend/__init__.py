@@ -118,12 +118,12 @@ def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
 
 
 def argmax(x: Any, axis: int = -1) -> Any:
-    """Return the place of the largest element, along the last axis by default."""
+    """Return the index of the largest element, along the last axis by default."""
     return ops.argmax(x, axis=axis)
 
 
 def argmin(x: Any, axis: int = -1) -> Any:
-    """Return the place of the smallest element, along the last axis by default."""
+    """Return the index of the smallest element, along the last axis by default."""
     return ops.argmin(x, axis=axis)
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,107 +34,82 @@ _TORCH = ("torch", "efficientnet_lite_pytorch")
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What a race on a pretrained start is asked for."""
-
-    engines: tuple[str, ...] = tuple(ENGINES)
-    runs: int = 1
-    epochs: int = EPOCHS
-    batch_size: int = BATCH
-    threads: int = 1
-    seed: int = 0  # of the first run; the others count up from it
-    limit: float = LIMIT
-    test: float | None = None  # how many images were held out, as asked for
-    command: str = ""  # that repeats it
-
-    def __post_init__(self) -> None:
-        for name in self.engines:
-            if name not in ENGINES:
-                raise ValueError(
-                    f"{name!r} cannot start from ImageNet here: choose "
-                    f"{' or '.join(ENGINES)}."
-                )
-
-    @classmethod
-    def of(cls, race: Race, limit: float | None = None) -> Choices:
-        """Return what a race that goes on was asked for."""
-        return cls(
-            race.engines,
-            race.runs,
-            race.epochs,
-            race.batch_size,
-            race.threads,
-            race.seed,
-            limit or race.limit or LIMIT,
-            race.images.get("test"),
-            race.command,
-        )
-
-
-def run(
+def new_race(
     images: Any,
-    folder: Path,
-    chosen: Choices,
-    say: Say = print,
-    before: Race | None = None,
+    *,
+    engines: tuple[str, ...] = tuple(ENGINES),
+    runs: int = 1,
+    epochs: int = EPOCHS,
+    batch_size: int = BATCH,
+    threads: int = 1,
+    seed: int = 0,
+    limit: float = LIMIT,
+    test: float | None = None,
+    command: str = "",
 ) -> Race:
-    """Race on an `ImageFolder`; results are saved in the folder after every run.
+    """Return a race on an `ImageFolder` that has yet to be run.
 
-    One that is resumed does what is missing `before`.
+    `seed` is that of the first run; the others count up from it. `test` is how many
+    images were held out, as asked for.
     """
-    race = before or _new(images, chosen)
+    for name in engines:
+        if name not in ENGINES:
+            known = " or ".join(ENGINES)
+            raise ValueError(
+                f"{name!r} cannot start from ImageNet here: choose {known}."
+            )
+    rows, columns = images.form.size
+    return Race(
+        recipe=RECIPE,
+        title=f"{images.folder.name}: {len(images.classes)} classes, {rows}×{columns}, "
+        f"{images.counts()}, from EfficientNet-Lite0 of ImageNet",
+        epochs=epochs,
+        batch_size=batch_size,
+        runs=runs,
+        threads=threads,
+        device="cpu",
+        seed=seed,
+        engines=engines,
+        machine=machine.about_machine(""),
+        versions=machine.versions([engine_named(name) for name in engines]),
+        commit=machine.commit(),
+        command=command,
+        skipped=tuple(filter(None, map(_skipped, engines))),
+        started=now(),
+        images={
+            "folder": str(images.folder.expanduser().absolute()),
+            "test": test,
+            "form": images.form.as_data(),
+            "fingerprint": images.fingerprint,
+        },
+        limit=limit,
+    )
+
+
+def run(images: Any, folder: Path, race: Race, say: Say = print) -> Race:
+    """Do the runs that a race lacks; results are saved in the folder after each."""
     have = {(run.engine, run.number) for run in race.finished}
     missing = {skip.engine for skip in race.skipped}
-    present = [name for name in chosen.engines if name not in missing]
+    present = [name for name in race.engines if name not in missing]
     save(race, folder)
     with tempfile.TemporaryDirectory(prefix="ganglion-pretrained-") as data:
         _write_data(images, Path(data))
-        for number in range(1, chosen.runs + 1):
+        for number in range(1, race.runs + 1):
             for name in present:
                 if (name, number) in have:
                     continue
-                say(f"{name}, run {number} of {chosen.runs} …")
+                say(f"{name}, run {number} of {race.runs} …")
                 task = {"engine": name, "data": data, "classes": len(images.classes),
-                        "epochs": chosen.epochs, "batch_size": chosen.batch_size,
-                        "threads": chosen.threads,
-                        "seed": chosen.seed + number - 1}  # fmt: skip
-                run = _once(task, number, folder, chosen.limit)
+                        "epochs": race.epochs, "batch_size": race.batch_size,
+                        "threads": race.threads,
+                        "seed": race.seed + number - 1}  # fmt: skip
+                run = _once(task, number, folder, race.limit or LIMIT)
                 race = replace(race, finished=(*race.finished, run))
                 save(race, folder)
                 say(f"  {_outcome(run)}")
     race = replace(race, complete=True)
     save(race, folder)
     return race
-
-
-def _new(images: Any, chosen: Choices) -> Race:
-    rows, columns = images.form.size
-    return Race(
-        recipe=RECIPE,
-        title=f"{images.folder.name}: {len(images.classes)} classes, {rows}×{columns}, "
-        f"{images.counts()}, from EfficientNet-Lite0 of ImageNet",
-        epochs=chosen.epochs,
-        batch_size=chosen.batch_size,
-        runs=chosen.runs,
-        threads=chosen.threads,
-        device="cpu",
-        seed=chosen.seed,
-        engines=chosen.engines,
-        machine=machine.about_machine(""),
-        versions=machine.versions([engine_named(name) for name in chosen.engines]),
-        commit=machine.commit(),
-        command=chosen.command,
-        skipped=tuple(filter(None, map(_skipped, chosen.engines))),
-        started=now(),
-        images={
-            "folder": str(images.folder.expanduser().absolute()),
-            "test": chosen.test,
-            "form": images.form.as_data(),
-            "fingerprint": images.fingerprint,
-        },
-        limit=chosen.limit,
-    )
 
 
 def _skipped(name: str) -> Skipped | None:

@@ -346,7 +346,7 @@ def test_a_race_on_a_folder_that_changed_does_not_go_on(tmp_path):
     )
     results.save(race, tmp_path / "race")
     again = results.load(tmp_path / "race")
-    assert settings.of_race(again, tmp_path, {}).what == recipes.from_data(
+    assert settings.of_race(again, tmp_path, {}).full_recipe == recipes.from_data(
         json.loads(json.dumps(asdict(made)))
     )
     (folder / "red" / "000.png").unlink()

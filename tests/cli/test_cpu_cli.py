@@ -10,8 +10,9 @@ from command_line import here, run
 
 from ganglion import config, recipes
 from ganglion.cli import dump
-from ganglion.compiler.cuda import backend, driver, emit
+from ganglion.compiler.cuda import driver, emit
 from ganglion.compiler.cuda.launches import fused_kernels_of
+from ganglion.compiler.cuda.target import GpuSpec
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -55,11 +56,11 @@ def test_the_plan_for_cuda_is_what_the_gpu_runs():
     """After all of its passes: every kernel of every launch, and its memory."""
     program = dump.program_of(recipes.get("mnist-mlp"), "train", 128)
     text = dump.text_of(program, "plan", "cuda")
-    target = emit.Target(precision=config.precision())
-    plan = backend.plan_of(program)
-    made, schedule = emit.emit(plan, target), emit.schedule_of(plan, target)
+    target = GpuSpec(precision=config.precision())
+    made = emit.emit_program(program, target)
+    schedule = made.schedule
     first, *_ = text.splitlines()
-    assert f"{len(made.every)} launches a step, arena {made.arena:,} bytes" in first
+    assert f"{len(made.every)} launches a step, arena {schedule.arena:,} bytes" in first
     assert "kernel rounded" in text  # a copy that only tensor cores need
     assert "epilogue: " in text
     assert "prefetch for the next step" in text

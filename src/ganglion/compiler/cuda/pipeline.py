@@ -18,7 +18,6 @@ from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_
 from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
-    join_split_sums,
 )
 from ganglion.compiler.cuda.passes.split import (
     split_column_sums,
@@ -103,11 +102,6 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "fuse",
                 "loops that share data read it once",
                 partial(fuse, for_gpu=True),
-            ),
-            kernel_pass(
-                "whole-sums",
-                "sums were split for the threads of a CPU",
-                join_split_sums,
             ),
             kernel_pass(
                 "cse",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,8 +42,30 @@ _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 
 CHEAP = 6  # recomputing this much costs less than storing and loading
 _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota")
 LONGEST, DEAREST = 40, 200  # depth and cost at which a chain is cut
-SLICES = 32  # parts of a batch, and of a long sum, whatever the number of threads
-LONG_SUM = 4096
+LONG_SUM = 4096  # elements
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """What a target wants of lowering."""
+
+    # Into how many equal parts a batch, or a long sum, is cut at most for threads to
+    # share, whatever their number; a GPU cuts by itself.
+    thread_splits: int = 1
+    winograd: bool = False  # convolutions with fewer multiplications
+    packs_panels: bool = False  # of a product's right matrix, while it is used
+    # Windows of pools are walked through one after the other; else each element asks
+    # the windows that it lies in, all at once.
+    pools_by_window: bool = False
+
+
+def thread_split(size: int, most: int) -> int:
+    """Return into how many equal parts an axis is cut, of at most so many.
+
+    >>> thread_split(128, 32), thread_split(100, 32), thread_split(97, 32)
+    (32, 25, 1)
+    """
+    return max(n for n in range(1, most + 1) if size % n == 0)
 
 
 def identity(shape: Shape) -> Places:
@@ -62,14 +84,8 @@ def _scaled(place: Place, factor: int, offset: int) -> Place:
 class Lowering:
     """The state of lowering one graph: what is stored where, and the kernels so far."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        data: set[str],
-        winograd: bool = True,
-        for_gpu: bool = False,
-    ) -> None:
-        self.graph, self.winograd, self.for_gpu = graph, winograd, for_gpu
+    def __init__(self, graph: Graph, data: set[str], target: Preferences) -> None:
+        self.graph, self.target = graph, target
         self.kernels: list[Kernel] = []
         self.buffers: dict[Value, Buffer] = {}
         self._count = 0

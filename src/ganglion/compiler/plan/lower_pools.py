@@ -87,7 +87,7 @@ def lower_pool(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     window = node.attrs["window"]
-    if not low.for_gpu and math.prod(window) <= FEW_TAPS:
+    if low.target.pools_by_window and math.prod(window) <= FEW_TAPS:
         taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
         every = _largest(taps) if is_max else chained("add", taps)
         low.emit(Loop.of(node.op.name, node.shape, every, View.whole(target)))
@@ -143,7 +143,7 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
     if _covers(node, dy.shape):
         _spread(low, node, dy)
         return
-    if low.for_gpu:
+    if not low.target.pools_by_window:
         lower_pool_gather.lower_sum_pool_back(low, node)
         return
     whole = _cleared(low, node)
@@ -194,13 +194,13 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     x, y, dy = node.inputs
     # A mask that the largest element decides is asked where it is read, not stored.
     above = None
-    if not low.for_gpu and _is_masked(dy, y):
+    if low.target.pools_by_window and _is_masked(dy, y):
         dy, above = dy.inputs[1], 0.0
     element = _element(low, x, y.shape, node.attrs, -math.inf)
     window = list(np.ndindex(*node.attrs["window"]))
     elements = tuple(fixed(element, tap) for tap in window)
     covers = _covers(node, y.shape)
-    if low.for_gpu and not covers:
+    if not (low.target.pools_by_window or covers):
         lower_pool_gather.lower_max_pool_back(low, node, elements, dy)
         return
     whole = (
@@ -210,7 +210,7 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     places, steps = strides[: y.ndim], strides[y.ndim :]
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
     grads, back = View.whole(low.store(dy)), View(whole.buffer, places)
-    largest = None if low.for_gpu else View.whole(low.store(y))
+    largest = View.whole(low.store(y)) if low.target.pools_by_window else None
     moves = (elements, grads, back, taps, covers, largest, above)
     low.emit(PoolBack("max_pool_back", y.shape, *moves))
     _cut_out(low, node, whole)

@@ -28,10 +28,11 @@ from ganglion.compiler.plan.kernels import (
 )
 from ganglion.compiler.plan.lower import (
     LONG_SUM,
-    SLICES,
     Lowering,
     Places,
+    Preferences,
     identity,
+    thread_split,
 )
 from ganglion.compiler.plan.lower_contractions import (
     lower_conv,
@@ -45,12 +46,12 @@ from ganglion.compiler.plan.lower_pools import (
     lower_sum_pool_back,
 )
 from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.split import copy_into, parts_of
+from ganglion.compiler.plan.split import copy_into
 
 
-def lower(program: Program, winograd: bool = True, for_gpu: bool = False) -> Plan:
+def lower(program: Program, target: Preferences) -> Plan:
     """Return the kernels of a program, in order, and the buffers they work on."""
-    low = Lowering(program.graph, set(program.data), winograd, for_gpu)
+    low = Lowering(program.graph, set(program.data), target)
     for node in program.graph.nodes:
         if node.op.name in _LOWER:
             _LOWER[node.op.name](low, node)
@@ -81,9 +82,10 @@ def _reduce(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     kept, count = node.size, math.prod(x.shape[i] for i in axes)
-    parts = parts_of(x.shape[axes[0]]) if axes else 1
+    most = low.target.thread_splits
+    parts = thread_split(x.shape[axes[0]], most) if axes else 1
     is_sum = node.op.name == "sum"
-    sliced = bool(axes) and axes[0] > 0 and 2 * x.shape[0] >= SLICES
+    sliced = bool(axes) and axes[0] > 0 and 2 * x.shape[0] >= most
     long = count >= LONG_SUM and kept <= LONG_SUM and not sliced
     expr = low.at(x, places)
     if not (is_sum and long and parts > 1):

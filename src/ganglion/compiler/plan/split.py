@@ -1,21 +1,12 @@
-"""What several lowerings need: cutting long axes, copying into a larger array."""
+"""What several lowerings need: copying into a larger array."""
 
 from __future__ import annotations
 
 from ganglion.compiler.ir.graph import Value
 from ganglion.compiler.plan.kernels import Literal, Loop, Shape, View
-from ganglion.compiler.plan.lower import SLICES, Lowering, identity
+from ganglion.compiler.plan.lower import Lowering, identity
 
 Pairs = tuple[tuple[int, int], ...]
-
-
-def parts_of(size: int, most: int = SLICES) -> int:
-    """Return into how many equal parts an axis is cut.
-
-    >>> parts_of(128), parts_of(100), parts_of(97)
-    (32, 25, 1)
-    """
-    return max(n for n in range(1, most + 1) if size % n == 0)
 
 
 def copy_into(

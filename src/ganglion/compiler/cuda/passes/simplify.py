@@ -1,21 +1,21 @@
-"""Changes to a plan's kernels that suit a GPU, before they are put into launches.
+"""Fewer kernels: nothing is computed twice, and what never changes only once.
 
 The planner cuts long sums into parts for the threads of a CPU; here they are put
-together again, since a kernel cuts its own. What never changes is computed only once.
+together again, since a kernel cuts its own.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import fields as dataclass_fields
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from ganglion.compiler.cuda import epilogue
-from ganglion.compiler.cuda.epilogue import Root, SplitContract, is_flat, is_map
-from ganglion.compiler.cuda.passes.cse import eliminate_common_subexpressions
-from ganglion.compiler.cuda.text import computed, root
+from ganglion.compiler.cuda.epilogue import Root, is_flat, is_map
+from ganglion.compiler.cuda.launches import StepKernels
+from ganglion.compiler.cuda.passes.rewrite import Uses, expression_key, map_buffers
+from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import (
     Axis,
     Buffer,
@@ -31,49 +31,100 @@ from ganglion.compiler.plan.kernels import (
     row_major,
 )
 from ganglion.compiler.plan.passes.collapse import collapse
+from ganglion.compiler.plan.plan import Plan
 
-EACH = 4096  # elements of a block of a map that adds up what it computes
-
-
-@dataclass(frozen=True)
-class StepKernels:
-    """Kernels of every step, and those that run once, before the first."""
-
-    once: tuple[Kernel, ...]
-    every: tuple[Kernel, ...]
-
-    def kept(self) -> set[Root]:
-        """Return the memory that must not be used for anything else."""
-        return {root(b) for one in self.once for b in one.writes()}
+Output = tuple[int, int]  # a kernel's number, and which of its results
 
 
-def simplify(kernels: Sequence[Kernel]) -> StepKernels:
-    """Return equal kernels, fewer of them."""
-    made = [one for one in kernels if not _is_empty(one)]
-    return _constant_first(eliminate_common_subexpressions(_whole_sums(made)))
+def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return kernels that compute no temporary array that another one already is.
+
+    Padded images are the most of them.
+    """
+    writers: dict[Root, list[Output]] = defaultdict(list)
+    buffers: dict[Root, Buffer] = {}
+    for number, kernel in enumerate(kernels):
+        for which, buffer in enumerate(kernel.writes()):
+            writers[root(buffer)].append((number, which))
+            buffers[root(buffer)] = buffer
+    first: dict[Any, Root] = {}
+    same: dict[Root, Root] = {}
+    gone: set[Output] = set()
+    # What is ready first is kept: the others' readers come later.
+    for key, outputs in sorted(writers.items(), key=lambda item: item[1][-1]):
+        value = _value_key(kernels, buffers[key], outputs, same)
+        if value is None:
+            continue
+        known = first.setdefault(value, key)
+        pairs = zip(writers[known], outputs, strict=True)
+        if known != key and not any(
+            _changed(kernels, writers, start, last) for start, last in pairs
+        ):
+            same[key] = known
+            gone |= set(outputs)
+
+    def change(buffer: Buffer) -> Buffer:
+        if root(buffer) not in same:
+            return buffer
+        known = buffers[same[root(buffer)]]
+        return replace(buffer, name=known.name, alias_of=known.root)
+
+    rest = _without(kernels, gone)
+    return [map_buffers(kernel, change) for kernel in rest] if same else rest
 
 
-def _is_empty(kernel: Kernel) -> bool:
-    return isinstance(kernel, Loop) and math.prod(kernel.outer) == 0
+def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
+    """Return kernels without some of their results."""
+    rest: list[Kernel] = []
+    for number, kernel in enumerate(kernels):
+        if isinstance(kernel, Loop):
+            outputs = enumerate(kernel.outputs)
+            kept = tuple(one for i, one in outputs if (number, i) not in gone)
+            if kept:
+                rest.append(replace(kernel, outputs=kept))
+        else:
+            rest.append(kernel)
+    return rest
 
 
-class Uses:
-    """Who reads and writes what."""
+def _value_key(
+    kernels: Sequence[Kernel],
+    buffer: Buffer,
+    outputs: Sequence[Output],
+    same: dict[Root, Root],
+) -> Any:
+    """Return what an array is computed from; None where that is not plain to see."""
+    if buffer.kind != "arena":
+        return None
+    parts = []
+    for number, which in outputs:
+        kernel = kernels[number]
+        if not is_map(kernel):
+            return None
+        assert isinstance(kernel, Loop)
+        expr, view = kernel.outputs[which]
+        key = expression_key(expr, same)
+        parts.append((kernel.shape, view.strides, view.offset, key))
+    return (buffer.shape, buffer.dtype, tuple(parts))
 
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
-        self.readers: dict[Root, list[int]] = defaultdict(list)
-        self.writers: dict[Root, list[int]] = defaultdict(list)
-        for number, kernel in enumerate(kernels):
-            for one in {root(b) for b in kernel.reads()}:
-                self.readers[one].append(number)
-            for one in {root(b) for b in kernel.writes()}:
-                self.writers[one].append(number)
+
+def _changed(
+    kernels: Sequence[Kernel],
+    writers: dict[Root, list[Output]],
+    start: Output,
+    last: Output,
+) -> bool:
+    """Return whether what a kernel reads has changed since an equal one before it."""
+    read = {root(b) for b in kernels[last[0]].reads()}
+    return any(start[0] < n <= last[0] for key in read for n, _ in writers.get(key, []))
 
 
 # ---- sums in parts -----------------------------------------------------------------
 
 
-def _whole_sums(kernels: list[Kernel]) -> list[Kernel]:
+def join_split_sums(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return kernels with sums in parts put together."""
+    kernels = list(kernels)
     while True:
         uses = Uses(kernels)
         for number, kernel in enumerate(kernels):
@@ -100,9 +151,10 @@ def _joined(
             new = _summed_contract(maker, kernel, expr, target)
             if new is None:
                 continue
-            rest = _without(kernel, place)
+            outputs = enumerate(kernel.outputs)
+            rest = tuple(one for n, one in outputs if n != place)
             made = [new if n == source else one for n, one in enumerate(kernels)]
-            made[number : number + 1] = [] if rest is None else [rest]
+            made[number : number + 1] = [replace(kernel, outputs=rest)] if rest else []
             return made
         assert isinstance(maker, Loop)
         readers = _readers(kernels, uses, maker)
@@ -117,11 +169,6 @@ def _readers(kernels: list[Kernel], uses: Uses, maker: Loop) -> list[int]:
     """Return who reads what a loop makes."""
     found = {n for _, view in maker.outputs for n in uses.readers[root(view.buffer)]}
     return sorted(found)
-
-
-def _without(kernel: Loop, place: int) -> Loop | None:
-    kept = [one for n, one in enumerate(kernel.outputs) if n != place]
-    return replace(kernel, outputs=tuple(kept)) if kept else None
 
 
 def _only_source(
@@ -226,112 +273,25 @@ def _adds_parts(kernel: Kernel, parts: int) -> bool:
     )
 
 
-def split_long_contractions(
-    kernels: Sequence[Kernel], split_k_of: Callable[[Contract], int]
-) -> list[Kernel]:
-    """Cut long contractions into as many parts as keep a GPU busy, then add those."""
-    made: list[Kernel] = []
-    for kernel in kernels:
-        parts = split_k_of(kernel) if isinstance(kernel, Contract) else 1
-        if parts == 1:
-            made.append(kernel)
-            continue
-        assert isinstance(kernel, Contract)
-        target = kernel.out.buffer
-        name, dtype = f"{target.name} parts", computed(target.dtype)
-        partial = Buffer(name, (parts, *target.shape), dtype, "arena")
-        fields = {f.name: getattr(kernel, f.name) for f in dataclass_fields(kernel)}
-        view = View(partial, kernel.out.strides, kernel.out.offset)
-        made.append(SplitContract(**(fields | {"out": view, "parts": parts})))
-        load = Load(dtype, View(partial, (1, target.size)))
-        shape = (target.size, parts)
-        made.append(Loop.of("sum", shape, load, View(target, (1,)), 1, "sum"))
-    return made
-
-
-def split_column_sums(
-    sums: Sequence[Kernel], kernels: Sequence[Kernel]
-) -> list[Kernel]:
-    """Cut long sums by columns of what maps compute, so that those can take them.
-
-    Each block of a map adds up its own rows; what the blocks have is added up after.
-    """
-    uses = Uses(kernels)
-    makers = {
-        one: kernels[numbers[0]]
-        for one, numbers in uses.writers.items()
-        if len(numbers) == 1
-    }
-    made: list[Kernel] = []
-    for kernel in sums:
-        parts = _row_parts(kernel, makers)
-        if parts == 1:
-            made.append(kernel)
-            continue
-        assert isinstance(kernel, Loop)
-        made += _cut_rows(kernel, parts)
-    return made
-
-
-def _row_parts(kernel: Kernel, makers: dict[Root, Kernel]) -> int:
-    """Return into how many parts of its rows a sum is cut."""
-    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
-        return 1
-    long = math.prod(kernel.shape) >= epilogue.FEWEST_SUMMED
-    if not long or len(kernel.outer) != 1 or kernel.adds:
-        return 1
-    columns, rows = kernel.shape
-    flat = [
-        view.buffer
-        for view in (e.view for e, _ in kernel.outputs if isinstance(e, Load))
-        if (view.strides, view.offset) == ((1, columns), 0)
-    ]
-    maps = [one for one in flat if is_map(makers.get(root(one), kernel))]
-    if len(maps) != len(kernel.outputs):
-        return 1
-    wanted = max(columns * rows // EACH, 1)
-    return math.gcd(rows, 1 << (wanted - 1).bit_length())
-
-
-def _cut_rows(kernel: Loop, parts: int) -> list[Loop]:
-    """Return sums of parts of the rows, of each array, and the sums of those."""
-    columns, rows = kernel.shape
-    each = rows // parts
-
-    def strides(old: Shape) -> Shape:
-        return (old[1] * each, *old) if old else old
-
-    made: list[Loop] = []
-    lasts: list[tuple[Expr, View]] = []
-    for expr, target in kernel.outputs:
-        name = f"{target.buffer.name} rows"
-        dtype = computed(target.buffer.dtype)
-        held = Buffer(name, (parts, columns), dtype, "arena")
-        cut = rewrite(expr, strides)
-        shape = (parts, columns, each)
-        made.append(Loop.of(kernel.name, shape, cut, View.whole(held), 1, "sum"))
-        lasts.append((Load(held.dtype, View(held, (1, columns))), target))
-    return [*made, Loop(kernel.name, (columns, parts), tuple(lasts), 1, "sum")]
-
-
 # ---- what never changes ------------------------------------------------------------
 
 
-def _constant_first(kernels: list[Kernel]) -> StepKernels:
+def hoist_constants(plan: Plan) -> StepKernels:
+    """Let what never changes be computed once, before the first step."""
+    kernels = plan.kernels
     uses = Uses(kernels)
     once: list[Kernel] = []
     every: list[Kernel] = []
     known: set[Root] = set()
     for number, kernel in enumerate(kernels):
-        if _is_constant(kernel, known) and (
-            _alone(kernel, uses) or _filled(kernels, uses, number)
-        ):
+        alone = all(len(uses.writers[root(b)]) == 1 for b in kernel.writes())
+        if _is_constant(kernel, known) and (alone or _is_fill(kernels, uses, number)):
             once.append(kernel)
-            if _alone(kernel, uses):
+            if alone:
                 known |= {root(b) for b in kernel.writes()}
         else:
             every.append(kernel)
-    return StepKernels(tuple(once), tuple(every))
+    return StepKernels(plan, tuple(every), tuple(once))
 
 
 def _is_constant(kernel: Kernel, known: set[Root]) -> bool:
@@ -340,21 +300,16 @@ def _is_constant(kernel: Kernel, known: set[Root]) -> bool:
     return all(b.kind == "constant" or root(b) in known for b in kernel.reads())
 
 
-def _alone(kernel: Kernel, uses: Uses) -> bool:
-    """Return whether nobody else writes what a kernel writes."""
-    return all(len(uses.writers[root(b)]) == 1 for b in kernel.writes())
-
-
-def _filled(kernels: list[Kernel], uses: Uses, number: int) -> bool:
-    """Return whether what others write over a fill is the same places at every step."""
+def _is_fill(kernels: Sequence[Kernel], uses: Uses, number: int) -> bool:
+    """Return whether others write the same elements of a fill in every step."""
     kernel = kernels[number]
     assert isinstance(kernel, Loop)
     if len(kernel.outputs) > 1 or not isinstance(kernel.expr, Literal):
         return False
-    what = root(kernel.target.buffer)
-    first, *others = uses.writers[what]
+    key = root(kernel.target.buffer)
+    first, *others = uses.writers[key]
     return (
         first == number
         and all(is_map(kernels[n]) for n in others)
-        and all(n > others[-1] for n in uses.readers[what])
+        and all(n > others[-1] for n in uses.readers[key])
     )

@@ -409,6 +409,15 @@ def _key(value: Any) -> Any:
     return value
 
 
+def passed(scope: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an `__init__` from its ``locals()``, to hand them on.
+
+    Every class spells out Keras' full signature; this saves spelling it out twice.
+    """
+    own = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
+    return own | scope.get("kwargs", {})
+
+
 def with_defaults(function: Any, qualname: str, **defaults: Any) -> Any:
     """Return a copy of a function under another name, with some other defaults.
 

@@ -88,6 +88,8 @@ def free_memory() -> None:
 class CompiledProgram:
     """A plan as machine code, its memory, and the calls of a step."""
 
+    keeps_on_device = False
+
     def __init__(self, plan: CpuPlan) -> None:
         self.plan = plan
         code, self._calls = code_of(plan)
@@ -106,6 +108,7 @@ class CompiledProgram:
         data: Mapping[str, np.ndarray],
         state: Mapping[str, np.ndarray],
         steps: int,
+        keep_on_device: bool = False,
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place; return the results of every step."""
         results = {

@@ -456,15 +456,15 @@ def power(m: Maths, base: Val, exponent: Val) -> Val:
         return simple.val
     size = x.size()
     result = _exp2(y.cast(F64) * _log2(size)).cast(F32)
-    whole = y.floor().equals(y)
+    integral = y.floor().equals(y)
     half = y * 0.5
-    odd = whole & ~half.floor().equals(half)
+    odd = integral & ~half.floor().equals(half)
     result = odd.choose(result.signed_as(x), result)
-    undefined = (x < 0.0) & (x > -math.inf) & ~whole
+    undefined = (x < 0.0) & (x > -math.inf) & ~integral
     result = undefined.choose(result.number(math.nan), result)
     endless = x.equals(-1.0) & y.size().equals(math.inf)
-    one = x.equals(1.0) | y.equals(0.0) | endless
-    return one.choose(x.number(1.0), result).val
+    is_one = x.equals(1.0) | y.equals(0.0) | endless
+    return is_one.choose(x.number(1.0), result).val
 
 
 def _simple_power(x: Term, exponent: float | None) -> Term | None:

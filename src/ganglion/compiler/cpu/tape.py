@@ -149,7 +149,7 @@ class Layout:
                 self._pointers[:, column] = self._constants[-1].ctypes.data
             elif buffer.kind != "arena":
                 columns.setdefault(buffer.name, []).append(column)
-        self._columns = {name: np.array(found) for name, found in columns.items()}
+        self._columns = {name: np.array(slot) for name, slot in columns.items()}
         self._bound: dict[str, int] = {}
         self._results = [name for name in columns if name in plan.results]
         self._in_arena = [n for n, b in enumerate(slots) if b.kind == "arena"]
@@ -260,7 +260,7 @@ class Layout:
 
     def _slice_ranges(self) -> dict[int, np.ndarray]:
         """Return the threads' ranges of the runs whose slices they take as they go."""
-        found = {}
+        ranges_of = {}
         for run in self._plan.runs():
             if self._plan.execution[run.start].one_thread:
                 continue
@@ -279,8 +279,8 @@ class Layout:
             for thread in range(self._threads):
                 first, last = share(self._slices[run.start], 1, thread, self._threads)
                 ranges[thread, 1:3] = first, last - first
-            found[run.start] = ranges
-        return found
+            ranges_of[run.start] = ranges
+        return ranges_of
 
     def _cursors(self, slots: Sequence[Buffer], thread: int) -> np.ndarray:
         """Return the pointers that move on after each step, and by how much."""

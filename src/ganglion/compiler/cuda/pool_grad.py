@@ -29,7 +29,7 @@ def emit_pool_back(fused: FusedKernel) -> Emitted:
     """
     kernel = fused.kernel
     assert isinstance(kernel, PoolBack)
-    assert kernel.covers  # see `lower_pool_gather`
+    assert kernel.covers  # see `plan.lower_pools`
     windows, channels = math.prod(kernel.shape[:-1]), kernel.shape[-1]
     body = Body(is_wide(fused.buffers(), windows * channels))
     width = vector_width(fused, channels)

@@ -23,8 +23,7 @@ from ganglion.compiler.plan.kernels import (
     View,
     row_major,
 )
-from ganglion.compiler.plan.lower import Lowering, thread_split
-from ganglion.compiler.plan.split import padded_images
+from ganglion.compiler.plan.lowering import Lowering, padded_images, thread_split
 
 LANES = 16  # rows or columns: products with fewer are thin
 PANEL = 2 * LANES  # columns that a tile of registers has, if it has many rows

@@ -9,7 +9,7 @@ import numpy as np
 
 from ganglion.compiler.ir.graph import Node, Value
 from ganglion.compiler.plan.kernels import Buffer, Load, Loop, Shape, View
-from ganglion.compiler.plan.lower import Lowering, thread_split
+from ganglion.compiler.plan.lowering import Lowering, thread_split
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,

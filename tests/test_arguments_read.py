@@ -75,21 +75,21 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             yield node.name, node
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            for one in node.body:
-                is_method = isinstance(one, ast.FunctionDef)
-                if is_method and (one.name == "__init__" or one.name[0] != "_"):
-                    yield f"{node.name}.{one.name}", one
+            for item in node.body:
+                is_method = isinstance(item, ast.FunctionDef)
+                if is_method and (item.name == "__init__" or item.name[0] != "_"):
+                    yield f"{node.name}.{item.name}", item
 
 
 def unread(function: ast.FunctionDef) -> set[str]:
     """Return the arguments that a function does not read."""
-    body = [one for one in function.body if not isinstance(one, ast.Expr)]
-    if all(isinstance(one, (ast.Raise, ast.Pass)) for one in body):
+    body = [item for item in function.body if not isinstance(item, ast.Expr)]
+    if all(isinstance(item, (ast.Raise, ast.Pass)) for item in body):
         return set()  # not written here
     given = function.args
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    every += [one for one in (given.vararg, given.kwarg) if one is not None]
-    names = {one.arg for one in every if not one.arg.startswith("_")}
+    every += [item for item in (given.vararg, given.kwarg) if item is not None]
+    names = {item.arg for item in every if not item.arg.startswith("_")}
     read = {
         node.id
         for statement in function.body

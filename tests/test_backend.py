@@ -30,8 +30,8 @@ def test_crossentropy_is_element_by_element():
     y, p = np.array([[1.0, 0.0]]), np.array([[0.8, 0.3]])
     wanted = [[-np.log(0.8), -np.log(0.7)]]
     np.testing.assert_allclose(K.binary_crossentropy(y, p), wanted, rtol=1e-6)
-    found = K.categorical_crossentropy(y, p)
-    np.testing.assert_allclose(found, [-np.log(0.8 / 1.1)], rtol=1e-6)
+    actual = K.categorical_crossentropy(y, p)
+    np.testing.assert_allclose(actual, [-np.log(0.8 / 1.1)], rtol=1e-6)
 
 
 def test_products_of_batches():

@@ -95,14 +95,14 @@ def test_refusals_name_the_cause(call, text: str) -> None:
 
 def test_what_looks_odd_but_makes_sense_is_taken() -> None:
     assert not layers.Dense(1, trainable=np.bool_(False)).trainable
-    made = layers.Softmax()(SOFTMAX, mask=np.array([True, False, True]))
-    np.testing.assert_allclose(made[0, 0], [0.5, 0, 0.5])
+    result = layers.Softmax()(SOFTMAX, mask=np.array([True, False, True]))
+    np.testing.assert_allclose(result[0, 0], [0.5, 0, 0.5])
     assert layers.Softmax()(SOFTMAX, mask=np.ones((2, 1, 1), bool)).shape == (2, 1, 3)
     np.testing.assert_array_equal(ganglion.Variable("ones", shape=(2,)).numpy(), 1)
     zeros = ganglion.Variable("zeros", shape=2, dtype="int32")
     assert (zeros.shape, zeros.dtype) == ((2,), "int32")
     soft = layers.Softmax()(SOFTMAX, mask=np.array([1.0, 0.3, 0.6]))
     np.testing.assert_allclose(soft[0, 0], [0.5, 0, 0.5])
-    assert [ganglion.Variable(one).dtype for one in (1, [1, 2])] == ["int32"] * 2
+    assert [ganglion.Variable(item).dtype for item in (1, [1, 2])] == ["int32"] * 2
     assert ganglion.Variable(np.array([1])).dtype == "int64"
     assert random.randint((3,), -2, -1).tolist() == [-2, -2, -2]

@@ -31,13 +31,13 @@ SHAPE = (300, 400)  # 120,000 numbers: variances are known to 0.4 %
     ],
 )
 def test_uniform_numbers_fill_their_range(name: str, limit: float) -> None:
-    made = initializers.get(name)(SHAPE)
-    assert made.dtype == np.float32
-    assert made.shape == SHAPE
-    assert np.abs(made).max() <= limit
-    assert np.abs(made).max() > 0.999 * limit
-    assert made.var() == pytest.approx(limit**2 / 3, rel=0.02)
-    assert made.mean() == pytest.approx(0, abs=0.01 * limit)
+    result = initializers.get(name)(SHAPE)
+    assert result.dtype == np.float32
+    assert result.shape == SHAPE
+    assert np.abs(result).max() <= limit
+    assert np.abs(result).max() > 0.999 * limit
+    assert result.var() == pytest.approx(limit**2 / 3, rel=0.02)
+    assert result.mean() == pytest.approx(0, abs=0.01 * limit)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_uniform_numbers_fill_their_range(name: str, limit: float) -> None:
     [("glorot_normal", 2 / 700), ("he_normal", 2 / 300), ("lecun_normal", 1 / 300)],
 )
 def test_scaled_normal_numbers_are_truncated_and_widened(name, variance) -> None:
-    made = initializers.get(name)(SHAPE)
+    result = initializers.get(name)(SHAPE)
     # Cut at two deviations of the wider normal, so that the variance comes out right.
     bound = 2 * math.sqrt(variance) / 0.87962566103423978
-    assert made.var() == pytest.approx(variance, rel=0.02)
-    assert 0.99 * bound < np.abs(made).max() <= bound * (1 + 1e-6)
+    assert result.var() == pytest.approx(variance, rel=0.02)
+    assert 0.99 * bound < np.abs(result).max() <= bound * (1 + 1e-6)
 
 
 def test_normal_and_truncated_normal() -> None:
@@ -76,8 +76,8 @@ def test_constants() -> None:
 
 @pytest.mark.parametrize("shape", [(5, 5), (4, 9), (9, 4), (3, 3, 2, 4), (2, 2, 1, 9)])
 def test_orthogonal_matrices(shape) -> None:
-    made = initializers.Orthogonal(gain=1.5, seed=1)(shape, "float64")
-    flat = made.reshape(-1, shape[-1]) / 1.5
+    result = initializers.Orthogonal(gain=1.5, seed=1)(shape, "float64")
+    flat = result.reshape(-1, shape[-1]) / 1.5
     product = flat.T @ flat if flat.shape[0] >= flat.shape[1] else flat @ flat.T
     np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-12)
     with pytest.raises(ValueError, match="at least two axes"):
@@ -103,9 +103,9 @@ def test_fans_of_kernels(shape, fans) -> None:
 @pytest.mark.parametrize("mode", ["fan_in", "fan_out", "fan_avg"])
 @pytest.mark.parametrize("kind", ["uniform", "truncated_normal", "untruncated_normal"])
 def test_variance_scaling(mode: str, kind: str) -> None:
-    made = initializers.VarianceScaling(3.0, mode, kind, seed=2)((3, 3, 60, 120))
+    result = initializers.VarianceScaling(3.0, mode, kind, seed=2)((3, 3, 60, 120))
     fans = {"fan_in": 540, "fan_out": 1080, "fan_avg": 810}
-    assert made.var() == pytest.approx(3.0 / fans[mode], rel=0.03)
+    assert result.var() == pytest.approx(3.0 / fans[mode], rel=0.03)
 
 
 def test_variance_scaling_refuses_in_words() -> None:
@@ -136,10 +136,10 @@ RANDOM = [
 def test_a_seed_decides_everything(name: str) -> None:
     kind = getattr(initializers, name)
     first = kind(seed=7)
-    made = first((4, 5))
-    assert np.array_equal(made, first((4, 5)))
-    assert np.array_equal(made, kind(seed=7)((4, 5)))
-    assert not np.array_equal(made, kind(seed=8)((4, 5)))
+    result = first((4, 5))
+    assert np.array_equal(result, first((4, 5)))
+    assert np.array_equal(result, kind(seed=7)((4, 5)))
+    assert not np.array_equal(result, kind(seed=8)((4, 5)))
     assert not np.array_equal(kind()((4, 5)), kind()((4, 5)))
     moving = SeedGenerator(7)
     pair = [kind(seed=moving)((4, 5)) for _ in range(2)]
@@ -272,9 +272,9 @@ NO_SHAPE = {"glu", "sparsemax", "threshold"}
 def test_activations_equal_those_of_keras(keras, name: str) -> None:
     for x in (NEAR, FAR):
         right = np.asarray(keras.activations.get(name)(x))
-        made = activations.get(name)(x)
-        assert made.dtype == np.float32
-        np.testing.assert_allclose(made, right, rtol=1e-5, atol=1e-6)
+        result = activations.get(name)(x)
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.rivals
@@ -312,9 +312,9 @@ def test_regularizers_equal_those_of_keras(keras, name: str, options) -> None:
     right = np.asarray(
         getattr(keras.regularizers, name)(**options)(keras.ops.array(WEIGHTS))
     )
-    made = getattr(regularizers, name)(**options)
+    result = getattr(regularizers, name)(**options)
     for weight in (WEIGHTS, Variable(WEIGHTS)):
-        assert float(made(weight)) == pytest.approx(float(right), rel=1e-5)
+        assert float(result(weight)) == pytest.approx(float(right), rel=1e-5)
 
 
 def test_regularizers_refuse_in_words() -> None:
@@ -344,6 +344,6 @@ LIMITS = [
 def test_constraints_equal_those_of_keras(keras, name: str, options) -> None:
     for weight in (WEIGHTS, WEIGHTS * 1e-20, np.zeros_like(WEIGHTS), WEIGHTS * 1e4):
         right = np.asarray(getattr(keras.constraints, name)(**options)(weight))
-        made = getattr(constraints, name)(**options)(weight)
-        assert made.dtype == np.float32
-        np.testing.assert_allclose(made, right, rtol=1e-5, atol=1e-30)
+        result = getattr(constraints, name)(**options)(weight)
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-30)

@@ -83,47 +83,50 @@ def _is_public(module, thing):
 
 
 def class_cases():
-    found = list(ALONE)
+    actual = list(ALONE)
     for module in MODULES:
         ours = find(ganglion, module)
-        found += [
+        actual += [
             f"{module}.{name}"
             for name in public_classes(ours)
             if inspect.isclass(getattr(ours, name))
         ]
-    return found
+    return actual
 
 
 def method_cases():
-    found = [f"{cls}.{one}" for cls, names in METHODS.items() for one in names.split()]
+    actual = [
+        f"{cls}.{item}" for cls, names in METHODS.items() for item in names.split()
+    ]
     for name in public_classes(ganglion.callbacks):
         cls = getattr(ganglion.callbacks, name)
         hooks = ["set_params", "set_model"] if inspect.isclass(cls) else []
         if name != "CallbackList":  # it hands on the number, under any name
             hooks += [hook for hook in dir(cls) if hook.startswith("on_")]
-        found += [f"callbacks.{name}.{hook}" for hook in hooks]
-    return found
+        actual += [f"callbacks.{name}.{hook}" for hook in hooks]
+    return actual
 
 
 def function_cases():
-    found = []
+    actual = []
     for module in FUNCTION_MODULES:
         ours = find(ganglion, module)
         for name in getattr(ours, "__all__", dir(ours)):
             if inspect.isfunction(getattr(ours, name)) and not name.startswith("_"):
-                found.append(f"{module}.{name}")
-    return sorted(set(found))
+                actual.append(f"{module}.{name}")
+    return sorted(set(actual))
 
 
 def parameters(thing):
     """Return names, kinds and defaults; defaults that are objects by their type."""
     rows = []
-    for one in inspect.signature(thing).parameters.values():
-        default = one.default
+    for parameter in inspect.signature(thing).parameters.values():
+        default = parameter.default
         plain = default is inspect.Parameter.empty or isinstance(
             default, (str, int, float, bool, tuple, list, dict, type(None))
         )
-        rows.append((one.name, one.kind.name, default if plain else type(default)))
+        shown = default if plain else type(default)
+        rows.append((parameter.name, parameter.kind.name, shown))
     return rows
 
 
@@ -172,9 +175,9 @@ def test_most_functions_are_known_to_keras(keras):
     shared = [path for path in function_cases() if find(keras, path) is not None]
     assert len(shared) > 350
     assert all(
-        any(path.startswith(f"{one}.") for path in shared)
-        for one in FUNCTION_MODULES
-        if one != "callbacks"
+        any(path.startswith(f"{item}.") for path in shared)
+        for item in FUNCTION_MODULES
+        if item != "callbacks"
     )
 
 

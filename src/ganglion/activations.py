@@ -91,14 +91,14 @@ def relu(
     if negative_slope and max_value is None and not threshold:
         return ops.leaky_relu(x, negative_slope=negative_slope)
     if max_value == 6 and not threshold:
-        kept = ops.relu6(x)
+        positive = ops.relu6(x)
     else:
-        kept = ops.where(x > threshold, x, 0.0) if threshold else ops.relu(x)
+        positive = ops.where(x > threshold, x, 0.0) if threshold else ops.relu(x)
         if max_value is not None:
-            kept = ops.clip(kept, 0.0, float(max_value))
+            positive = ops.clip(positive, 0.0, float(max_value))
     if not negative_slope:
-        return kept
-    return kept - negative_slope * ops.relu(threshold - x)
+        return positive
+    return positive - negative_slope * ops.relu(threshold - x)
 
 
 @_exported

@@ -151,20 +151,20 @@ def set_threads(count: int) -> None:
     _choices["threads"] = threads_of(count, "threads")
 
 
-def threads_of(given: Any, what: str = "--threads") -> int:
+def threads_of(value: Any, name: str = "--threads") -> int:
     """Return a number of threads; refuse what is none, or more than can be meant.
 
     >>> threads_of("2")
     2
     """
     most = max(MOST_THREADS, 4 * (os.cpu_count() or 1))
-    text = str(given).strip()
+    text = str(value).strip()
     count = int(text) if text.isascii() and text.isdecimal() else 0
     if not 1 <= count <= most:
-        told = f"not {given!r}" if text else "and is empty"
+        problem = f"not {value!r}" if text else "and is empty"
         raise ValueError(
-            f"{what} must be a whole number of at least 1 and at most {most}, {told}; "
-            f"without it, all cores are used ({_usable_cores()} here)."
+            f"{name} must be a whole number of at least 1 and at most {most}, "
+            f"{problem}; without it, all cores are used ({_usable_cores()} here)."
         )
     return count
 
@@ -281,7 +281,7 @@ def closest(name: str, known: Iterable[str]) -> str:
     names = sorted(set(known))
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if near:
-        return f"Did you mean {' or '.join(repr(one) for one in near)}?"
+        return f"Did you mean {' or '.join(repr(name) for name in near)}?"
     return f"Known: {', '.join(names)}."
 
 

@@ -119,9 +119,9 @@ class _Random(Initializer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; a seed that was drawn is drawn anew."""
-        made = super().get_config()
-        made["seed"] = self._given_seed
-        return made
+        config = super().get_config()
+        config["seed"] = self._given_seed
+        return config
 
     def _uniform(self, shape: Shape, low: float, high: float, dtype: Any) -> np.ndarray:
         return self._generator().uniform(low, high, shape).astype(_float_kind(dtype))

@@ -62,9 +62,9 @@ class Changed(float):
 
     def __new__(cls, today: float, keras2: float) -> Changed:
         """Make today's number, with the old one beside it."""
-        made = super().__new__(cls, today)
-        made.keras2 = keras2
-        return made
+        number = super().__new__(cls, today)
+        number.keras2 = keras2
+        return number
 
 
 def chosen(value: Any) -> Any:

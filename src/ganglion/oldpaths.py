@@ -17,22 +17,13 @@ from typing import Any
 from ganglion import keras2
 from ganglion.compat import unsupported
 
-_LAYER_FILES = (
-    "core",
-    "convolutional",
-    "pooling",
-    "normalization",
-    "advanced_activations",
-    "merge",
-    "embeddings",
-    "noise",
-    "local",
-)
-_UTIL_FILES = ("np_utils", "generic_utils", "data_utils", "vis_utils", "layer_utils")
+_LAYER_FILES = """core convolutional pooling normalization advanced_activations merge
+embeddings noise local"""
+_UTIL_FILES = "np_utils generic_utils data_utils vis_utils layer_utils"
 
 OLD_PATHS: dict[str, str] = {
-    **{f"ganglion.layers.{name}": "ganglion.layers" for name in _LAYER_FILES},
-    **{f"ganglion.utils.{name}": "ganglion.utils" for name in _UTIL_FILES},
+    **{f"ganglion.layers.{name}": "ganglion.layers" for name in _LAYER_FILES.split()},
+    **{f"ganglion.utils.{name}": "ganglion.utils" for name in _UTIL_FILES.split()},
     "ganglion.engine": "ganglion",
     "ganglion.engine.topology": "ganglion",
     "ganglion.engine.training": "ganglion",
@@ -44,7 +35,7 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.preprocessing.sequence": "ganglion.utils",
     "ganglion.preprocessing.image": "ganglion.compat.image_generator",
     # Where Keras 3 keeps it, for those who look.
-    **{f"ganglion.{one}": "ganglion" for one in ("src", "src.legacy", "_legacy")},
+    **{f"ganglion.{path}": "ganglion" for path in ("src", "src.legacy", "_legacy")},
     "ganglion.src.legacy.preprocessing": "ganglion.utils",
     "ganglion.src.legacy.preprocessing.image": "ganglion.compat.image_generator",
     "ganglion._legacy.preprocessing": "ganglion.utils",
@@ -65,14 +56,14 @@ _FOLDERS = (
 
 def _note(path: str) -> None:
     old = path.removeprefix("ganglion.")
-    # These two were kept by Keras 3, so they say nothing about the script's age.
-    kept = old.startswith(("preprocessing", "optimizers.legacy", "src", "_legacy"))
+    # Keras 3 has these, too: they say nothing about the script's age.
+    in_keras3 = old.startswith(("preprocessing", "optimizers.legacy", "src", "_legacy"))
     today = f"`{OLD_PATHS[path].replace('ganglion', 'keras')}`"
     if old == "preprocessing.text":
         today = "gone from Keras, and kept here"
     if old.endswith("preprocessing.image"):
         today = "`keras.utils` for files, layers such as `RandomFlip` for augmentation"
-    keras2.note(f"`keras.{old}`", today, changes_defaults=not kept)
+    keras2.note(f"`keras.{old}`", today, changes_defaults=not in_keras3)
 
 
 class _OldModule(Loader):
@@ -89,7 +80,7 @@ class _OldModule(Loader):
             inner = f"{spec.name}.{name}"
             if inner in OLD_PATHS:
                 return importlib.import_module(inner)
-            why = unsupported.reason(spec.name, name)
+            why = unsupported.unsupported_reason(spec.name, name)
             if why is not None and not hasattr(target, name):
                 raise AttributeError(unsupported.explain(spec.name, name))
             if not name.startswith("__"):
@@ -120,7 +111,7 @@ class _OldPathFinder(MetaPathFinder):
         """Return how to load an old path, None for any other."""
         if fullname not in OLD_PATHS:
             package, _, name = fullname.rpartition(".")
-            if package.split(".")[0] == "ganglion" and unsupported.reason(
+            if package.split(".")[0] == "ganglion" and unsupported.unsupported_reason(
                 package, name
             ):
                 raise ImportError(unsupported.explain(package, name), name=fullname)
@@ -135,7 +126,7 @@ _OPS_BY_KIND = ("nn", "numpy", "linalg")
 
 def install() -> None:
     """Make the old paths importable, and missing names say why they are missing."""
-    if not any(isinstance(one, _OldPathFinder) for one in sys.meta_path):
+    if not any(isinstance(finder, _OldPathFinder) for finder in sys.meta_path):
         sys.meta_path.append(_OldPathFinder())
     for name in _EXPLAINING.split():
         module = sys.modules[f"ganglion.{name}"]

@@ -301,7 +301,7 @@ class JsonLog:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return [_json_value(one) for one in value.tolist()]
+        return list(map(_json_value, value.tolist()))
     if isinstance(value, (float, np.floating)):
         return float(value) if math.isfinite(value) else None
     return value.item() if isinstance(value, np.generic) else value
@@ -313,19 +313,16 @@ def _eta_text(seconds: float) -> str:
     >>> _eta_text(5), _eta_text(65), _eta_text(3725)
     ('5s', '1:05', '1:02:05')
     """
-    whole = int(seconds)
+    minutes, rest = divmod(int(seconds), 60)
     if seconds > 3600:
-        return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
-    if seconds > 60:
-        return f"{whole // 60}:{whole % 60:02d}"
-    return f"{whole}s"
+        return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+    return f"{minutes}:{rest:02d}" if seconds > 60 else f"{int(seconds)}s"
 
 
 def _can_animate() -> bool:
     """Return whether a line can be drawn over: a terminal, a notebook, PyCharm."""
-    return _interactive and (
-        _on_terminal() or "ipykernel" in sys.modules or "PYCHARM_HOSTED" in os.environ
-    )
+    is_notebook = "ipykernel" in sys.modules or "PYCHARM_HOSTED" in os.environ
+    return _interactive and (_on_terminal() or is_notebook)
 
 
 def _on_terminal() -> bool:

@@ -145,10 +145,10 @@ def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None)
     x = read(inputs)
     shape = x.shape
     if noise_shape is not None:
-        given = zip(noise_shape, x.shape, strict=True)
-        shape = tuple(n if size is None else size for size, n in given)
-    kept = _bits(shape, x.dtype, seed) >= rate
-    return ops.where(kept, x / (1.0 - rate), 0.0)
+        sizes = zip(noise_shape, x.shape, strict=True)
+        shape = tuple(n if size is None else size for size, n in sizes)
+    is_kept = _bits(shape, x.dtype, seed) >= rate
+    return ops.where(is_kept, x / (1.0 - rate), 0.0)
 
 
 @ops.op

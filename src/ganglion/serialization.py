@@ -228,9 +228,9 @@ def _serialize_instance(thing: Any) -> dict[str, Any]:
         "registered_name": None if is_ours else name_of(cls),
     }
     for extra in ("build_config", "compile_config"):
-        found = getattr(thing, f"get_{extra}", lambda: None)()
-        if found is not None:
-            entry[extra] = plain_config(found)
+        config = getattr(thing, f"get_{extra}", lambda: None)()
+        if config is not None:
+            entry[extra] = plain_config(config)
     if _active.sharing and hasattr(thing, "get_build_config"):
         # The object is kept, so that its id is not given to another one.
         table = _active.sharing[-1]
@@ -350,7 +350,7 @@ def _is_same_module(ours: str, theirs: str) -> bool:
 # ---- identifiers ------------------------------------------------------------------
 
 
-def resolve(module: str, identifier: Any, what: str) -> Any:
+def resolve(module: str, identifier: Any, kind: str) -> Any:
     """Return the object that `"relu"`, a configuration or an object itself means.
 
     A class is made with its defaults; an unknown name is refused with the closest ones.
@@ -360,12 +360,12 @@ def resolve(module: str, identifier: Any, what: str) -> Any:
     if isinstance(identifier, dict):
         return deserialize_keras_object(identifier)
     if isinstance(identifier, str):
-        identifier = look_up(module, identifier, what)
+        identifier = look_up(module, identifier, kind)
     if inspect.isclass(identifier):
         return identifier()
     if callable(identifier) or hasattr(identifier, "get_config"):
         return identifier
-    raise ValueError(f"{identifier!r} is no {what}: give a name, an object or None.")
+    raise ValueError(f"{identifier!r} is no {kind}: give a name, an object or None.")
 
 
 class Configured:
@@ -407,6 +407,15 @@ def _key(value: Any) -> Any:
     except TypeError:
         return type(value), id(value)
     return value
+
+
+def passed(scope: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an `__init__` from its ``locals()``, to hand them on.
+
+    Every class spells out Keras' full signature; this saves spelling it out twice.
+    """
+    own = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
+    return own | scope.get("kwargs", {})
 
 
 def with_defaults(function: Any, qualname: str, **defaults: Any) -> Any:

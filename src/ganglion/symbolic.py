@@ -122,10 +122,10 @@ def _checked_shape(shape: Any) -> tuple[int | None, ...]:
     return tuple(None if size is None else int(size) for size in sizes)
 
 
-def _no_number(what: str) -> ValueError:
+def _no_number(kind: str) -> ValueError:
     return ValueError(
         f"A KerasTensor is symbolic and holds no numbers: it cannot be turned into "
-        f"{what}. Write what depends on its numbers into a Layer, in `ganglion.ops`."
+        f"{kind}. Write what depends on its numbers into a Layer, in `ganglion.ops`."
     )
 
 
@@ -137,14 +137,14 @@ class Call:
         self.operation = operation
         self.args = args
         self.kwargs = kwargs
-        self.inputs = [one for one in tree.flatten((args, kwargs)) if is_symbolic(one)]
+        self.inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
         self.outputs: Any = None
 
     def bind(self, outputs: Any) -> Any:
         """Remember the outputs, and let them remember this call."""
         self.outputs = outputs
-        for index, one in enumerate(tree.flatten(outputs)):
-            one.call, one.index = self, index
+        for index, tensor in enumerate(tree.flatten(outputs)):
+            tensor.call, tensor.index = self, index
         return outputs
 
     def replay(self, known: dict[KerasTensor, Any]) -> list[Any]:
@@ -162,12 +162,10 @@ class Call:
         return tree.flatten(self.operation.compute_output_spec(*args, **kwargs))
 
     def _arguments(self, known: dict[KerasTensor, Any]) -> tuple[Any, Any]:
-        def look_up(leaf: Any) -> Any:
+        def value(leaf: Any) -> Any:
             return known[leaf] if is_symbolic(leaf) else leaf
 
-        return tree.map_leaves(look_up, self.args), tree.map_leaves(
-            look_up, self.kwargs
-        )
+        return tree.map_leaves(value, self.args), tree.map_leaves(value, self.kwargs)
 
 
 class Function:
@@ -247,7 +245,7 @@ def _trace_small(
             values = _trace(function, args, kwargs, size)[1]
         except (ValueError, IndexError, ZeroDivisionError):
             continue
-        if [one.ndim for one in values] == [one.ndim for one in like]:
+        if [value.ndim for value in values] == [value.ndim for value in like]:
             return [values]
     return []
 
@@ -272,7 +270,7 @@ def _infer_fitting(
         small = _trace_small(function, args, kwargs, values) if stretches else []
         outputs = []
         for number, value in enumerate(values):
-            shape = _common_sizes([value, *(one[number] for one in small)])
+            shape = _common_sizes([value, *(values[number] for values in small)])
             if not small:
                 shape = [None if n == size else n for n in shape]
             outputs.append(KerasTensor(shape, value.dtype))
@@ -283,15 +281,15 @@ def _infer_fitting(
 def _trace(
     function: Callable[..., Any], args: Any, kwargs: dict[str, Any], size: int
 ) -> tuple[Any, list[Value]]:
-    made: dict[KerasTensor, Input] = {}
+    inputs: dict[KerasTensor, Input] = {}
 
     def stand_in(leaf: Any) -> Any:
         if not is_symbolic(leaf):
             return leaf
-        if leaf not in made:
+        if leaf not in inputs:
             shape = [size if n is None else n for n in leaf.shape]
-            made[leaf] = Input(leaf.name, shape, leaf.dtype)
-        return made[leaf]
+            inputs[leaf] = Input(leaf.name, shape, leaf.dtype)
+        return inputs[leaf]
 
     with Scope():
         result = function(

@@ -44,12 +44,12 @@ def pack(structure: Any, leaves: list[Any]) -> Any:
 
     def fill(part: Any) -> Any:
         if isinstance(part, dict):
-            made = {key: fill(part[key]) for key in sorted(part)}
-            return {key: made[key] for key in part}
+            filled = {key: fill(part[key]) for key in sorted(part)}
+            return {key: filled[key] for key in part}
         if isinstance(part, tuple) and hasattr(part, "_fields"):
-            return type(part)(*(fill(one) for one in part))
+            return type(part)(*map(fill, part))
         if isinstance(part, (list, tuple)):
-            return type(part)([fill(one) for one in part])
+            return type(part)([fill(item) for item in part])
         return next(rest)
 
     return fill(structure)

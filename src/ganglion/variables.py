@@ -83,10 +83,11 @@ class Variable(Operators):
                 )
             if budget.current() is not None:
                 # Before it is made: a file may name any shape.
-                what = f"{self.path!r} of the expected shape {shape}"
+                purpose = f"{self.path!r} of the expected shape {shape}"
                 nbytes = math.prod(shape) * dtype.itemsize
                 # Drawing random numbers takes as much again, twice.
-                budget.take(nbytes, what, beside=0 if _active.blank else 2 * nbytes)
+                beside = 0 if _active.blank else 2 * nbytes
+                budget.take(nbytes, purpose, beside=beside)
             if _active.blank:  # untouched zeros take no memory, whatever their size
                 self._array = np.zeros(shape, dtype)
                 return
@@ -159,7 +160,7 @@ class Variable(Operators):
                 f"NumPy's `{ufunc.__name__}` cannot read the variable {self.path!r} "
                 "while the model is compiled: use `ganglion.ops`."
             )
-        arrays = [one.array if isinstance(one, Variable) else one for one in inputs]
+        arrays = [x.array if isinstance(x, Variable) else x for x in inputs]
         return getattr(ufunc, method)(*arrays, **kwargs)
 
     def assign(self, value: Any) -> Any:
@@ -202,9 +203,7 @@ class Variable(Operators):
         return len(self._array)
 
     def __bool__(self) -> bool:
-        if current_scope():
-            return bool(self.value)
-        return bool(self.array)
+        return bool(self.value)
 
     def __int__(self) -> int:
         return int(self.array)
@@ -268,15 +267,12 @@ class Scope:
     def _first_read(self, variable: Variable) -> Value:
         if self.concrete:
             return Constant(variable.array)
-        return Input(self._name(variable.path), variable.shape, variable.dtype)
-
-    def _name(self, path: str) -> str:
-        name, number = path, 1
+        name, number = variable.path, 1
         while name in self._names:
             number += 1
-            name = f"{path}~{number}"
+            name = f"{variable.path}~{number}"
         self._names.add(name)
-        return name
+        return Input(name, variable.shape, variable.dtype)
 
     def write(self, variable: Variable, value: Any) -> Variable:
         """Record the variable's new value."""
@@ -317,9 +313,8 @@ class Scope:
 
     def commit(self) -> None:
         """Compute what was written and store it (concrete scopes)."""
-        changed = list(self.writes)
-        arrays = evaluate([self.writes[one] for one in changed])
-        for variable, array in zip(changed, arrays, strict=True):
+        arrays = evaluate(list(self.writes.values()))
+        for variable, array in zip(self.writes, arrays, strict=True):
             variable.array[...] = array
 
     def __enter__(self) -> Scope:

@@ -14,6 +14,7 @@ from ganglion.compiler.cpu.barriers import unguarded
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
+from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, toposort
 from ganglion.compiler.ir.program import Program
@@ -168,7 +169,7 @@ def test_3000_layers_learn():
     history = model.fit(x, x[:, :2], batch_size=8, verbose=0).history
     assert np.isfinite(history["loss"]).all()
     program = training_program(model, rows=8)
-    assert cuda_emit.emit(cuda_pipeline.build(program), cuda_emit.Target()).every
+    assert cuda_emit.emit_program(program, GpuSpec()).every
 
 
 def test_memory_is_placed_as_if_each_was_compared_with_all():
@@ -365,10 +366,8 @@ def test_empty_axes(name):
     graph = Graph.of(name, inputs, {f"to {n}": v for n, v in outputs.items()})
     data = {one.name: np.ones(one.shape, "float32") for one in inputs}
     check(pure(graph), data, {}, rtol=1e-6, atol=1e-6)
-    plan = cuda_pipeline.build(pure(graph))
-    assert (
-        cuda_emit.emit(plan, cuda_emit.Target()).results.keys() == graph.outputs.keys()
-    )
+    plan = cuda_pipeline.build(pure(graph), GpuSpec()).plan
+    assert plan.results.keys() == graph.outputs.keys()
 
 
 @pytest.mark.parametrize("shape", [(0,), (4, 0), (5, 5, 0)])

@@ -35,10 +35,10 @@ each_layer = pytest.mark.parametrize("make", MAKERS)
 @each_layer
 def test_same_seed_same_images_and_the_next_call_draws_anew(make: Any) -> None:
     first, second = make(seed=5), make(seed=5)
-    one = first(IMAGES, training=True)
-    np.testing.assert_array_equal(one, second(IMAGES, training=True))
-    assert not np.array_equal(one, first(IMAGES, training=True))
-    assert not np.array_equal(one, make(seed=6)(IMAGES, training=True))
+    item = first(IMAGES, training=True)
+    np.testing.assert_array_equal(item, second(IMAGES, training=True))
+    assert not np.array_equal(item, first(IMAGES, training=True))
+    assert not np.array_equal(item, make(seed=6)(IMAGES, training=True))
 
 
 @each_layer
@@ -105,9 +105,9 @@ def test_a_resumed_run_goes_on_with_the_next_numbers(tmp_path: Any) -> None:
     def model() -> Any:
         keras.utils.set_random_seed(3)
         stack = [layers.RandomFlip(), layers.RandomZoom(0.4), layers.Flatten()]
-        made = keras.Sequential([keras.Input((8, 9, 3)), *stack, layers.Dense(1)])
-        made.compile(keras.optimizers.SGD(1e-6), "mse")
-        return made
+        result = keras.Sequential([keras.Input((8, 9, 3)), *stack, layers.Dense(1)])
+        result.compile(keras.optimizers.SGD(1e-6), "mse")
+        return result
 
     y = np.arange(6.0)
     whole = model()
@@ -117,8 +117,8 @@ def test_a_resumed_run_goes_on_with_the_next_numbers(tmp_path: Any) -> None:
     half.save(tmp_path / "half.keras")
     resumed = keras.models.load_model(tmp_path / "half.keras")
     resumed.fit(IMAGES, y, batch_size=4, epochs=4, initial_epoch=2, verbose=0)
-    for one, two in zip(whole.get_weights(), resumed.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, two)
+    for item, two in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(item, two)
 
 
 @pytest.mark.parametrize("mode", FILL_MODES)
@@ -138,7 +138,7 @@ def test_shifts_by_whole_pixels_show_what_lies_outside(
         "reflect": ([3, 2, 1, 1], [2, 1, 1, 2]),
         "wrap": ([2, 3, 4, 1], [3, 4, 1, 2]),
     }
-    assert [one.ravel().tolist() for one in moved] == list(beyond[mode])
+    assert [item.ravel().tolist() for item in moved] == list(beyond[mode])
 
 
 def test_a_step_stores_the_batch_and_the_result_and_nothing_between() -> None:
@@ -148,20 +148,22 @@ def test_a_step_stores_the_batch_and_the_result_and_nothing_between() -> None:
 
     program = dump.program_of(recipes.get("cifar10-cam"), "train", 16)
     plan = build(program)
-    written = [one for kernel in plan.kernels for one in kernel.writes()]
-    conv = next(i for i, one in enumerate(written) if one.shape == (16, 32, 32, 32))
-    large = {one for one in written[:conv] if one.size >= 16 * 32 * 32 * 3}
+    written = [write for kernel in plan.kernels for write in kernel.writes()]
+    conv = next(i for i, item in enumerate(written) if item.shape == (16, 32, 32, 32))
+    large = {item for item in written[:conv] if item.size >= 16 * 32 * 32 * 3}
     # The batch, flipped; the result; and the result again, padded for the convolution.
-    assert len(large) == 3, [str(one) for one in large]
+    assert len(large) == 3, [str(item) for item in large]
 
 
 def test_dictionaries_go_through_and_boxes_are_refused() -> None:
     layer = layers.RandomFlip("horizontal", seed=5)
     masks = IMAGES[..., :1]
     data = {"images": IMAGES, "labels": np.arange(6), "segmentation_masks": masks}
-    made = layer(data, training=True)
-    np.testing.assert_array_equal(made["labels"], np.arange(6))
-    np.testing.assert_array_equal(made["images"][..., :1], made["segmentation_masks"])
+    result = layer(data, training=True)
+    np.testing.assert_array_equal(result["labels"], np.arange(6))
+    np.testing.assert_array_equal(
+        result["images"][..., :1], result["segmentation_masks"]
+    )
     with pytest.raises(ValueError, match="bounding boxes"):
         layer({"images": IMAGES, "bounding_boxes": np.zeros((6, 1, 4))})
 

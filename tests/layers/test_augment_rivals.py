@@ -23,9 +23,9 @@ def both(name: str, keras: Any, **given: Any) -> tuple[Any, Any]:
 def arrays(drawn: Any) -> Any:
     """Return drawn parameters as Keras takes them."""
     if isinstance(drawn, dict):
-        return {key: arrays(one) for key, one in drawn.items()}
+        return {key: arrays(item) for key, item in drawn.items()}
     if isinstance(drawn, tuple):
-        return tuple(arrays(one) for one in drawn)
+        return tuple(arrays(item) for item in drawn)
     return np.asarray(drawn) if hasattr(drawn, "dtype") else drawn
 
 
@@ -73,7 +73,7 @@ def test_bilinear_equals_keras(
 def test_nearest_equals_keras(
     name: str, fill_mode: str, keras: Any, monkeypatch: Any
 ) -> None:
-    given = next(given for one, given in MOVING if one == name)
+    given = next(given for item, given in MOVING if item == name)
     as_numpy(keras, monkeypatch)
     check(name, keras, fill_mode=fill_mode, interpolation="nearest", **given)
 
@@ -96,8 +96,8 @@ def as_numpy(keras: Any, monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["horizontal", "vertical", "horizontal_and_vertical"])
 def test_flips_equal_keras(mode: str, keras: Any) -> None:
-    made = check("RandomFlip", keras, atol=0, mode=mode)
-    same = [np.array_equal(one, two) for one, two in zip(made, IMAGES, strict=True)]
+    result = check("RandomFlip", keras, atol=0, mode=mode)
+    same = [np.array_equal(item, two) for item, two in zip(result, IMAGES, strict=True)]
     assert 0 < sum(same) < len(IMAGES)
 
 

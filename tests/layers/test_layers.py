@@ -37,8 +37,8 @@ def test_every_layer_is_in_the_table() -> None:
         and getattr(layers, name).__name__ == name
     }
     apart = {"Layer", "InputSpec", "InputLayer", "Lambda", "ThresholdedReLU"}
-    random = {one for one in classes if one.startswith("Random")}  # test_augment.py
-    assert classes - {one.layer for one in CASES} == apart | random
+    random = {cls for cls in classes if cls.startswith("Random")}  # test_augment.py
+    assert classes - {item.layer for item in CASES} == apart | random
 
 
 def test_old_thresholded_relu_keeps_the_contract() -> None:

@@ -107,8 +107,8 @@ def test_the_statistics_of_a_normalization_have_the_axes_of_its_inputs() -> None
     data = np.arange(12, dtype="float32").reshape(2, 3, 2)
     adapted.adapt(data)
     np.testing.assert_allclose(adapted.mean, [[[5.0, 6.0]]])
-    made = adapted(data)
-    np.testing.assert_allclose(made.mean((0, 1)), 0, atol=1e-6)
+    result = adapted(data)
+    np.testing.assert_allclose(result.mean((0, 1)), 0, atol=1e-6)
 
 
 def test_numpy_reads_a_variable() -> None:
@@ -145,5 +145,5 @@ def test_map_over_the_rows_of_an_input() -> None:
     x = ganglion.Input((3,))
     doubled = ops.map(lambda row: row * 2, x)
     assert doubled.shape == (None, 3)
-    made = ganglion.Model(x, doubled).predict(np.ones((2, 3)), verbose=0)
-    np.testing.assert_array_equal(made, 2)
+    result = ganglion.Model(x, doubled).predict(np.ones((2, 3)), verbose=0)
+    np.testing.assert_array_equal(result, 2)

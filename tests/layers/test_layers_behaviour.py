@@ -136,8 +136,8 @@ def test_unit_normalization_of_zeros_has_a_gradient() -> None:
     with Scope():
         x = graph.Input("x", (1, 3), "float32")
         loss = ops.sum(layers.UnitNormalization()(x))
-        found = gradients(loss, [x])[x]
-    slope = evaluate([found], {x: np.zeros((1, 3), "float32")})[0]
+        actual = gradients(loss, [x])[x]
+    slope = evaluate([actual], {x: np.zeros((1, 3), "float32")})[0]
     assert np.isfinite(slope).all()
 
 
@@ -233,8 +233,8 @@ def test_batch_normalization_moves_its_averages() -> None:
     np.testing.assert_allclose(layer.moving_variance, 0.9 + 0.1 * x.var(0), rtol=1e-5)
     before = layer.get_weights()
     layer(x)
-    for one, other in zip(before, layer.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for item, other in zip(before, layer.get_weights(), strict=True):
+        np.testing.assert_array_equal(item, other)
 
 
 def test_frozen_batch_normalization_infers() -> None:
@@ -297,8 +297,8 @@ def test_normalization_adapts_batch_by_batch() -> None:
     whole, parts = (layers.Normalization(axis=(1, 2)) for _ in range(2))
     whole.adapt(data)
     parts.adapt((data[i : i + 30], None) for i in range(0, 100, 30))
-    for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+    for item, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
+        np.testing.assert_allclose(item, other, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

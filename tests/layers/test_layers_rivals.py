@@ -32,10 +32,10 @@ def pair(case: Case, keras: Any, special: bool = False) -> tuple[Any, Any, Any]:
     x = case.inputs(special=special)
     ours(x)
     theirs(x)
-    shapes = [one.shape for one in ours.get_weights()]
-    assert shapes == [one.shape for one in theirs.get_weights()]
-    names = [one.name for one in ours.weights]
-    assert names == [one.name for one in theirs.weights]
+    shapes = [weight.shape for weight in ours.get_weights()]
+    assert shapes == [weight.shape for weight in theirs.get_weights()]
+    names = [weight.name for weight in ours.weights]
+    assert names == [weight.name for weight in theirs.weights]
     weights = random_weights(shapes)
     ours.set_weights(weights)
     theirs.set_weights(weights)
@@ -87,32 +87,32 @@ def test_configurations_go_both_ways(case: Case, keras: Any) -> None:
 def our_gradients(case: Case, layer: Any, x: Any, factor: np.ndarray) -> list[Any]:
     arrays = x if isinstance(x, list) else [x]
     with Scope(training=case.training) as scope:
-        fed = [Input(f"x{i}", one.shape, one.dtype) for i, one in enumerate(arrays)]
+        fed = [Input(f"x{i}", item.shape, item.dtype) for i, item in enumerate(arrays)]
         loss = ops.sum(layer(fed if len(fed) > 1 else fed[0]) * factor)
-        wrt = [scope.read(one) for one in layer.trainable_weights]
-        wrt += [one for one in fed if one.dtype == np.float32]
+        wrt = [scope.read(weight) for weight in layer.trainable_weights]
+        wrt += [item for item in fed if item.dtype == np.float32]
         known = dict(zip(fed, arrays, strict=True))
         known |= {value: variable.array for variable, value in scope.reads.items()}
-        found = gradients(loss, wrt)
+        actual = gradients(loss, wrt)
     return [
-        evaluate([found[one]], known)[0] if one in found else np.zeros(one.shape)
-        for one in wrt
+        evaluate([actual[item]], known)[0] if item in actual else np.zeros(item.shape)
+        for item in wrt
     ]
 
 
 def their_gradients(case: Case, layer: Any, x: Any, factor: np.ndarray) -> list[Any]:
     import tensorflow as tf
 
-    fed = [tf.constant(one) for one in (x if isinstance(x, list) else [x])]
+    fed = [tf.constant(item) for item in (x if isinstance(x, list) else [x])]
     with tf.GradientTape() as tape:
-        for one in fed:
-            tape.watch(one)
+        for item in fed:
+            tape.watch(item)
         out = layer(fed if len(fed) > 1 else fed[0], **options(case))
         loss = tf.reduce_sum(out * factor)
-    wrt = [one.value for one in layer.trainable_weights]
-    wrt += [one for one in fed if one.dtype == tf.float32]
-    found = tape.gradient(loss, wrt, unconnected_gradients="zero")
-    return [tf.convert_to_tensor(one).numpy() for one in found]
+    wrt = [weight.value for weight in layer.trainable_weights]
+    wrt += [item for item in fed if item.dtype == tf.float32]
+    actual = tape.gradient(loss, wrt, unconnected_gradients="zero")
+    return [tf.convert_to_tensor(item).numpy() for item in actual]
 
 
 # At ties and zeros Keras on TensorFlow differs from itself and the others here: why.
@@ -132,12 +132,12 @@ def test_gradients_equal_keras(case: Case, keras: Any, special: bool) -> None:
     mine = our_gradients(case, ours, x, factor)
     others = their_gradients(case, theirs, x, factor)
     assert len(mine) == len(others)
-    for one, other in zip(mine, others, strict=True):
+    for item, other in zip(mine, others, strict=True):
         scale = max(float(np.abs(other).max(initial=0.0)), 1e-3)
         # Batch statistics make differences of nearly equal sums; 1 - y² of a tanh near
         # saturation has few digits left.
         atol = (5e-5 if special else 1e-5) * scale
-        np.testing.assert_allclose(one, other, rtol=0, atol=atol)
+        np.testing.assert_allclose(item, other, rtol=0, atol=atol)
 
 
 def test_every_layer_is_compared() -> None:
@@ -148,8 +148,8 @@ def test_every_layer_is_compared() -> None:
         and getattr(layers, name).__name__ == name
     }
     apart = {"Layer", "InputSpec", "InputLayer", "Lambda", "ThresholdedReLU"}
-    random = {one for one in classes if one.startswith("Random")}  # their own tests
-    assert classes - {one.layer for one in CASES} == apart | random
+    random = {cls for cls in classes if cls.startswith("Random")}  # their own tests
+    assert classes - {item.layer for item in CASES} == apart | random
 
 
 def test_input_layer_configurations_go_both_ways(keras: Any) -> None:
@@ -214,10 +214,10 @@ def test_normalization_adapts_as_keras(keras: Any) -> None:
             ours.adapt(fed)
             theirs.adapt(fed)
             assert_close(ours(data), theirs(data), 1e-5)
-            for one, other in zip(
+            for item, other in zip(
                 ours.get_weights(), theirs.get_weights(), strict=True
             ):
-                np.testing.assert_allclose(one, other, rtol=1e-5)
+                np.testing.assert_allclose(item, other, rtol=1e-5)
 
 
 def _sizes(rng: np.random.Generator, rank: int, low: int, high: int) -> tuple[int, ...]:

@@ -19,9 +19,9 @@ def traced(function, *arrays):
     """Compute a function inside of a trace, its arguments being graph inputs."""
     with Scope() as scope:
         inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
-        made = function(*inputs)
+        result = function(*inputs)
     assert not scope.reads
-    return evaluate([made], dict(zip(inputs, arrays, strict=True)))[0]
+    return evaluate([result], dict(zip(inputs, arrays, strict=True)))[0]
 
 
 # ---- by hand -------------------------------------------------------------------------
@@ -66,8 +66,8 @@ def test_reductions_by_hand():
     weight = np.array([1.0, 3.0], "float32")  # losses 5 and 2, weighted 5 and 6
 
     def loss(reduction):
-        made = losses.MeanSquaredError(reduction=reduction)
-        return made(y_true, y_pred, sample_weight=weight)
+        result = losses.MeanSquaredError(reduction=reduction)
+        return result(y_true, y_pred, sample_weight=weight)
 
     assert loss("sum_over_batch_size") == loss("mean") == 5.5
     assert loss("sum") == 11.0
@@ -78,9 +78,9 @@ def test_reductions_by_hand():
 
 
 def test_weights_of_zero_give_zero_and_not_nan():
-    made = losses.MeanSquaredError(reduction="mean_with_sample_weight")
+    result = losses.MeanSquaredError(reduction="mean_with_sample_weight")
     ones = np.ones((2, 1), "float32")
-    assert made(ones, 3 * ones, sample_weight=np.zeros(2)) == 0.0
+    assert result(ones, 3 * ones, sample_weight=np.zeros(2)) == 0.0
 
 
 def test_one_weight_per_sample_covers_its_steps():
@@ -114,21 +114,21 @@ def test_softmax_and_sigmoid_are_taken_back_to_logits(weighted, smoothing):
     weight = np.ones(2, "float32") if weighted else None
     logits = np.array([[0.0, 100.0], [0.0, 100.0]], "float32")
     hot = np.array([[1, 0], [1, 0]], "uint8")
-    made = losses.CategoricalCrossentropy(label_smoothing=smoothing)
-    found = traced(lambda y, x: made(y, ops.softmax(x), weight), hot, logits)
+    result = losses.CategoricalCrossentropy(label_smoothing=smoothing)
+    actual = traced(lambda y, x: result(y, ops.softmax(x), weight), hot, logits)
     # Smoothing gives 5 % of the label to the class that is predicted.
-    assert found == pytest.approx(100.0 * (1 - smoothing / 2), rel=1e-6)
+    assert actual == pytest.approx(100.0 * (1 - smoothing / 2), rel=1e-6)
 
     bit = np.zeros((2,), "int32")  # (N,) against (N, 1): the label is reshaped
-    made = losses.BinaryCrossentropy(label_smoothing=smoothing)
-    found = traced(lambda y, x: made(y, ops.sigmoid(x), weight), bit, logits[:, 1:])
-    assert found == pytest.approx(100.0 * (1 - smoothing / 2), rel=1e-6)
+    result = losses.BinaryCrossentropy(label_smoothing=smoothing)
+    actual = traced(lambda y, x: result(y, ops.sigmoid(x), weight), bit, logits[:, 1:])
+    assert actual == pytest.approx(100.0 * (1 - smoothing / 2), rel=1e-6)
 
     for name in ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy"):
-        made = losses.get(name)
+        result = losses.get(name)
         numbers = np.zeros((2, 1), "uint8")
-        found = traced(lambda y, x, f=made: f(y, ops.softmax(x)), numbers, logits)
-        assert np.mean(found) == pytest.approx(100.0, rel=1e-6)
+        actual = traced(lambda y, x, f=result: f(y, ops.softmax(x)), numbers, logits)
+        assert np.mean(actual) == pytest.approx(100.0, rel=1e-6)
 
 
 def test_an_ignored_class_leaves_the_fusion_and_the_gradient_whole():
@@ -148,8 +148,8 @@ def test_the_gradient_of_the_cosine_of_a_zero_row_is_finite():
         x = Input("x", (1, 3), "float32")
         total = losses.CosineSimilarity()(np.ones((1, 3), "float32"), x)
         slope = gradients(total, [x])[x]
-    (found,) = evaluate([slope], {x: np.zeros((1, 3), "float32")})
-    assert np.isfinite(found).all()
+    (actual,) = evaluate([slope], {x: np.zeros((1, 3), "float32")})
+    assert np.isfinite(actual).all()
 
 
 def test_predictions_of_another_type_are_cast_and_integers_stay_whole():

@@ -64,8 +64,8 @@ def test_a_mean_weighted_by_the_batch_is_the_mean_of_all_samples():
     ids=lambda one: one.name if isinstance(one, metrics.Metric) else None,
 )
 def test_values_by_hand(metric, y_true, y_pred, expected):
-    found = updated(metric, np.array(y_true), np.array(y_pred, "float32"))
-    assert found == pytest.approx(expected, rel=1e-6)
+    actual = updated(metric, np.array(y_true), np.array(y_pred, "float32"))
+    assert actual == pytest.approx(expected, rel=1e-6)
 
 
 def test_predictions_on_a_threshold_are_below_it():
@@ -86,13 +86,15 @@ def test_one_weight_per_sample_covers_all_its_elements():
 def step(metric, batch):
     """Trace one update, run it on a batch, and store what it wrote."""
     with Scope() as scope:
-        inputs = [Input(f"x{i}", one.shape, one.dtype) for i, one in enumerate(batch)]
+        inputs = [
+            Input(f"x{i}", item.shape, item.dtype) for i, item in enumerate(batch)
+        ]
         metric.update_state(*inputs)
     known = dict(zip(inputs, batch, strict=True))
     known.update({value: variable.numpy() for variable, value in scope.reads.items()})
     written = list(scope.writes)
     assert set(written) == set(metric.variables)
-    arrays = evaluate([scope.writes[one] for one in written], known)
+    arrays = evaluate([scope.writes[item] for item in written], known)
     for variable, array in zip(written, arrays, strict=True):
         assert array.dtype == variable.dtype
         variable.assign(array)

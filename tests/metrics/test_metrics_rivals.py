@@ -45,11 +45,11 @@ def test_keras_weighs_pixels_the_same(keras):
     rng = np.random.default_rng(5)
     y_true, y_pred = pixels(rng, (3, 5)), pixels(rng, (3, 5))
     weight = rng.integers(0, 4, (3, 5)).astype("int32")
-    found = [
+    actual = [
         updated(module.MeanIoU(num_classes=CLASSES), y_true, y_pred, weight)
         for module in (metrics, keras.metrics)
     ]
-    assert found[0] == pytest.approx(float(found[1]), rel=1e-6)
+    assert actual[0] == pytest.approx(float(actual[1]), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_functions_and_names_are_those_of_keras(keras):
         if theirs.__name__ in needs_arguments:
             continue
         required = [
-            one.name
-            for one in inspect.signature(theirs).parameters.values()
-            if one.default is inspect.Parameter.empty
+            parameter.name
+            for parameter in inspect.signature(theirs).parameters.values()
+            if parameter.default is inspect.Parameter.empty
         ]
         if required:
             assert hasattr(metrics, theirs.__name__)

@@ -46,8 +46,8 @@ def expected_of(one: Call) -> list[np.ndarray]:
     assert one.expected is not None
     args, kwargs = tree.map_leaves(widened, (one.args, one.kwargs))
     with np.errstate(all="ignore"):
-        made = one.expected(*args, **kwargs)
-    parts = made if isinstance(made, (list, tuple)) else [made]
+        result = one.expected(*args, **kwargs)
+    parts = result if isinstance(result, (list, tuple)) else [result]
     return [np.asarray(part) for part in parts]
 
 
@@ -56,10 +56,10 @@ CHECKED = [one for one in CALLS if one.expected is not None]
 
 @pytest.mark.parametrize("one", CHECKED, ids=title)
 def test_on_arrays(one: Call) -> None:
-    made = tree.flatten(getattr(ops, one.name)(*one.args, **one.kwargs))
+    result = tree.flatten(getattr(ops, one.name)(*one.args, **one.kwargs))
     wanted = expected_of(one)
-    assert len(made) == len(wanted)
-    for got, right in zip(made, wanted, strict=True):
+    assert len(result) == len(wanted)
+    for got, right in zip(result, wanted, strict=True):
         assert_equal(got, right, one.name)
 
 
@@ -70,9 +70,9 @@ def with_inputs(one: Call) -> tuple[tuple, dict, dict[Value, np.ndarray]]:
     def lifted(leaf):
         if not isinstance(leaf, np.ndarray):
             return leaf
-        made = Input(f"x{len(known)}", leaf.shape, leaf.dtype)
-        known[made] = leaf
-        return made
+        result = Input(f"x{len(known)}", leaf.shape, leaf.dtype)
+        known[result] = leaf
+        return result
 
     args, kwargs = tree.map_leaves(lifted, (one.args, one.kwargs))
     return args, kwargs, known
@@ -85,11 +85,13 @@ def test_in_a_trace_and_on_keras_tensors(one: Call) -> None:
     right = tree.flatten(function(*one.args, **one.kwargs))
     args, kwargs, known = with_inputs(one)
     with Scope():
-        made = tree.flatten(function(*args, **kwargs))
-    assert all(isinstance(value, Value) for value in made)
-    graph = Graph.of("g", list(known), {str(i): value for i, value in enumerate(made)})
-    found = evaluate(list(simplify(graph).outputs.values()), known)
-    for value, array, wanted in zip(made, found, right, strict=True):
+        result = tree.flatten(function(*args, **kwargs))
+    assert all(isinstance(value, Value) for value in result)
+    graph = Graph.of(
+        "g", list(known), {str(i): value for i, value in enumerate(result)}
+    )
+    actual = evaluate(list(simplify(graph).outputs.values()), known)
+    for value, array, wanted in zip(result, actual, right, strict=True):
         assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
         assert (array.shape, array.dtype) == (wanted.shape, wanted.dtype)
         np.testing.assert_array_equal(array, wanted)
@@ -108,7 +110,7 @@ def test_in_a_trace_and_on_keras_tensors(one: Call) -> None:
 
 
 def test_every_function_is_in_the_table_and_has_a_docstring() -> None:
-    called = {one.name for one in CALLS} | ELSEWHERE
+    called = {item.name for item in CALLS} | ELSEWHERE
     assert set(ops.__all__) == called
     assert len(ops.__all__) == len(set(ops.__all__))
     for name in ops.__all__:
@@ -144,16 +146,16 @@ BATCHED = [
 @pytest.mark.parametrize(("function", "shape"), BATCHED)
 def test_a_batch_of_unknown_size_stays_unknown(function, shape) -> None:
     x = KerasTensor((None, 7, 4))
-    made = function(x)
-    assert isinstance(made, KerasTensor)
-    assert made.shape == shape
+    result = function(x)
+    assert isinstance(result, KerasTensor)
+    assert result.shape == shape
 
 
 def test_a_keras_tensor_knows_the_ops_that_made_it() -> None:
     x = KerasTensor((None, 4))
-    made = ops.relu(x * 2.0)
-    assert made.call is not None
-    assert made.call.inputs[0].call.inputs == [x]
+    result = ops.relu(x * 2.0)
+    assert result.call is not None
+    assert result.call.inputs[0].call.inputs == [x]
     with pytest.raises(TypeError, match="no truth value"):
         bool(x > 0)
     with pytest.raises(ValueError, match=r"Use `ganglion\.ops`"):
@@ -212,13 +214,13 @@ def test_float64_throughout() -> None:
     config.set_floatx("float64")
     try:
         wide = M.astype("float64")
-        for made in (
+        for result in (
             ops.exp(wide),
             wide * ops.ones((3,)),
             ops.mean(I),
             ops.add(I, 0.5),
         ):
-            assert made.dtype == np.float64
+            assert result.dtype == np.float64
         np.testing.assert_allclose(ops.gelu(wide), ops.gelu(M), rtol=1e-4)
         assert ops.add(wide, M).dtype == np.float64
     finally:
@@ -237,17 +239,17 @@ def test_operators_are_the_functions() -> None:
             ((v > 0) | (w > 1), (M > 0) | (P > 1)), (~(v > 0), ~(M > 0)),
             (v[0], M[0]), (P + v, P + M), (P * v, P * M), (P / v, P / M),
         ]  # fmt: skip
-        made = evaluate([one for one, _ in pairs])
-    for got, (_, right) in zip(made, pairs, strict=True):
+        result = evaluate([item for item, _ in pairs])
+    for got, (_, right) in zip(result, pairs, strict=True):
         np.testing.assert_allclose(got, right, rtol=1e-6)
 
 
 def test_equality_compares_elements_but_finds_variables_by_identity() -> None:
     x, v, w = Input("x", (3,), "float32"), Variable(V), Variable(V)
-    made = [x == V[1], x != V[1], x == v]
-    assert evaluate(made, {x: V})[0].tolist() == [False, True, False]
-    assert evaluate(made, {x: V})[1].tolist() == [True, False, True]
-    assert evaluate(made, {x: V})[2].all()
+    result = [x == V[1], x != V[1], x == v]
+    assert evaluate(result, {x: V})[0].tolist() == [False, True, False]
+    assert evaluate(result, {x: V})[1].tolist() == [True, False, True]
+    assert evaluate(result, {x: V})[2].all()
     assert (v == V[1]).tolist() == [False, True, False]
     assert (KerasTensor((None, 3)) == 1.0).dtype == "bool"
     assert [v, w].index(w) == 1
@@ -280,10 +282,10 @@ def test_shapes_sizes_and_types() -> None:
 def test_a_choice_computes_one_side_or_picks_in_a_trace() -> None:
     assert ops.cond(np.True_, lambda: 1, lambda: 1 / 0) == 1
     flag, x = Input("flag", (), "bool"), Input("x", (3,), "float32")
-    made = ops.cond(flag, lambda: (x + 1.0, x), lambda: (x * 2.0, -x))
+    result = ops.cond(flag, lambda: (x + 1.0, x), lambda: (x * 2.0, -x))
     for on, right in ((True, (V + 1, V)), (False, (V * 2, -V))):
-        found = evaluate(list(made), {flag: np.array(on), x: V})
-        for got, wanted in zip(found, right, strict=True):
+        actual = evaluate(list(result), {flag: np.array(on), x: V})
+        for got, wanted in zip(actual, right, strict=True):
             assert np.array_equal(got, wanted)
 
 
@@ -291,8 +293,8 @@ def test_loops_are_written_out() -> None:
     assert ops.fori_loop(2, 5, lambda i, total: total + i, 0) == 9
     wanted = np.stack([row @ row.T for row in X])
     for loop in (ops.map, ops.vectorized_map):
-        made = loop(lambda row: ops.matmul(row, ops.transpose(row)), X)
-        np.testing.assert_allclose(made, wanted, rtol=1e-6)
+        result = loop(lambda row: ops.matmul(row, ops.transpose(row)), X)
+        np.testing.assert_allclose(result, wanted, rtol=1e-6)
     pair = ops.map(lambda xs: {"sum": xs[0] + xs[1]}, (M, P))
     np.testing.assert_array_equal(pair["sum"], M + P)
 
@@ -302,13 +304,13 @@ def test_probabilities_from_softmax_or_sigmoid_keep_far_errors() -> None:
     logits = np.array([[100.0, 0.0]], "float32")
     with Scope(concrete=True):
         soft = ops.softmax(logits)
-        made = ops.categorical_crossentropy(np.array([[0.0, 1.0]], "f4"), soft)
+        result = ops.categorical_crossentropy(np.array([[0.0, 1.0]], "f4"), soft)
         sparse = ops.sparse_categorical_crossentropy(np.array([1]), soft)
         yes = ops.binary_crossentropy(np.array([[0.0, 1.0]], "f4"), ops.sigmoid(logits))
-        found = evaluate([made, sparse, yes])
-    assert found[0].tolist() == [100]
-    assert found[1].tolist() == [100]
-    assert found[2] == pytest.approx(np.array([[100, math.log(2)]]))
+        actual = evaluate([result, sparse, yes])
+    assert actual[0].tolist() == [100]
+    assert actual[1].tolist() == [100]
+    assert actual[2] == pytest.approx(np.array([[100, math.log(2)]]))
     clipped = ops.categorical_crossentropy(
         np.array([[0.0, 1.0]], "f4"), np.array([[1.0, 0.0]], "f4")
     )

@@ -33,10 +33,10 @@ def type_of(function: Any, *args: Any) -> str | None:
     """Return the type of a result, None where the call is refused."""
     with np.errstate(all="ignore"):
         try:
-            made = function(*args)
+            result = function(*args)
         except Exception:
             return None
-    kind = made.dtype
+    kind = result.dtype
     return kind if isinstance(kind, str) else kind.name
 
 

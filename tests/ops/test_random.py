@@ -108,8 +108,8 @@ def test_positions_can_be_asked_in_any_order() -> None:
     state = np.array([9, 2], "uint32")
     whole = shuffled(9, 2, 1009)
     asked = np.random.default_rng(0).permutation(1009).astype("int32").reshape(-1, 1)
-    found = r.shuffle.meaning(state, asked, rows=1009)
-    assert np.array_equal(found, whole[asked])
+    actual = r.shuffle.meaning(state, asked, rows=1009)
+    assert np.array_equal(actual, whole[asked])
 
 
 def test_a_shuffle_is_not_biased() -> None:
@@ -123,12 +123,12 @@ def test_a_shuffle_is_not_biased() -> None:
 
 
 def test_all_orders_of_four_rows_are_as_likely() -> None:
-    found: dict[tuple[int, ...], int] = {}
+    actual: dict[tuple[int, ...], int] = {}
     for epoch in range(1500):
-        order = tuple(int(one) for one in shuffled(11, epoch, 4))
-        found[order] = found.get(order, 0) + 1
-    assert len(found) == math.factorial(4)
-    assert chi_square(np.array(list(found.values()))) < 49.7  # 23 degrees, 99.9 %
+        order = tuple(int(item) for item in shuffled(11, epoch, 4))
+        actual[order] = actual.get(order, 0) + 1
+    assert len(actual) == math.factorial(4)
+    assert chi_square(np.array(list(actual.values()))) < 49.7  # 23 degrees, 99.9 %
 
 
 def test_neighbours_do_not_stay_together() -> None:
@@ -167,24 +167,24 @@ def test_normal_has_its_mean_and_deviation() -> None:
 def test_normal_is_box_and_mullers_formula() -> None:
     pair = draw(8, 0, 2, 5, dtype="float64")
     expected = np.sqrt(-2 * np.log(1 - pair[0])) * np.cos(2 * np.pi * pair[1])
-    made = random.normal((5,), seed=8)
-    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+    result = random.normal((5,), seed=8)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_dropout_zeroes_a_share_and_scales_the_rest() -> None:
     x = np.ones((100, 1000), "float32")
-    made = random.dropout(x, 0.3, seed=1)
-    assert made.dtype == np.float32
-    assert set(np.unique(made)) == {np.float32(0), np.float32(1) / np.float32(0.7)}
-    assert np.mean(made == 0) == pytest.approx(0.3, abs=0.006)  # deviation 0.0014
-    assert np.array_equal(made == 0, draw(1, 0, 100, 1000) < np.float32(0.3))
+    result = random.dropout(x, 0.3, seed=1)
+    assert result.dtype == np.float32
+    assert set(np.unique(result)) == {np.float32(0), np.float32(1) / np.float32(0.7)}
+    assert np.mean(result == 0) == pytest.approx(0.3, abs=0.006)  # deviation 0.0014
+    assert np.array_equal(result == 0, draw(1, 0, 100, 1000) < np.float32(0.3))
     assert np.array_equal(random.dropout(x, 0.0, seed=1), x)
 
 
 def test_dropout_repeats_its_noise_along_axes_of_one() -> None:
-    made = random.dropout(np.ones((6, 40, 5), "f4"), 0.5, (None, 1, None), seed=2)
-    assert np.array_equal(made, np.broadcast_to(made[:, :1], made.shape))
-    assert 0 < np.mean(made == 0) < 1
+    result = random.dropout(np.ones((6, 40, 5), "f4"), 0.5, (None, 1, None), seed=2)
+    assert np.array_equal(result, np.broadcast_to(result[:, :1], result.shape))
+    assert 0 < np.mean(result == 0) < 1
 
 
 def test_randint_covers_its_range_evenly() -> None:
@@ -215,16 +215,16 @@ def test_categorical_follows_the_probabilities() -> None:
         logits = np.log(shares).astype("float32") + 3
     drawn = random.categorical(logits, 20_000, seed=2)
     assert (drawn.shape, drawn.dtype) == ((2, 20_000), np.int32)
-    found = [np.bincount(row, minlength=3) / 20_000 for row in drawn]
-    np.testing.assert_allclose(found, shares, atol=0.012)  # deviation 0.0035
+    actual = [np.bincount(row, minlength=3) / 20_000 for row in drawn]
+    np.testing.assert_allclose(actual, shares, atol=0.012)  # deviation 0.0035
 
 
 def test_shuffle_moves_rows_along_an_axis() -> None:
     x = np.arange(60).reshape(3, 20).astype("float32")
-    made = random.shuffle(x, axis=1, seed=4)
+    result = random.shuffle(x, axis=1, seed=4)
     order = np.array([shuffled(4, 0, 20)])
-    assert np.array_equal(made, np.take_along_axis(x, order.repeat(3, 0), axis=1))
-    assert not np.array_equal(made, x)
+    assert np.array_equal(result, np.take_along_axis(x, order.repeat(3, 0), axis=1))
+    assert not np.array_equal(result, x)
     assert np.array_equal(random.shuffle(x[:1], seed=4), x[:1])
 
 
@@ -265,8 +265,8 @@ def test_a_traced_draw_reads_the_state_and_writes_the_next() -> None:
     assert isinstance(state, Input)
     after = scope.writes[seed.state]
     known = {state: np.array([7, 40], "uint32")}
-    one, two, moved = evaluate([first, second, after], known)
-    assert np.array_equal(one, draw(7, 40, 4))
+    item, two, moved = evaluate([first, second, after], known)
+    assert np.array_equal(item, draw(7, 40, 4))
     assert np.array_equal(two, draw(7, 41, 4))
     assert moved.tolist() == [7, 42]
     assert moved.dtype == np.uint32

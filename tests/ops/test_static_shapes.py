@@ -159,7 +159,7 @@ def shapes(structure: Any) -> Any:
     if hasattr(structure, "shape"):
         return tuple(structure.shape)
     if isinstance(structure, (list, tuple)):
-        return tuple(shapes(one) for one in structure)
+        return tuple(shapes(item) for item in structure)
     return structure
 
 

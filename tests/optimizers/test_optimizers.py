@@ -98,8 +98,8 @@ def test_ftrl_first_step_by_hand() -> None:
 def test_eager_and_traced_are_the_same(name: str) -> None:
     make = getattr(optimizers, name)
     eager, traced = (run(make(learning_rate=0.05)) for run in BOTH)
-    for one, other in zip(eager, traced, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for item, other in zip(eager, traced, strict=True):
+        np.testing.assert_array_equal(item, other)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,7 +126,7 @@ def test_float64_throughout() -> None:
 def test_variables_are_in_the_order_of_keras_files() -> None:
     optimizer = optimizers.Adam(use_ema=True, gradient_accumulation_steps=2, name="a")
     optimizer.build(new_variables())
-    assert [one.path for one in optimizer.variables] == [
+    assert [variable.path for variable in optimizer.variables] == [
         "a/iteration",
         "a/learning_rate",
         "a/kernel_average",
@@ -142,10 +142,10 @@ def test_variables_are_in_the_order_of_keras_files() -> None:
 
 def test_a_schedule_takes_the_place_of_the_rate_variable() -> None:
     optimizer = optimizers.SGD(schedules.ExponentialDecay(0.1, 10, 0.5), name="s")
-    assert [one.path for one in optimizer.variables] == ["s/iteration"]
+    assert [variable.path for variable in optimizer.variables] == ["s/iteration"]
     changed = optimizers.SGD(0.1, name="c")
     changed.learning_rate = schedules.ExponentialDecay(0.1, 10, 0.5)
-    assert [one.path for one in changed.variables] == ["c/iteration"]
+    assert [variable.path for variable in changed.variables] == ["c/iteration"]
     assert float(changed.learning_rate) == pytest.approx(0.1)
 
 
@@ -211,7 +211,7 @@ def test_weight_decay_leaves_out_what_is_excluded() -> None:
     kept = Variable(np.ones(2), name="kept")
     optimizer.exclude_from_weight_decay(var_list=[kept], var_names=["bias"])
     before = [kernel.numpy(), bias.numpy()]
-    zeros = [np.zeros(one.shape) for one in (kernel, bias, kept)]
+    zeros = [np.zeros(item.shape) for item in (kernel, bias, kept)]
     optimizer.apply(zeros, [kernel, bias, kept])
     np.testing.assert_allclose(kernel.numpy(), before[0] * 0.5, rtol=1e-6)
     np.testing.assert_array_equal(bias.numpy(), before[1])

@@ -30,7 +30,7 @@ def test_lr_is_accepted_with_one_warning() -> None:
 def test_the_warning_names_the_line_of_the_user() -> None:
     with pytest.warns(keras2.Keras2Warning) as seen:
         optimizers.RMSprop(lr=0.1)
-    assert [one.filename for one in seen] == [__file__]
+    assert [item.filename for item in seen] == [__file__]
 
 
 @pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
@@ -39,8 +39,8 @@ def test_decay_divides_the_rate_inside_of_the_trace(run: Any) -> None:
     decayed = run(optimizers.SGD(lr=0.5, decay=0.25))
     rate = schedules.InverseTimeDecay(0.5, decay_steps=1, decay_rate=0.25)
     scheduled = run(optimizers.SGD(rate))
-    for one, other in zip(decayed[:2], scheduled[:2], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    for item, other in zip(decayed[:2], scheduled[:2], strict=True):
+        np.testing.assert_allclose(item, other, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
@@ -62,8 +62,12 @@ def test_a_keras_2_file_is_understood() -> None:
         "config": {"lr": 0.5, "beta_1": 0.5, "decay": 0.0, "epsilon": None},
     }
     with pytest.warns(keras2.Keras2Warning):
-        made = optimizers.get(old)
-    assert (float(made.learning_rate), made.beta_1, made.epsilon) == (0.5, 0.5, 1e-7)
+        result = optimizers.get(old)
+    assert (float(result.learning_rate), result.beta_1, result.epsilon) == (
+        0.5,
+        0.5,
+        1e-7,
+    )
 
 
 def test_defaults_that_changed() -> None:
@@ -71,8 +75,8 @@ def test_defaults_that_changed() -> None:
     before = {"Adadelta": 1.0, "Adagrad": 0.01, "Adamax": 0.002, "Nadam": 0.002}
 
     def rates() -> dict[str, float]:
-        made = {name: optimizers.get(name.lower()) for name in today}
-        return {name: float(one.learning_rate) for name, one in made.items()}
+        result = {name: optimizers.get(name.lower()) for name in today}
+        return {name: float(item.learning_rate) for name, item in result.items()}
 
     assert rates() == pytest.approx(today)
     assert optimizers.Adagrad().initial_accumulator_value == 0.1

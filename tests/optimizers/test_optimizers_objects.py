@@ -47,9 +47,9 @@ def test_missing_gradients_are_named() -> None:
 def test_apply_gradients_takes_pairs() -> None:
     w = one_weight()
     optimizer = optimizers.SGD(0.5)
-    found = optimizer.apply_gradients(zip([np.array([1.0])], [w], strict=True))
+    actual = optimizer.apply_gradients(zip([np.array([1.0])], [w], strict=True))
     assert w.numpy()[0] == 0.5
-    assert int(found) == 1
+    assert int(actual) == 1
 
 
 def test_apply_without_variables_needs_a_build() -> None:
@@ -90,8 +90,8 @@ class Momentum(optimizers.Optimizer):
     def build(self, variables: Any) -> None:
         super().build(variables)
         self.momentums = [
-            self.add_variable_from_reference(reference_variable=one, name="momentum")
-            for one in variables
+            self.add_variable_from_reference(reference_variable=weight, name="momentum")
+            for weight in variables
         ]
         self.total = self.add_variable(shape=(), name="total")
         self.own = Variable(0.0, name="own", trainable=False)
@@ -110,12 +110,12 @@ class Momentum(optimizers.Optimizer):
 def test_a_subclass_in_the_style_of_keras(run: Any) -> None:
     optimizer = Momentum(0.1, name="mine")
     plain = optimizers.SGD(0.1, momentum=0.5)
-    found, expected = run(optimizer), run(plain)
-    moved = [a - b for a, b in zip(found[:2], new_variables(), strict=True)]
+    actual, expected = run(optimizer), run(plain)
+    moved = [a - b for a, b in zip(actual[:2], new_variables(), strict=True)]
     wanted = [a - b for a, b in zip(expected[:2], new_variables(), strict=True)]
-    for one, other in zip(moved, wanted, strict=True):
-        np.testing.assert_allclose(one, 2 * other, rtol=1e-5, atol=1e-6)
-    names = [one.path.removeprefix("mine/") for one in optimizer.variables]
+    for item, other in zip(moved, wanted, strict=True):
+        np.testing.assert_allclose(item, 2 * other, rtol=1e-5, atol=1e-6)
+    names = [variable.path.removeprefix("mine/") for variable in optimizer.variables]
     assert names[2:] == ["kernel_momentum", "bias_momentum", "total", "own"]
     assert float(optimizer.own) == -40.0
     total = sum(float(part.sum()) for step in gradients() for part in step)
@@ -123,8 +123,8 @@ def test_a_subclass_in_the_style_of_keras(run: Any) -> None:
 
 
 def test_a_subclass_is_rebuilt_from_its_arguments() -> None:
-    made = Momentum(0.5, scale=3.0, clipnorm=1.0).get_config()
-    again = Momentum.from_config(made)
+    result = Momentum(0.5, scale=3.0, clipnorm=1.0).get_config()
+    again = Momentum.from_config(result)
     assert (again.scale, again.clipnorm, float(again.learning_rate)) == (3.0, 1.0, 0.5)
 
 
@@ -150,9 +150,9 @@ def test_state_is_saved_and_loaded() -> None:
     second.load_own_variables(store)
     for step in gradients()[10:]:
         second.apply(step, variables)
-    found = [one.numpy() for one in (*variables, *second.variables)]
-    for one, other in zip(found, run_eagerly(optimizers.Adam(0.1)), strict=True):
-        np.testing.assert_array_equal(one, other)
+    actual = [item.numpy() for item in (*variables, *second.variables)]
+    for item, other in zip(actual, run_eagerly(optimizers.Adam(0.1)), strict=True):
+        np.testing.assert_array_equal(item, other)
 
 
 def test_state_of_another_optimizer_is_not_loaded() -> None:
@@ -164,7 +164,7 @@ def test_state_of_another_optimizer_is_not_loaded() -> None:
     with pytest.raises(ValueError, match="2 variables"):
         optimizer.set_weights([np.array(3)])
     optimizer.set_weights([np.array(3), np.array(0.5)])
-    assert [float(one) for one in optimizer.get_weights()] == [3.0, 0.5]
+    assert [float(weight) for weight in optimizer.get_weights()] == [3.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_bad_values_are_refused_at_once(
 
 
 def test_arguments_by_position_are_those_of_keras() -> None:
-    made = optimizers.SGD(0.5, 0.25, True, 0.125, None, 2.0)
-    found = made.get_config()
-    assert found["learning_rate"] == 0.5
-    assert (found["momentum"], found["nesterov"]) == (0.25, True)
-    assert (found["weight_decay"], found["clipvalue"]) == (0.125, 2.0)
+    result = optimizers.SGD(0.5, 0.25, True, 0.125, None, 2.0)
+    actual = result.get_config()
+    assert actual["learning_rate"] == 0.5
+    assert (actual["momentum"], actual["nesterov"]) == (0.25, True)
+    assert (actual["weight_decay"], actual["clipvalue"]) == (0.125, 2.0)
     with pytest.raises(TypeError):
         optimizers.SGD(0.5, learning_rate=0.5)
 
@@ -247,7 +247,7 @@ def test_arguments_by_position_are_those_of_keras() -> None:
 def test_nodes_belong_to_the_optimizer() -> None:
     optimizer, variables = optimizers.SGD(0.1, name="descent"), new_variables()
     with Scope(training=True) as scope:
-        optimizer.apply([np.ones(one.shape) for one in variables], variables)
+        optimizer.apply([np.ones(variable.shape) for variable in variables], variables)
     written = scope.writes[variables[0]]
     assert isinstance(written, Node)
     assert written.origin.layer == "descent"

@@ -56,18 +56,18 @@ def run_keras(keras: Any, optimizer: Any, dtype: str) -> list[np.ndarray]:
         for value, name in zip(starts(), ("kernel", "bias"), strict=True)
     ]
     for step in gradients():
-        tensors = [keras.ops.convert_to_tensor(one.astype(dtype)) for one in step]
+        tensors = [keras.ops.convert_to_tensor(item.astype(dtype)) for item in step]
         optimizer.apply(tensors, variables)
-    return [np.asarray(one) for one in (*variables, *optimizer.variables)]
+    return [np.asarray(item) for item in (*variables, *optimizer.variables)]
 
 
 def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], dtype: str) -> None:
-    assert [one.shape for one in ours] == [one.shape for one in theirs]
-    assert [one.dtype for one in ours] == [one.dtype for one in theirs]
+    assert [our.shape for our in ours] == [their.shape for their in theirs]
+    assert [our.dtype for our in ours] == [their.dtype for their in theirs]
     relative, absolute = TOLERANCES[dtype]
-    for one, other in zip(ours, theirs, strict=True):
+    for item, other in zip(ours, theirs, strict=True):
         largest = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one, other, rtol=relative, atol=absolute * largest)
+        np.testing.assert_allclose(item, other, rtol=relative, atol=absolute * largest)
 
 
 def rounded(make: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def rounded(make: Any, options: dict[str, Any]) -> dict[str, Any]:
     (`ops.cast(0.9, "float64")`); we do not. So that all other digits are compared,
     both sides get numbers on which the rounding does nothing.
     """
-    found = inspect.signature(make).parameters.items()
-    known = {name: one.default for name, one in found if type(one.default) is float}
+    actual = inspect.signature(make).parameters.items()
+    known = {name: item.default for name, item in actual if type(item.default) is float}
     return {name: _round(value) for name, value in (known | options).items()}
 
 
@@ -125,14 +125,14 @@ def test_schedules_equal_keras(
     theirs = getattr(keras.optimizers.schedules, name)(**options)
     steps = np.arange(60)
     expected = np.array([float(theirs(int(step))) for step in steps])
-    found = np.array([float(ours(int(step))) for step in steps])
+    actual = np.array([float(ours(int(step))) for step in steps])
     # Keras computes in float32; the fraction of a wave loses the bits that its whole
     # part takes.
-    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-7)
+    np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=2e-7)
     at_once = ours(steps)
     assert at_once.dtype == dtype
     # Powers of an array and of one number may differ in the last bit.
-    np.testing.assert_allclose(at_once, found, rtol=float(np.finfo(dtype).eps))
+    np.testing.assert_allclose(at_once, actual, rtol=float(np.finfo(dtype).eps))
 
 
 ROUND_TRIPS = [
@@ -181,10 +181,10 @@ def test_state_of_keras_continues_here(keras: Any) -> None:
     from optimizer_runs import new_variables
 
     rival = keras.optimizers.Nadam(0.05, use_ema=True)
-    weights = [keras.Variable(one.astype("float32")) for one in starts()]
+    weights = [keras.Variable(start.astype("float32")) for start in starts()]
     half = gradients()[:10]
     for step in half:
-        tensors = [keras.ops.convert_to_tensor(one.astype("float32")) for one in step]
+        tensors = [keras.ops.convert_to_tensor(item.astype("float32")) for item in step]
         rival.apply(tensors, weights)
     store: dict[str, np.ndarray] = {}
     rival.save_own_variables(store)
@@ -192,20 +192,20 @@ def test_state_of_keras_continues_here(keras: Any) -> None:
     variables = new_variables()
     ours.build(variables)
     ours.load_own_variables(store)
-    for one, other in zip(variables, weights, strict=True):
-        one.assign(np.asarray(other))
+    for item, other in zip(variables, weights, strict=True):
+        item.assign(np.asarray(other))
     for step in gradients()[10:]:
         ours.apply(step, variables)
     whole = optimizers.Nadam(0.05, use_ema=True)
-    found = [one.numpy() for one in (*variables, *ours.variables)]
-    assert_same(found, run_eagerly(whole), "float32")
+    actual = [item.numpy() for item in (*variables, *ours.variables)]
+    assert_same(actual, run_eagerly(whole), "float32")
 
 
 def run_torch(make: Any, **options: Any) -> list[np.ndarray]:
     torch = pytest.importorskip("torch")
     torch.set_default_dtype(torch.float64)  # for the scalars in its state
     try:
-        weights = [torch.tensor(one) for one in starts()]
+        weights = [torch.tensor(start) for start in starts()]
         optimizer = getattr(torch.optim, make)(weights, **options)
         for step in gradients():
             for weight, gradient in zip(weights, step, strict=True):
@@ -213,7 +213,7 @@ def run_torch(make: Any, **options: Any) -> list[np.ndarray]:
             optimizer.step()
     finally:
         torch.set_default_dtype(torch.float32)
-    return [one.numpy() for one in weights]
+    return [item.numpy() for item in weights]
 
 
 # Where torch adds epsilon to a root that is corrected for its start, Keras adds it
@@ -266,8 +266,8 @@ def test_twenty_steps_equal_torch(
         ours = run_eagerly(getattr(optimizers, name)(**options), "float64")
     finally:
         config.set_floatx("float32")
-    for one, other in zip(ours, run_torch(name, **theirs), strict=False):
-        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+    for item, other in zip(ours, run_torch(name, **theirs), strict=False):
+        np.testing.assert_allclose(item, other, rtol=1e-11, atol=1e-12)
 
 
 SAME_IN_KERAS_2: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
@@ -307,7 +307,7 @@ def test_keras_2_formulas_equal_torch(
     try:
         for run in BOTH:
             ours = run(getattr(optimizers, name)(**options), "float64")
-            for one, other in zip(ours, run_torch(rival, **theirs), strict=False):
-                np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+            for item, other in zip(ours, run_torch(rival, **theirs), strict=False):
+                np.testing.assert_allclose(item, other, rtol=1e-11, atol=1e-12)
     finally:
         config.set_floatx("float32")

@@ -20,13 +20,13 @@ def batch():
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Nadam", "RMSprop", "Adafactor"])
 def test_each_model_has_slots_of_its_own(name):
     shared = getattr(keras.optimizers, name)(0.1)
-    one, two = dense(), dense()
-    one.compile(shared, "mse")
+    item, two = dense(), dense()
+    item.compile(shared, "mse")
     two.compile(shared, "mse")
     for _ in range(3):
-        one.train_on_batch(*batch())
+        item.train_on_batch(*batch())
         two.train_on_batch(*batch())
-    assert two.optimizer.iterations is one.optimizer.iterations
+    assert two.optimizer.iterations is item.optimizer.iterations
     assert int(shared.iterations) == 6
     shared.learning_rate = 0.5
     assert float(two.optimizer.learning_rate) == 0.5
@@ -63,10 +63,10 @@ def test_a_frozen_part_thawed_under_the_same_optimizer():
 
 def test_both_are_saved(tmp_path):
     shared = keras.optimizers.Adam(0.1)
-    one, two = dense(), dense(2)
-    one.compile(shared, "mse")
+    item, two = dense(), dense(2)
+    item.compile(shared, "mse")
     two.compile(shared, "mse")
-    one.train_on_batch(*batch())
+    item.train_on_batch(*batch())
     two.train_on_batch(batch()[0], np.zeros((4, 2)))
     two.save(tmp_path / "two.keras")
     again = keras.saving.load_model(tmp_path / "two.keras")

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ganglion.race import engines
-from ganglion.race.bench import augment
+from ganglion.race.bench import augment, steps
 from ganglion.race.bench.augment import Cost, Costs
-from ganglion.race.bench.steps import Entry
+from ganglion.race.bench.result import Entry
 
 
 def made_up(plain: list[float], changed: list[float], name: str = "ganglion") -> Cost:
@@ -49,8 +49,9 @@ def test_recipes_without_augmentation_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_ganglion_is_timed_both_ways() -> None:
+def test_ganglion_is_timed_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("llvmlite")
+    monkeypatch.setattr(steps, "ROUND_SECONDS", 0.1)
     (found,) = augment.measure(
         ["cifar10-cam"], "jax", rounds=1, batch_size=8, threads=1
     )

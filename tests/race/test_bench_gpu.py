@@ -128,7 +128,7 @@ def test_a_scan_an_epoch_is_the_same_training():
     here = JaxTrainer(task_of("mnist-mlp"), "scan")
     there = JaxTrainer(task_of("mnist-mlp", device="cuda"), "scan")
     np.testing.assert_allclose(losses(there, 1, 8, 5), losses(here, 1, 8, 5), rtol=1e-4)
-    assert set(there._made) == {1, 4}  # an epoch has four batches
+    assert set(there._compiled) == {1, 4}  # an epoch has four batches
     order = np.random.default_rng(0).permutation(64)
     np.testing.assert_allclose(there.epoch(order), here.epoch(order), rtol=1e-4)
 
@@ -137,7 +137,7 @@ def test_a_scan_an_epoch_is_the_same_training():
 def test_recordings_are_the_same_training(monkeypatch):
     """A recording is played by doing the steps again."""
     torch = pytest.importorskip("torch")
-    from ganglion.race.engines import torch_recorded
+    from ganglion.race.engines import torch_optimized
     from ganglion.race.engines.torch_optimized import OptimizedTrainer
 
     class Played:
@@ -149,12 +149,12 @@ def test_recordings_are_the_same_training(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
-    monkeypatch.setattr(torch_recorded.RecordedTrainer, "_recorded", recorded)
-    monkeypatch.setattr(torch_recorded, "FEWEST", 2)
+    monkeypatch.setattr(torch_optimized.RecordedTrainer, "_recorded", recorded)
+    monkeypatch.setattr(torch_optimized, "FEWEST", 2)
     x_test, y_test = (getattr(task_of("mnist-mlp", 32), one) for one in "xy")
     task = task_of("mnist-mlp", 72, x_test=x_test, y_test=y_test)
     plain = OptimizedTrainer(task, False)
-    ours = torch_recorded.RecordedTrainer(task, False)
+    ours = torch_optimized.RecordedTrainer(task, False)
     order = np.random.default_rng(0).permutation(72)
     for one in (plain, ours):
         one.warm_up(order)

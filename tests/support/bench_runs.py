@@ -7,7 +7,7 @@ import race_helpers
 from race_helpers import take_noise
 
 from ganglion.race.bench import steps as bench
-from ganglion.race.bench.steps import Entry, Result
+from ganglion.race.bench.result import Entry, Result
 
 fake = partial(race_helpers.fake, module="bench_fakes")
 
@@ -16,7 +16,7 @@ fake = partial(race_helpers.fake, module="bench_fakes")
 def _small(monkeypatch):
     take_noise(monkeypatch)
     monkeypatch.setattr(bench, "PAUSE", 0.0)
-    monkeypatch.setattr(bench, "_peak", lambda yard, threads, before: {"NumPy": 100.0})
+    monkeypatch.setattr(bench, "_peak", lambda meter, threads, before: {"NumPy": 100.0})
 
 
 def result_of(**milliseconds):

@@ -1,6 +1,7 @@
 """The command line on a few hundred drawn digits, as a program of its own."""
 
 import os
+import sys
 
 import numpy as np
 
@@ -26,8 +27,20 @@ def in_colour(x):
     return np.repeat(framed[..., None], 3, axis=-1)
 
 
+def shorten():
+    """Let a race and a bench try and measure for moments."""
+    from ganglion.race import lockstep, run_race
+    from ganglion.race.bench import steps
+
+    run_race.PAUSE = steps.PAUSE = 0.0
+    lockstep.TRIALS, lockstep.TRIAL_SECONDS = 1, 0.05
+    steps.ROUND_SECONDS = 0.1
+
+
 if __name__ == "__main__":
     recipes.load = small
+    if sys.argv[1] in ("race", "bench"):
+        shorten()
     seconds = os.environ.get("SMALL_SAVE_SECONDS", train.SAVE_SECONDS)
     train.SAVE_SECONDS = float(seconds)
     app.main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -21,9 +22,11 @@ LOSES = {"tf32": 2e-3, "bf16": 2e-2, "float32": 2e-5}
 
 
 @cache
-def emulated(capability: int = 90) -> Memory:
+def emulated(capability: int = 90, processors: int = 132) -> Memory:
     """Return the memory of a GPU that is emulated on a CPU."""
-    return Memory(HostDriver(capability))
+    driver = HostDriver(capability)
+    driver.spec = replace(driver.spec, processors=processors)
+    return Memory(driver)
 
 
 @contextmanager
@@ -42,8 +45,7 @@ def compiled(
 ) -> backend.CompiledProgram:
     """Return a program that starts in a poisoned arena."""
     with precision(precise):
-        plan = backend.plan_of(program)
-        executable = backend.CompiledProgram(plan, memory or emulated())
+        executable = backend.CompiledProgram(program, memory or emulated())
     executable.poisons = True
     return executable
 

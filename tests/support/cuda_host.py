@@ -24,6 +24,7 @@ import numpy as np
 from folders import ROOT
 
 from ganglion.compiler.cuda import prelude
+from ganglion.compiler.cuda.target import GpuSpec
 
 HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
 # Objects by the hash of their text: a later run of the tests compiles what is new.
@@ -112,10 +113,10 @@ class HostDriver:
     """Everything that the backend asks of a GPU, done by this machine's CPU."""
 
     name = "an emulated GPU"
-    processors, cores = 132, 0  # few and large texts: g++ is slow to start
+    cores = 0  # few and large texts: g++ is slow to start
 
     def __init__(self, capability: int = 90) -> None:
-        self.capability = capability
+        self.spec = GpuSpec(capability)
         self.allocated: dict[int, np.ndarray] = {}
         self.log: list[str] = []
         self._folder = tempfile.TemporaryDirectory()
@@ -126,7 +127,7 @@ class HostDriver:
         pass
 
     def compiler(self) -> str:
-        return f"g++ for an emulated sm_{self.capability}"
+        return f"g++ for an emulated sm_{self.spec.capability}"
 
     def compile(self, source: str) -> bytes:
         with self._compiling:  # threads that want the same text wait for one of them

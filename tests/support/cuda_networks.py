@@ -1,6 +1,6 @@
 """Networks of other kinds than the recipes', for the CUDA backend: here and on a GPU.
 
-Each has what the recipes have not: channels apart, branches that meet, groups, words.
+Each has what the recipes have not: depthwise convolutions, branches, groups, words.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def conv(x, filters, size=3, **options):
     return layers.BatchNormalization()(layers.Conv2D(filters, size, **options)(x))
 
 
-def by_depth(x, size, **options):
-    """Return a convolution of each channel alone, with a batch norm."""
+def depthwise(x, size, **options):
+    """Return a depthwise convolution with a batch norm."""
     options = {"padding": "same", "use_bias": False} | options
     return layers.BatchNormalization()(layers.DepthwiseConv2D(size, **options)(x))
 
@@ -39,7 +39,7 @@ def classify(x):
 
 
 def mobile(side):
-    """Convolutions by depth, then across channels; wide windows, several an input."""
+    """Depthwise and pointwise convolutions; large windows, several of an input."""
     image = layers.Input((side, side, 3))
     x = relu(conv(image, 32))
     for filters, size, options in (
@@ -48,7 +48,7 @@ def mobile(side):
         (128, 3, {"depth_multiplier": 2}),
         (128, 3, {"dilation_rate": 2}),
     ):
-        x = relu(by_depth(x, size, **options))
+        x = relu(depthwise(x, size, **options))
         x = relu(conv(x, filters, 1))
     return models.Model(image, classify(x))
 

@@ -3,12 +3,13 @@
 import numpy as np
 
 from ganglion.compiler.cuda.driver import OutOfMemory
+from ganglion.compiler.cuda.target import GpuSpec
 
 
 class Recorder:
     """A driver that writes down what it is asked, and computes nothing."""
 
-    name, capability, processors, cores = "a recorder", 90, 132, 2
+    name, spec, cores = "a recorder", GpuSpec(), 2
 
     def __init__(self, room=1 << 40):
         self.log, self.compiled, self.room, self.next = [], 0, room, 4096

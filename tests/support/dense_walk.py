@@ -31,7 +31,7 @@ import ganglion as keras
 from ganglion import config, recipes
 from ganglion.cli.dump import program_of
 from ganglion.compiler.cuda import emit as cuda_emit
-from ganglion.compiler.cuda import pipeline as cuda_pipeline
+from ganglion.compiler.cuda.target import GpuSpec
 
 WORTH_READING = 60  # lines of the functions that ran
 
@@ -79,7 +79,7 @@ def emitting() -> Callable[[], Any]:
     """Return what turns the step of a perceptron into CUDA text."""
     config.set_backend("numpy")
     program = program_of(recipes.get("mnist-perceptron"), "train")
-    return lambda: cuda_emit.emit(cuda_pipeline.build(program), cuda_emit.Target())
+    return lambda: cuda_emit.emit_program(program, GpuSpec())
 
 
 def main(arguments: list[str]) -> None:

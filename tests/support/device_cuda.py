@@ -27,9 +27,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src
 
 from ganglion import config, optimizers, utils  # noqa: E402
 from ganglion.compiler import reference  # noqa: E402
-from ganglion.compiler.cuda import backend, emit, epilogue  # noqa: E402
+from ganglion.compiler.cuda import backend, emit  # noqa: E402
 from ganglion.compiler.cuda import driver as cuda_driver  # noqa: E402
-from ganglion.compiler.cuda.passes import simplify  # noqa: E402
+from ganglion.compiler.cuda.target import TUNING, GpuSpec  # noqa: E402
 from ganglion.compiler.ir.table import OPS  # noqa: E402
 from ganglion.compiler.plan.kernels import Contract, Loop  # noqa: E402
 
@@ -155,12 +155,12 @@ class Compiler:
 def compile_share(job):
     kind, precision, capability, share, shares = job
     warnings.simplefilter("ignore")
-    target = emit.Target(capability, precision)
+    target = GpuSpec(capability, precision)
     for number, (_, dtype, program, *_) in enumerate(all_cases(kind)):
         if number % shares == share and not (
             dtype == "float64" and precision != "tf32"
         ):
-            emission = emit.emit(backend.plan_of(program), target)
+            emission = emit.emit_program(program, target)
             compile_functions(emission, Compiler(capability))
     return share
 
@@ -237,9 +237,9 @@ def _moved(array, size, rng):
 
 
 def check(kind, precisions, workers):
-    epilogue.FEWEST_SUMMED, simplify.EACH = 1, 64  # what is small, too
+    TUNING.fewest_summed, TUNING.summed_per_block = 1, 64  # what is small, too
     memory = backend.memory()
-    compile_ahead(kind, precisions, memory.driver.capability, workers)
+    compile_ahead(kind, precisions, memory.driver.spec.capability, workers)
     started, bad, count = time.time(), 0, 0
     worst = dict.fromkeys((*precisions, "float64"), (0.0, ""))
     for name, dtype, program, data, state, steps in all_cases(kind):
@@ -253,7 +253,7 @@ def check(kind, precisions, workers):
             label = "float64" if dtype == "float64" else precision
             config.set_precision(precision)
             try:
-                made = backend.CompiledProgram(backend.plan_of(program), memory)
+                made = backend.CompiledProgram(program, memory)
                 made.poisons = True
                 found = run(made, data, state, steps)
                 again = run(made, data, state, steps)
@@ -361,8 +361,7 @@ def compiled_recipe(name, precision, batch=None):
     program, data, state, steps = training(name, batch=batch, **rows)
     config.set_precision(precision)
     started = time.time()
-    plan = backend.plan_of(program)
-    made = backend.CompiledProgram(plan, backend.memory())
+    made = backend.CompiledProgram(program, backend.memory())
     seconds = time.time() - started
     return made, data, state, steps, seconds
 
@@ -403,8 +402,7 @@ def profile(names, precisions, repeats=20):
             made, data, state, steps, _ = compiled_recipe(name, precision)
             made.run(data, state, steps)
             (place,) = made._places.values()
-            target = emit.Target(driver.capability, precision)
-            launches = emit.schedule_of(made.plan, target).every
+            launches = made.emission.schedule.every
             total = 0.0
             print(f"--- {name} {precision}")
             for number, call in enumerate(made.emission.every):
@@ -453,7 +451,7 @@ def main():
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     driver = backend.memory().driver
-    print(driver.name, driver.capability, f"numpy {np.__version__}", flush=True)
+    print(driver.name, driver.spec.capability, f"numpy {np.__version__}", flush=True)
     precisions = tuple(given.precisions.split(","))
     bad = 0
     if "check" in given.what:

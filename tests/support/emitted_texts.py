@@ -22,7 +22,7 @@ from ganglion.cli.dump import program_of
 from ganglion.compiler.cpu import emit
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
-from ganglion.compiler.cuda import pipeline as cuda_pipeline
+from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.ir.program import Program
 
 
@@ -42,14 +42,14 @@ def hashes(program: Program) -> dict[str, str]:
     """Return the hash of each form in which a program is written down."""
     plan = build(program)
     modules, calls = emit.emit(plan)
-    made = cuda_emit.emit(cuda_pipeline.build(program), cuda_emit.Target())
+    made = cuda_emit.emit_program(program, GpuSpec())
     forms = {
         "graph": re.sub(r" *#.*", "", str(program.graph)),
         "plan": str(plan),
         "cpu": "\n".join(modules.values()) + str(calls),
         "cuda": "\n".join(made.functions.values()) + str(list(made.calls)),
-        "cuda memory": f"{made.arena} {made.workspace_bytes} "
-        f"{list(made.offsets.values())}",
+        "cuda memory": f"{made.schedule.arena} {made.workspace_bytes} "
+        f"{list(made.schedule.offsets.values())}",
     }
     return {
         form: hashlib.sha256(text.encode()).hexdigest()[:16]

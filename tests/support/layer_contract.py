@@ -28,7 +28,7 @@ def check_layer(make: Callable[[], Any], *shapes: Shape, x: Any = None) -> None:
         x = x if len(x) > 1 else x[0]
     layer = make()
     expected = layer(x)
-    layer.set_weights(random_weights([one.shape for one in layer.weights]))
+    layer.set_weights(random_weights([weight.shape for weight in layer.weights]))
     expected = layer(x)
     _check_shapes(make, list(shapes), expected.shape)
     _check_trace(layer, x, expected)
@@ -91,7 +91,7 @@ def _check_float64(
     layer.set_weights(weights)
     out = layer(wide)
     assert out.dtype == (np.float64 if expected.dtype == np.float32 else out.dtype)
-    assert {one.dtype for one in layer.weights} <= {"float64", "int32"}
+    assert {weight.dtype for weight in layer.weights} <= {"float64", "int32"}
     scale = max(float(np.abs(expected).max(initial=0.0)), 1.0)
     np.testing.assert_allclose(out, expected, rtol=0, atol=2e-6 * scale)
     config.set_floatx("float32")

@@ -13,7 +13,7 @@ from ganglion.compiler.ir.simplify import evaluate
 
 
 def inputs_for(drawn: list[np.ndarray]) -> list[Input]:
-    return [Input(f"x{i}", one.shape, one.dtype) for i, one in enumerate(drawn)]
+    return [Input(f"x{i}", item.shape, item.dtype) for i, item in enumerate(drawn)]
 
 
 def assert_inferred(op: Op, drawn: list[np.ndarray], attrs: dict) -> np.ndarray:
@@ -32,28 +32,28 @@ def weighted_sum(node: Value, seed: int) -> Value:
 def slopes(loss: Value, known: dict[Value, np.ndarray], one: Value) -> np.ndarray:
     """Return d loss / d one by central differences, one element at a time."""
     step = 1e-5
-    found = np.zeros(one.shape)
+    actual = np.zeros(one.shape)
     for place in np.ndindex(*one.shape):
         ends = []
         for sign in (1, -1):
             moved = known[one].copy()
             moved[place] += sign * step
             ends.append(evaluate([loss], {**known, one: moved})[0])
-        found[place] = (ends[0] - ends[1]) / (2 * step)
-    return found
+        actual[place] = (ends[0] - ends[1]) / (2 * step)
+    return actual
 
 
 def assert_gradients(op: Op, drawn: list[np.ndarray], attrs: dict, seed: int) -> None:
-    made = inputs_for(drawn)
-    loss = weighted_sum(op(*made, **attrs), seed)
-    floats = [one for one in made if is_float(one.dtype)]
-    known = dict(zip(made, drawn, strict=True))
-    found = gradients(loss, floats)
-    assert set(found) == set(floats)
-    for one in floats:
-        assert (found[one].shape, found[one].dtype) == (one.shape, one.dtype)
-        (value,) = evaluate([found[one]], known)
+    result = inputs_for(drawn)
+    loss = weighted_sum(op(*result, **attrs), seed)
+    floats = [item for item in result if is_float(item.dtype)]
+    known = dict(zip(result, drawn, strict=True))
+    actual = gradients(loss, floats)
+    assert set(actual) == set(floats)
+    for leaf in floats:
+        assert (actual[leaf].shape, actual[leaf].dtype) == (leaf.shape, leaf.dtype)
+        (value,) = evaluate([actual[leaf]], known)
         # Differences of step 1e-5 are good to about 1e-10 x the third derivative.
         np.testing.assert_allclose(
-            value, slopes(loss, known, one), rtol=1e-6, atol=1e-6
+            value, slopes(loss, known, leaf), rtol=1e-6, atol=1e-6
         )

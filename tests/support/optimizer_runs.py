@@ -23,12 +23,12 @@ def starts() -> list[np.ndarray]:
 def gradients() -> list[list[np.ndarray]]:
     """Draw gradients of very different sizes, some of them exactly zero."""
     rng = np.random.default_rng(2)
-    made = []
+    result = []
     for _ in range(STEPS):
         step = [rng.normal(size=shape) * rng.uniform(0.01, 3) for shape in SHAPES]
         step[1][0] = 0.0
-        made.append(step)
-    return made
+        result.append(step)
+    return result
 
 
 def new_variables(dtype: str = "float32") -> list[Variable]:
@@ -42,8 +42,8 @@ def run_eagerly(optimizer: Any, dtype: str = "float32") -> list[np.ndarray]:
     """Apply all gradients; return the variables, then the optimizer's."""
     variables = new_variables(dtype)
     for step in gradients():
-        optimizer.apply([one.astype(dtype) for one in step], variables)
-    return [one.numpy() for one in (*variables, *optimizer.variables)]
+        optimizer.apply([item.astype(dtype) for item in step], variables)
+    return [item.numpy() for item in (*variables, *optimizer.variables)]
 
 
 class TracedStep:
@@ -51,15 +51,15 @@ class TracedStep:
 
     def __init__(self, optimizer: Any, variables: list[Variable]) -> None:
         self.inputs = [
-            Input(f"gradient_{i}", one.shape, one.dtype)
-            for i, one in enumerate(variables)
+            Input(f"gradient_{i}", item.shape, item.dtype)
+            for i, item in enumerate(variables)
         ]
         with Scope(training=True) as self.scope:
             optimizer.apply(self.inputs, variables)
 
     def __call__(self, grads: list[np.ndarray]) -> None:
         known: dict[Any, np.ndarray] = {
-            value: one.numpy() for one, value in self.scope.reads.items()
+            value: item.numpy() for item, value in self.scope.reads.items()
         }
         for value, gradient in zip(self.inputs, grads, strict=True):
             known[value] = gradient.astype(value.dtype)
@@ -72,9 +72,9 @@ def run_traced(optimizer: Any, dtype: str = "float32") -> list[np.ndarray]:
     """Trace one step and evaluate it for all gradients."""
     variables = new_variables(dtype)
     step = TracedStep(optimizer, variables)
-    for one in gradients():
-        step(one)
-    return [one.numpy() for one in (*variables, *optimizer.variables)]
+    for gradient in gradients():
+        step(gradient)
+    return [item.numpy() for item in (*variables, *optimizer.variables)]
 
 
 BOTH: list[Callable[..., list[np.ndarray]]] = [run_eagerly, run_traced]

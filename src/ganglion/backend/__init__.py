@@ -193,10 +193,8 @@ def permute_dimensions(x: Any, pattern: Any) -> Any:
 
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
     """Choose element by element."""
-    chosen = [
-        one() if callable(one) else one for one in (then_expression, else_expression)
-    ]
-    return ops.where(condition, *chosen)
+    choices = (then_expression, else_expression)
+    return ops.where(condition, *(x() if callable(x) else x for x in choices))
 
 
 def flatten(x: Any) -> Any:
@@ -319,13 +317,13 @@ def update_sub(x: Variable, decrement: Any) -> Any:
 
 def batch_get_value(tensors: Any) -> list[np.ndarray]:
     """Return variables as arrays."""
-    return [get_value(one) for one in tensors]
+    return [get_value(tensor) for tensor in tensors]
 
 
 def batch_set_value(tuples: Any) -> None:
     """Replace the values of variables."""
-    for one, value in tuples:
-        set_value(one, value)
+    for tensor, value in tuples:
+        set_value(tensor, value)
 
 
 def count_params(x: Any) -> int:

@@ -65,7 +65,9 @@ def _with_period(init: Callable[..., None]) -> Callable[..., None]:
     """Let `ModelCheckpoint` take Keras 2's `period`, too."""
 
     @functools.wraps(init)
-    def made(self: Any, *args: Any, period: int | None = None, **kwargs: Any) -> None:
+    def init_with_period(
+        self: Any, *args: Any, period: int | None = None, **kwargs: Any
+    ) -> None:
         init(self, *args, **kwargs)
         if period is not None:
             keras2.note(
@@ -75,7 +77,7 @@ def _with_period(init: Callable[..., None]) -> Callable[..., None]:
             )
             self.period = max(int(period), 1)
 
-    return made
+    return init_with_period
 
 
 class ModelCheckpoint(MonitorCallback):
@@ -322,12 +324,12 @@ class BackupAndRestore(Callback):
         self.backup_dir.mkdir(parents=True, exist_ok=True)
         name = f"epoch-{self._epoch}-batch-{batch}.checkpoint"
         saving.save_checkpoint(self.backup_dir / name, self.model)
-        known = [one for one in self._backups() if one["file"] != name]
-        kept = known[: 1 if self.double_checkpoint else 0]
-        entry = {"file": name, "epoch": self._epoch, "batch": batch}
-        files.write_file(self._index, json.dumps({"backups": [entry, *kept]}).encode())
-        for old in known[len(kept) :]:
-            (self.backup_dir / old["file"]).unlink(missing_ok=True)
+        old = [backup for backup in self._backups() if backup["file"] != name]
+        spared = 1 if self.double_checkpoint else 0
+        index = {"backups": [_backup(name), *old[:spared]]}
+        files.write_file(self._index, json.dumps(index).encode())
+        for backup in old[spared:]:
+            (self.backup_dir / backup["file"]).unlink(missing_ok=True)
 
 
 _NAME = re.compile(r"epoch-(\d+)-batch-(\d+)\.checkpoint")

@@ -84,8 +84,8 @@ def _histogram(values: Any) -> bytes:
     counts, edges = np.histogram(array, bins=30)
     summary = [array.min(), array.max(), array.size, array.sum(), (array**2).sum()]
     plain = b"".join(
-        _key(number, 1) + struct.pack("<d", one)
-        for number, one in enumerate(summary, 1)
+        _key(number, 1) + struct.pack("<d", value)
+        for number, value in enumerate(summary, 1)
     )
     limits = _message(_HISTOGRAM_LIMITS, edges[1:].astype("<f8").tobytes())
     return plain + limits + _message(_HISTOGRAM_COUNTS, counts.astype("<f8").tobytes())

@@ -61,7 +61,7 @@ class MonitorCallback(Callback):
         name = self._name_in(logs)
         if name is not None:
             return float(logs[name])
-        known = ", ".join(repr(one) for one in logs) or "none"
+        known = ", ".join(map(repr, logs)) or "none"
         warnings.warn(
             f"{type(self).__name__} watches the metric {self.monitor!r}, which is not "
             f"available. Available metrics are: {known}.",

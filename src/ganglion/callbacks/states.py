@@ -33,9 +33,7 @@ class EpochEnd:
 def states_of(callbacks: list[Any], ended: EpochEnd | None) -> dict[str, Any]:
     """Return the states of callbacks by name, and which have yet to see an epoch's end.
 
-    Args:
-        callbacks: The callbacks.
-        ended: The last end of an epoch, None before the first.
+    `ended` is the last end of an epoch, None before the first.
     """
     states: dict[str, Any] = {}
     waiting = []
@@ -46,10 +44,13 @@ def states_of(callbacks: list[Any], ended: EpochEnd | None) -> dict[str, Any]:
         states[name] = state
         if ended is not None and number >= ended.called:
             waiting.append(name)
-    found: dict[str, Any] = {"states": states, "waiting": waiting}
+    saved: dict[str, Any] = {"states": states, "waiting": waiting}
     if ended is not None:
-        found |= {"epoch": ended.epoch, "logs": _numbers(ended.logs)}
-    return found
+        # What can be kept in a file: a callback may have added anything.
+        kinds = (int, float, np.ndarray)
+        logs = {name: v for name, v in ended.logs.items() if isinstance(v, kinds)}
+        saved |= {"epoch": ended.epoch, "logs": logs}
+    return saved
 
 
 def take_up(callbacks: list[Any], saved: dict[str, Any]) -> bool:
@@ -66,27 +67,17 @@ def take_up(callbacks: list[Any], saved: dict[str, Any]) -> bool:
         try:
             known[name].set_state(state)
         except _SYMPTOMS as error:
-            raise _does_not_fit(name, error) from error
+            raise ValueError(
+                f"The saved state of the callback {name} does not fit it "
+                f"({type(error).__name__}: {error}). Give `fit` the callbacks that it "
+                "had, or another `initial_epoch` to start them anew."
+            ) from error
     waiting = saved.get("waiting")
     epoch, logs = saved.get("epoch"), _dictionary(saved.get("logs"))
     for name in waiting if isinstance(waiting, list) else ():
         if name in known and name in states and isinstance(epoch, int):
             known[name].on_epoch_end(epoch, logs)
     return all(name in known for name in states)
-
-
-def _numbers(logs: Logs) -> Logs:
-    """Return what can be kept in a file: a callback may have added anything."""
-    kinds = (int, float, np.ndarray)
-    return {name: value for name, value in logs.items() if isinstance(value, kinds)}
-
-
-def _does_not_fit(name: str, error: Exception) -> ValueError:
-    return ValueError(
-        f"The saved state of the callback {name} does not fit it "
-        f"({type(error).__name__}: {error}). Give `fit` the callbacks that it had, or "
-        "another `initial_epoch` to start them anew."
-    )
 
 
 def _named(callbacks: list[Any]) -> Iterator[tuple[str, Any]]:

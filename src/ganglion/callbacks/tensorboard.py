@@ -22,7 +22,7 @@ def _without_old(init: Callable[..., None]) -> Callable[..., None]:
     """Let `TensorBoard` take, and leave out, arguments that Keras 2 had."""
 
     @functools.wraps(init)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_without_old(self: Any, *args: Any, **kwargs: Any) -> None:
         for name in _OLD:
             if name in kwargs:
                 keras2.note(
@@ -31,7 +31,7 @@ def _without_old(init: Callable[..., None]) -> Callable[..., None]:
                 del kwargs[name]
         init(self, *args, **kwargs)
 
-    return made
+    return init_without_old
 
 
 class TensorBoard(Callback):

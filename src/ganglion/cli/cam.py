@@ -10,27 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion.cli.images import files_of, say
-from ganglion.cli.options import choice, completed, dataset_names
+from ganglion.cli.console import INTERRUPTED, say
+from ganglion.cli.options import ModelFile, choice, completed, dataset_names
+from ganglion.cli.predict import files_of
 from ganglion.system import terminal
 
 METHODS = ("cam", "grad-cam", "auto")
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
-EPILOG = (
-    "Examples:  ganglion cam cam.keras --data cifar10 --out maps  |  "
-    "ganglion cam cam.keras cat.jpg dog.jpg  |  "
-    "ganglion cam cam.keras --data cifar10 --class cat --limit 100"
-)
 OUT = Path("class-activation-maps")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(epilog=EPILOG)(cam)
-
-
 def cam(
-    model: Annotated[Path, typer.Argument(help="A model's file (.keras).")],
+    model: ModelFile,
     images: Annotated[
         list[Path] | None, typer.Argument(help="Image files, or folders of them.")
     ] = None,

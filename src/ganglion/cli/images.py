@@ -81,7 +81,7 @@ def train_folder(chosen: Choices, more: list[Any]) -> bool:
 
 
 def _announce(chosen: Choices, model: Any, held: Any, how: str) -> None:
-    from ganglion.compiler import choice
+    from ganglion.compiler import registry
 
     if chosen.log == "keras":
         model.summary()
@@ -90,7 +90,7 @@ def _announce(chosen: Choices, model: Any, held: Any, how: str) -> None:
         f"{held.folder}: {len(held.classes)} classes "
         f"({', '.join(map(terminal.shown, held.classes))}); "
         f"{held.counts()}; {rows}×{columns} {held.form.color}\n"
-        f"{model.count_params():,} parameters, {how}, backend {choice.shown()}"
+        f"{model.count_params():,} parameters, {how}, backend {registry.shown()}"
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -58,6 +59,20 @@ def count_or_share(value: float) -> None:
     """Refuse what neither counts images nor is a share of them."""
     if not (value >= 0 and math.isfinite(value)) or (value >= 1 and value % 1):
         raise ValueError(f"{value:g}: give a whole number, or a share between 0 and 1.")
+
+
+def parse_size(text: str | None) -> int | tuple[int, int] | None:
+    """Return a size of images from the command line.
+
+    >>> parse_size("64"), parse_size("64x48"), parse_size(None)
+    (64, (64, 48), None)
+    """
+    if text is None:
+        return None
+    parts = text.lower().replace("×", "x").split("x")
+    if not all(part.isdigit() and int(part) for part in parts) or len(parts) > 2:
+        raise typer.BadParameter(f"--size {text}: give 64, or 64x48 (rows, columns).")
+    return int(parts[0]) if len(parts) == 1 else (int(parts[0]), int(parts[1]))
 
 
 # ---- completion ----------------------------------------------------------------------
@@ -131,12 +146,14 @@ def choice(*names: str, **more: Any) -> Any:
 # ---- options that several commands have ----------------------------------------------
 
 RECIPE = "A recipe; `ganglion recipes` lists them."
+FITS = ("crop", "resize", "pad")
 RecipeName = Annotated[
     str, typer.Argument(help=RECIPE, autocompletion=completed(recipe_names))
 ]
 RecipeOrNone = Annotated[
     str | None, typer.Argument(help=RECIPE, autocompletion=completed(recipe_names))
 ]
+ModelFile = Annotated[Path, typer.Argument(help="A model file (.keras).")]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -147,4 +164,20 @@ Threads = Annotated[
 BatchSize = Annotated[
     int | None, typer.Option(help="Images a step; 128 by default.", min=1)
 ]
-Seed = typer.Option(help="Equal seeds give equal runs.", min=0, max=LARGEST_SEED)
+Size = Annotated[
+    str | None,
+    typer.Option(
+        help="With --images: 64 or 64x48; by the images if not given.",
+        callback=checked(parse_size),
+    ),
+]
+
+
+def seed_option(text: str) -> Any:
+    """Return the option of a seed."""
+    return typer.Option(help=text, min=0, max=LARGEST_SEED)
+
+
+def share_option(text: str) -> Any:
+    """Return an option that counts images, or takes a share of them."""
+    return typer.Option(help=f"With --images: {text}", callback=checked(count_or_share))

@@ -10,28 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ganglion.cli.images import decoding, files_of, say
-from ganglion.cli.options import completed
+from ganglion.cli.console import decoding, say
+from ganglion.cli.options import ModelFile, completed
 from ganglion.system import terminal
 
 FORMATS = ("table", "csv", "json")
 SHOWN = 3  # classes a row of the table
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command(
-        epilog="Examples:  ganglion predict pets.keras cat.jpg  |  "
-        "ganglion predict pets.keras holiday/ --format csv > found.csv"
-    )(predict)
-    app.command(
-        epilog="Examples:  ganglion evaluate pets.keras --images photos  |  "
-        "ganglion evaluate pets.keras --images photos --all --out confusion.png"
-    )(evaluate)
-
-
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file (.keras).")],
+    model: ModelFile,
     images: Annotated[
         list[Path], typer.Argument(metavar="IMAGE…", help="Image files, or folders.")
     ],
@@ -104,7 +92,7 @@ def _print_table(files: list[Path], classes: tuple[str, ...], made: Any) -> None
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model file (.keras).")],
+    model: ModelFile,
     images: Annotated[
         Path, typer.Option(help="A folder with a folder a class, or train/ and test/.")
     ],
@@ -170,3 +158,16 @@ def _show(found: Any, which: str) -> None:
 def _check_format(given: str, known: tuple[str, ...] = FORMATS) -> None:
     if given not in known:
         raise typer.BadParameter(f"--format {given}: choose {', '.join(known)}.")
+
+
+def files_of(paths: list[Path]) -> list[Path]:
+    """Return files as they are, and the images below folders."""
+    from ganglion.images.finding import images_in
+
+    files: list[Path] = []
+    for path in paths:
+        below = images_in(path)[0] if path.is_dir() else [path]
+        if not below:
+            raise ValueError(f"{path} holds no images.")
+        files += below
+    return files

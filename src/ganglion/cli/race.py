@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ganglion.cli.images import parse_size
+from ganglion.cli.console import INTERRUPTED, decoding, say
 from ganglion.cli.options import (
-    LARGEST_SEED,
+    FITS,
     BatchSize,
     RecipeOrNone,
+    Size,
     Threads,
     above_zero,
     checked,
     choice,
     completed,
     completed_list,
-    count_or_share,
     engine_names,
+    parse_size,
+    seed_option,
+    share_option,
     sweep_keys,
 )
-from ganglion.system import terminal
 
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
-EPILOG = (
-    "Examples:  ganglion race mnist-mlp --epochs 3  |  "
-    "ganglion race mnist-cnn --engines ganglion,torch,jax --runs 4 --out cnn  |  "
-    "ganglion race --images photos --test 192 --runs 4  |  ganglion race --resume cnn"
-)
 OUT = Path("race-results")
 PRETRAINED = "pretrained"  # what such a race is called in its results
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(epilog=EPILOG)(race)
 
 
 def race(
@@ -69,12 +61,7 @@ def race(
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Of the first run; the others count up from it. 0.",
-            min=0,
-            max=LARGEST_SEED,
-        ),
+        int | None, seed_option("Of the first run; the others count up from it. 0.")
     ] = None,
     batch_size: BatchSize = None,
     out: Annotated[
@@ -111,22 +98,11 @@ def race(
         typer.Option(help="Race on a folder of images instead of a recipe."),
     ] = None,
     test: Annotated[
-        float | None,
-        typer.Option(
-            help="With --images: how many to hold out, or their share; 0.2.",
-            callback=checked(count_or_share),
-        ),
+        float | None, share_option("how many to hold out, or their share; 0.2.")
     ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="With --images: 64 or 64x48; by the images if not given.",
-            callback=checked(parse_size),
-        ),
-    ] = None,
+    size: Size = None,
     fit: Annotated[
-        str | None,
-        choice("crop", "resize", "pad", help="With --images: crop, resize or pad."),
+        str | None, choice(*FITS, help="With --images: crop, resize or pad.")
     ] = None,
     pretrained: Annotated[
         bool,
@@ -149,6 +125,10 @@ def race(
     All start from the same weights and see the same batches. Results, tables and a
     page with curves are kept in a folder; Ctrl-C loses nothing.
     """
+    options: dict[str, Any] = {
+        "runs": runs, "epochs": epochs, "batch_size": batch_size, "threads": threads,
+        "seed": seed,
+    }  # fmt: skip
     if pretrained:
         from ganglion.images import networks
 
@@ -159,64 +139,54 @@ def race(
                 "--size, --fit, --engines, --runs, --epochs, --batch-size, --threads, "
                 "--seed, --limit, --out. (--resume DIR goes on with one by itself.)"
             )
-        given: dict[str, Any] = {
-            "runs": runs,
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "threads": threads,
-            "seed": seed,
-            "limit": limit,
-        }
-        _race_pretrained(images, engines, (test, size, fit), out, given)
+        options |= {"limit": limit, "engines": engines}
+        _race_pretrained(images, (test, size, fit), out, options)
         return
     from ganglion.race import run_race, settings, watch
     from ganglion.race.engines import engine
 
     bound = None if memory is None else int(memory * 1e9)
     limits: dict[str, Any] = {"limit": limit, "memory": bound}
-    given = {
-        "runs": runs,
-        "epochs": epochs,
-        "threads": threads,
+    options |= {
         "device": device,
-        "seed": seed,
-        "batch_size": batch_size,
         "sweep": settings.parse_sweep(sweep) if sweep else None,
     }
     before, folder = None, out
     if resume is not None:
         if out is not None:
             raise typer.BadParameter("--resume goes on in its own folder: no --out.")
-        if any(one is not None for one in (images, test, size, fit)):
+        if any(option is not None for option in (images, test, size, fit)):
             raise typer.BadParameter("--resume knows its images: no --images.")
         from ganglion.race.results import load
 
         before, folder = load(resume), resume if resume.is_dir() else resume.parent
-        given |= {
-            "recipe": recipe,
-            "engines": None if engines is None else settings.split_names(engines),
-        }
+        names = None if engines is None else settings.split_names(engines)
+        options |= {"recipe": recipe, "engines": names}
         if before.recipe == PRETRAINED:
             if any((on, device, sweep, memory)):
                 raise typer.BadParameter(
                     "this race is one of --pretrained: no --on, --device, --sweep, "
                     "--memory."
                 )
-            settings.refuse_others(before, resume, given)
-            _resume_pretrained(before, folder, limit)
+            settings.refuse_others(before, resume, options)
+            from ganglion.images import networks
+
+            data = networks.read_source(before.images)
+            before = replace(before, limit=limit or before.limit)
+            _run_pretrained(data, folder, before)
             return
-        chosen = settings.of_race(before, resume, given, on=on or "", **limits)
+        chosen = settings.of_race(before, resume, options, on=on or "", **limits)
     else:
-        what = _what(recipe, images, test, size, fit)
-        chosen = settings.choose(what, engines=engines, on=on, **given, **limits)
-        folder = _free(out or _named(chosen.recipe))
+        training = _recipe(recipe, images, test, size, fit)
+        chosen = settings.choose(training, engines=engines, on=on, **options, **limits)
+        folder = _free(out or _default_folder(chosen.recipe))
     assert folder is not None
     kind = run_race.RaceRunner
     if chosen.on:
         from ganglion.race.cluster import run as cluster
 
         kind = cluster.RayRunner
-    racing = kind(
+    runner = kind(
         chosen,
         [engine(name) for name in chosen.engines],
         folder,
@@ -226,14 +196,14 @@ def race(
     )
     try:
         with shown:
-            racing.run()
+            runner.run()
     except KeyboardInterrupt:
-        _conclude(racing.race, folder)
+        _conclude(runner.race, folder)
         _stopped(folder)
-    _end(racing.race, folder)
+    _end(runner.race, folder)
 
 
-def _what(
+def _recipe(
     recipe: str | None,
     images: Path | None,
     test: float | None,
@@ -249,73 +219,58 @@ def _what(
         return recipe
     if recipe is not None:
         raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
-    from ganglion.cli import images as cli_images
     from ganglion.images import networks
 
-    with cli_images.decoding() as watch:
+    pixels = parse_size(size)
+    with decoding() as watch:
         return networks.of_folder(
-            images,
-            size=cli_images.parse_size(size),
-            test=test,
-            fit=fit or "crop",
-            watch=watch,
+            images, size=pixels, test=test, fit=fit or "crop", watch=watch
         )
 
 
 def _race_pretrained(
     images: Path | None,
-    engines: str | None,
-    how: tuple[float | None, str | None, str | None],
+    form: tuple[float | None, str | None, str | None],
     out: Path | None,
-    given: dict[str, Any],
+    options: dict[str, Any],
 ) -> None:
-    """Race on a pretrained start; without a folder, on the one made of CIFAR-10."""
+    """Race on a pretrained start; without a folder, on the one of CIFAR-10."""
     from ganglion import config
     from ganglion import images as image_folders
     from ganglion.applications.efficientnet_lite import SIZE
-    from ganglion.cli import images as cli_images
     from ganglion.images import networks
-    from ganglion.images.networks import CIFAR_HELD_OUT
     from ganglion.race import pretrained, settings
 
-    test, size, fit = how
+    test, size, fit = form
     if images is None:
         images = networks.cifar_folder()
-        test = CIFAR_HELD_OUT if test is None else test
-    with cli_images.decoding() as watch:
-        held = image_folders.load(
+        test = networks.CIFAR_HELD_OUT if test is None else test
+    with decoding() as watch:
+        data = image_folders.load(
             images,
-            size=cli_images.parse_size(size) or SIZE,
+            size=parse_size(size) or SIZE,
             test=test,
             color="rgb",
             fit=fit or "crop",
             watch=watch,
         )
-    if held.test is None or not len(held.test):
+    if data.test is None or not len(data.test):
         raise ValueError(f"{images} leaves nothing to test on: give --test N.")
-    folder = _free(out or _named(pretrained.RECIPE))
-    chosen = {name: one for name, one in given.items() if one is not None}
+    folder = _free(out or _default_folder(PRETRAINED))
+    chosen = {name: value for name, value in options.items() if value is not None}
     chosen.setdefault("threads", config.threads())
-    if engines is not None:
-        chosen["engines"] = settings.split_names(engines)
+    if "engines" in chosen:
+        chosen["engines"] = settings.split_names(chosen["engines"])
     chosen |= {"test": test, "command": shlex.join(["ganglion", *sys.argv[1:]])}
-    _run_pretrained(held, folder, pretrained.Choices(**chosen))
+    _run_pretrained(data, folder, pretrained.new_race(data, **chosen))
 
 
-def _resume_pretrained(before: Any, folder: Path, limit: float | None) -> None:
+def _run_pretrained(data: Any, folder: Path, race: Any) -> None:
     """Do what is missing of a race on a pretrained start."""
-    from ganglion.images import networks
-    from ganglion.race import pretrained
-
-    held = networks.read_source(before.images)
-    _run_pretrained(held, folder, pretrained.Choices.of(before, limit), before)
-
-
-def _run_pretrained(held: Any, folder: Path, chosen: Any, before: Any = None) -> None:
     from ganglion.race import pretrained
 
     try:
-        race = pretrained.run(held, folder, chosen, _say, before)
+        race = pretrained.run(data, folder, race, say)
     except KeyboardInterrupt:
         _stopped(folder)
     _end(race, folder)
@@ -327,9 +282,9 @@ def _stopped(folder: Path) -> NoReturn:
 
     if (folder / FILE).exists():
         again = shlex.quote(str(folder))
-        _say(f"Stopped. Go on with: ganglion race --resume {again}")
+        say(f"Stopped. Go on with: ganglion race --resume {again}")
     else:
-        _say("Stopped before the race began: nothing was kept.")
+        say("Stopped before the race began: nothing was kept.")
     raise typer.Exit(INTERRUPTED) from None
 
 
@@ -339,7 +294,7 @@ def _end(race: Any, folder: Path) -> None:
         raise typer.Exit(1)
 
 
-def _named(recipe: str) -> Path:
+def _default_folder(recipe: str) -> Path:
     return OUT / f"{recipe}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
@@ -360,13 +315,9 @@ def _conclude(race: Any, folder: Path) -> None:
     from ganglion.race.report import html, markdown, terminal_tables
 
     if not race.finished:
-        _say("Nothing was measured.")
+        say("Nothing was measured.")
         return
     terminal_tables.show(race)
     markdown.write(race, folder)
     page = html.write([race], folder / "report.html")
-    _say(f"Kept in {folder}: results.json, results.md and {page}")
-
-
-def _say(text: str) -> None:
-    print(terminal.lines(text), file=sys.stderr, flush=True)
+    say(f"Kept in {folder}: results.json, results.md and {page}")

@@ -10,14 +10,6 @@ import typer
 SEVERAL = "race-report.html"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(
-        epilog="Examples:  ganglion report results/mnist-mlp  |  "
-        "ganglion report before after --out compared.html"
-    )(report)
-
-
 def report(
     races: Annotated[
         list[Path], typer.Argument(metavar="DIR", help="Folders of races.")
@@ -35,7 +27,7 @@ def report(
     from ganglion.race.report import html as page
     from ganglion.race.report import markdown
 
-    held = [results.load(one) for one in races]
+    loaded = [results.load(race) for race in races]
     if out is not None:
         if out.is_dir():
             out = out / page.FILE
@@ -44,5 +36,5 @@ def report(
     else:
         folder = races[0] if races[0].is_dir() else races[0].parent
         out = folder / page.FILE
-        print(markdown.write(held[0], folder))
-    print(page.write(held, out))
+        print(markdown.write(loaded[0], folder))
+    print(page.write(loaded, out))

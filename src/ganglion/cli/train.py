@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,36 +10,25 @@ import typer
 
 from ganglion import config
 from ganglion import recipes as recipe_book
-from ganglion.cli import resume as cli_again
-from ganglion.cli.images import parse_size
+from ganglion.cli import resume as repeating
+from ganglion.cli.console import INTERRUPTED, say
 from ganglion.cli.options import (
+    FITS,
     BatchSize,
     RecipeOrNone,
-    Seed,
+    Size,
     Threads,
     checked,
     choice,
     completed,
-    count_or_share,
+    seed_option,
+    share_option,
 )
-from ganglion.system import terminal
 
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 LOGS = ("keras", "steps", "json")
-COLORS, FITS = ("rgb", "grayscale"), ("crop", "resize", "pad")
+COLORS = ("rgb", "grayscale")
+FINE_TUNE = 5  # epochs
 SAVE_SECONDS = 5.0  # saving more often than this would cost more than it protects
-EPILOG = (
-    "Examples:  ganglion train mnist-mlp --epochs 3 --log steps  |  "
-    "ganglion train mnist-cnn --save cnn.keras  |  "
-    "ganglion train mnist-cnn --resume cnn.keras --save cnn.keras  |  "
-    "ganglion train cifar10-cam --no-augment --epochs 5  |  "
-    "ganglion train --images photos --test 192 --save pets.keras"
-)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(epilog=EPILOG)(train)
 
 
 def train(
@@ -52,26 +40,14 @@ def train(
     ] = None,
     test: Annotated[
         float | None,
-        typer.Option(
-            help="With --images: how many to hold out for the test, or their share; "
-            "0.2 by default.",
-            callback=checked(count_or_share),
+        share_option(
+            "how many to hold out for the test, or their share; 0.2 by default."
         ),
     ] = None,
     validation: Annotated[
-        float | None,
-        typer.Option(
-            help="With --images: the same, to find the best epoch; 0.15.",
-            callback=checked(count_or_share),
-        ),
+        float | None, share_option("the same, to find the best epoch; 0.15.")
     ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="With --images: 64 or 64x48; by the images if not given.",
-            callback=checked(parse_size),
-        ),
-    ] = None,
+    size: Size = None,
     color: Annotated[
         str | None,
         choice(*COLORS, help="With --images: rgb or grayscale; by the images."),
@@ -101,13 +77,13 @@ def train(
             "head; 0 leaves them frozen.",
             min=0,
         ),
-    ] = 5,
+    ] = FINE_TUNE,
     epochs: Annotated[
         int | None,
         typer.Option(help="Epochs in all; the recipe's own by default.", min=1),
     ] = None,
     batch_size: BatchSize = None,
-    seed: Annotated[int, Seed] = 0,
+    seed: Annotated[int, seed_option("Equal seeds give equal runs.")] = 0,
     backend: Annotated[
         str | None,
         typer.Option(
@@ -134,35 +110,37 @@ def train(
     if images is not None or recipe == recipe_book.FOLDER.name:
         if recipe is not None and images is not None:
             raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
-        if not pretrained and fine_tune != 5:
+        if not pretrained and fine_tune != FINE_TUNE:
             raise typer.BadParameter("--fine-tune goes with --pretrained.")
-        asked = {"validation": validation, "size": size, "color": color, "fit": fit,
-                 "augment": augment, "epochs": epochs, "batch_size": batch_size,
-                 "log": log, "save": save, "resume": resume,
-                 "context": context}  # fmt: skip
+        options = {"validation": validation, "size": size, "color": color, "fit": fit,
+                   "augment": augment, "epochs": epochs, "batch_size": batch_size,
+                   "log": log, "save": save, "resume": resume,
+                   "context": context}  # fmt: skip
         _choose(backend, threads, seed)
-        _train_folder(images, test, asked, fine_tune if pretrained else None)
+        _train_folder(images, test, options, fine_tune if pretrained else None)
         return
     if recipe is None:
         raise typer.BadParameter("say which recipe, or --images FOLDER.")
-    _refuse({"--test": test is not None, "--validation": validation is not None,
-             "--size": size is not None, "--color": color is not None,
-             "--fit": fit != "crop", "--pretrained": pretrained,
-             "--fine-tune": fine_tune != 5})  # fmt: skip
+    of_images = {
+        "--test": test is not None, "--validation": validation is not None,
+        "--size": size is not None, "--color": color is not None,
+        "--fit": fit != "crop", "--pretrained": pretrained,
+        "--fine-tune": fine_tune != FINE_TUNE,
+    }  # fmt: skip
+    if any(of_images.values()):
+        names = ", ".join(name for name, is_given in of_images.items() if is_given)
+        raise typer.BadParameter(f"{names}: for --images FOLDER, not for a recipe.")
     chosen = recipe_book.get(recipe)
     _choose(backend, threads, seed)
-    resumed = None
-    if resume is not None:
-        resumed = _resumed(context, chosen, resume, augment)
+    model: Any = resume and _resumed(context, chosen, resume, augment)
     if not augment:
         if chosen.augment:
-            _say("Images are left as they are; the published run changes them.")
+            say("Images are left as they are; the published run changes them.")
         chosen = recipe_book.plain(chosen)
     training, testing, remark = recipe_book.load(chosen)
     for line in (remark, chosen.remark):
-        if line:
-            _say(line)
-    model = recipe_book.build(chosen) if resumed is None else resumed
+        say(line or "")
+    model = recipe_book.build(chosen) if model is None else model
     total = chosen.epochs if epochs is None else epochs
     first = int(model.training_state.epoch.array)
     _announce(chosen, model, total, batch_size, log)
@@ -184,42 +162,31 @@ def train(
         raise typer.Exit(INTERRUPTED) from None
     if save is not None:
         model.save(save)
-        _say(f"Saved {save}.")
+        say(f"Saved {save}.")
     _conclude(chosen, history.history, time.perf_counter() - started)
 
 
 def _train_folder(
     images: Path | None,
     test: float | None,
-    asked: dict[str, Any],
+    options: dict[str, Any],
     fine_tune: int | None,
 ) -> None:
-    """Train on a folder of images, a made one if there is none."""
-    from ganglion.cli import images as cli_images
+    """Train on a folder of images, the one of CIFAR-10 if there is none."""
+    from ganglion.cli import train_images
     from ganglion.images import networks
 
     if images is None:
         images = networks.cifar_folder()
         test = recipe_book.FOLDER.source["test"] if test is None else test
-    chosen = cli_images.Choices(folder=images, test=test, **asked)
-    more = _callbacks(asked["log"], None)
-    if fine_tune is not None:
-        from ganglion.cli import pretrained as cli_pretrained
-
-        done = cli_pretrained.train_folder(chosen, fine_tune, more)
+    chosen = train_images.Choices(folder=images, test=test, **options)
+    callbacks = _callbacks(chosen.log, None)
+    if fine_tune is None:
+        done = train_images.train_folder(chosen, callbacks)
     else:
-        done = cli_images.train_folder(chosen, more)
+        done = train_images.train_pretrained(chosen, fine_tune, callbacks)
     if not done:
         raise typer.Exit(INTERRUPTED)
-
-
-def _refuse(given: dict[str, bool]) -> None:
-    """Refuse what only a folder of images can be asked for."""
-    wrong = [option for option, is_given in given.items() if is_given]
-    if wrong:
-        raise typer.BadParameter(
-            f"{', '.join(wrong)}: for --images FOLDER, not for a recipe."
-        )
 
 
 def _check_target(save: Path) -> None:
@@ -247,8 +214,8 @@ def _resumed(
     """Return the model of a run that goes on; refuse to change how it was begun."""
     from ganglion import saving
 
-    asked_for_plain = bool(recipe.augment) and not augment
-    if asked_for_plain and not resume.exists():
+    wants_plain = bool(recipe.augment) and not augment
+    if wants_plain and not resume.exists():
         raise _begun_otherwise(resume, "--no-augment")
     model = saving.load_model(resume)
     if model.name != recipe.name:
@@ -257,9 +224,9 @@ def _resumed(
         )
     kinds = {type(layer).__name__ for layer in model.layers}
     is_plain = not any(kind in kinds for kind, _ in recipe.augment)
-    if asked_for_plain and not is_plain:
+    if wants_plain and not is_plain:
         raise _begun_otherwise(resume, "--no-augment")
-    if is_plain and recipe.augment and augment and cli_again.given(context, "augment"):
+    if is_plain and recipe.augment and augment and repeating.given(context, "augment"):
         raise _begun_otherwise(resume, "--augment")
     return model
 
@@ -273,15 +240,15 @@ def _begun_otherwise(resume: Path, option: str) -> typer.BadParameter:
 def _announce(
     recipe: recipe_book.Recipe, model: Any, total: int, batch: int | None, log: str
 ) -> None:
-    from ganglion.compiler import choice
+    from ganglion.compiler import registry
 
     if log == "keras":
         model.summary()
     first = int(model.training_state.epoch.array) + 1
-    _say(
+    say(
         f"{recipe.name}: {recipe.title}; {model.count_params():,} parameters, batch "
         f"{batch or recipe.batch_size}, epochs {first} to {total}, "
-        f"backend {choice.shown()}"
+        f"backend {registry.shown()}"
     )
 
 
@@ -289,14 +256,9 @@ def _callbacks(log: str, save: Path | None) -> list[Any]:
     from ganglion.callbacks import EpochLogger
     from ganglion.progress import JsonLog, StepLog
 
-    chosen: list[Any] = []
-    if log == "steps":
-        chosen.append(EpochLogger(StepLog()))
-    elif log == "json":
-        chosen.append(EpochLogger(JsonLog()))
-    if save is not None:
-        chosen.append(_keeper(save))
-    return chosen
+    logs = {"steps": StepLog, "json": JsonLog}
+    callbacks: list[Any] = [EpochLogger(logs[log]())] if log in logs else []
+    return callbacks if save is None else [*callbacks, _keeper(save)]
 
 
 def _keeper(save: Path) -> Any:
@@ -307,7 +269,6 @@ def _keeper(save: Path) -> Any:
         saved = time.monotonic()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            """Save, unless the last time was a moment ago."""
             if time.monotonic() - self.saved > SAVE_SECONDS:
                 self.model.save(save)
                 self.saved = time.monotonic()
@@ -317,30 +278,25 @@ def _keeper(save: Path) -> Any:
 
 def _stopped(context: typer.Context, model: Any, total: int, save: Path | None) -> None:
     epoch = int(model.training_state.epoch.array) + 1
-    _say(f"\nStopped in epoch {min(epoch, total)} of {total}.")
+    say(f"\nStopped in epoch {min(epoch, total)} of {total}.")
     if save is None:
-        _say("Nothing was saved; give --save FILE to be able to resume.")
+        say("Nothing was saved; give --save FILE to be able to resume.")
         return
     model.save(save)
     last = {"epochs": total, "resume": save, "save": save}
-    _say(f"Saved {save}. Go on with: {cli_again.command(context, last)}")
+    say(f"Saved {save}. Go on with: {repeating.command(context, last)}")
 
 
 def _conclude(
     recipe: recipe_book.Recipe, history: dict[str, list[float]], seconds: float
 ) -> None:
     if not history.get("val_accuracy"):
-        _say("Nothing left to train.")
+        say("Nothing left to train.")
         return
     published = ", ".join(
         f"{one.accuracy:.4f} {one.system} ({one.time})" for one in recipe.published
     )
-    _say(
+    say(
         f"Test accuracy {history['val_accuracy'][-1]:.4f} after {seconds:.1f} s. "
         f"Published: {published}."
     )
-
-
-def _say(text: str) -> None:
-    """Tell the user something that is not a result: results go to standard output."""
-    print(terminal.lines(text), file=sys.stderr, flush=True)

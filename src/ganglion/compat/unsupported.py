@@ -115,34 +115,30 @@ _TABLE = {
 
 @cache
 def _reasons() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for reason, places in _TABLE.items():
-        for place in places:
-            module, _, names = place.partition(":")
-            if not names:
-                found[module] = reason
-            for name in names.split():
-                found[f"{module}.{name}"] = reason
-    return found
+    reasons: dict[str, str] = {}
+    for reason, entries in _TABLE.items():
+        for entry in entries:
+            module, _, names = entry.partition(":")
+            full = [f"{module}.{name}" for name in names.split()] or [module]
+            reasons |= dict.fromkeys(full, reason)
+    return reasons
 
 
-def reason(package: str, name: str) -> str | None:
-    """Return why a name is missing, None for one that is not known at all."""
+def unsupported_reason(package: str, name: str) -> str | None:
+    """Return why a name is unsupported, None for one that is not known at all."""
     full = f"{package}.{name}".removeprefix("ganglion.")
-    while full:
-        if full in _reasons():
-            return _reasons()[full]
+    while full and full not in _reasons():
         full = full.rpartition(".")[0]
-    return None
+    return _reasons().get(full)
 
 
 def explain(package: str, name: str, known: Iterable[str] = ()) -> str:
-    """Say what is missing and what to do, or which name may have been meant."""
+    """Return why a name is unsupported and what to do, or which one may be meant."""
     shown = f"{package}.{name}".replace("ganglion", "keras", 1)
-    why = reason(package, name)
+    why = unsupported_reason(package, name)
     if why is None:
-        public = [one for one in known if not one.startswith("_")]
+        public = [other for other in known if not other.startswith("_")]
         near = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
-        meant = " or ".join(repr(one) for one in near)
+        meant = " or ".join(map(repr, near))
         why = "there is no such name." + (f" Did you mean {meant}?" if near else "")
     return f"{shown}: {why}"

@@ -144,10 +144,9 @@ class Softmax(Layer):
             return ops.softmax(inputs, axis=self.axis)
         _check_mask(ops.shape(mask), ops.shape(inputs))
         is_bool = ops.dtype(mask) == "bool"
-        kept = mask if is_bool else ops.greater(mask, 0.5)  # as in Keras
-        return ops.where(
-            kept, ops.softmax(ops.where(kept, inputs, -1e9), axis=self.axis), 0.0
-        )
+        is_valid = mask if is_bool else ops.greater(mask, 0.5)  # as in Keras
+        outputs = ops.softmax(ops.where(is_valid, inputs, -1e9), axis=self.axis)
+        return ops.where(is_valid, outputs, 0.0)
 
 
 def _check_mask(mask: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:

@@ -48,15 +48,6 @@ _BASE_ARGUMENTS = (
 )  # fmt: skip
 
 
-def passed(scope: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an `__init__` from its ``locals()``, to hand them on.
-
-    Every class spells out Keras' full signature; this saves spelling it out twice.
-    """
-    own = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
-    return own | scope.get("kwargs", {})
-
-
 def keep(layer: Any, scope: dict[str, Any]) -> None:
     """Store the arguments of an `__init__`, its ``locals()``, as attributes.
 
@@ -163,7 +154,7 @@ def pair(value: Any, name: str) -> tuple[int, int]:
     """Return two whole numbers, before and after, neither negative."""
     both = (value, value) if isinstance(value, (int, np.integer)) else value
     try:
-        low, high = (int(one) for one in both)
+        low, high = (int(n) for n in both)
     except (TypeError, ValueError):
         low = high = -1
     if low < 0 or high < 0:
@@ -181,14 +172,14 @@ def pairs(value: Any, rank: int, name: str) -> tuple[tuple[int, int], ...]:
             f"`{name}` must be a whole number, or {rank} numbers or pairs of numbers, "
             f"got {value!r}."
         )
-    return tuple(pair(one, name) for one in each)
+    return tuple(pair(border, name) for border in each)
 
 
 def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     """Return one of the known words, whatever its case."""
     if isinstance(value, str) and value.lower() in choices:
         return value.lower()
-    known = ", ".join(repr(one) for one in choices)
+    known = ", ".join(repr(word) for word in choices)
     raise ValueError(f"Unknown `{name}` {value!r}: use one of {known}.")
 
 

@@ -150,8 +150,8 @@ def batched(images: Any) -> tuple[Any, bool]:
 
 def count_of(images: Any) -> int:
     """Return how many images these are."""
-    batch, one = batched(images)
-    return 1 if one else batch.shape[0]
+    batch, is_single = batched(images)
+    return 1 if is_single else batch.shape[0]
 
 
 def span(
@@ -173,11 +173,11 @@ def span(
     return (max(-size, least) if one_sided else -size), size
 
 
-def value_range_of(given: Any) -> tuple[float, float]:
+def value_range_of(value: Any) -> tuple[float, float]:
     """Return the smallest and the largest value that pixels have."""
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
-        raise ValueError(f"`value_range` must be two numbers, got {given!r}.")
-    low, high = sorted(given)
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ValueError(f"`value_range` must be two numbers, got {value!r}.")
+    low, high = sorted(value)
     return low, high
 
 
@@ -213,8 +213,8 @@ class RandomContrast(RandomImageLayer):
 
     def _transformed(self, x: Any, drawn: Any) -> Any:
         mean = ops.mean(x, axis=(1, 2), keepdims=True)
-        made = (x - mean) * drawn["contrast_factor"] + mean
-        return ops.clip(made, float(self.value_range[0]), float(self.value_range[1]))
+        changed = (x - mean) * drawn["contrast_factor"] + mean
+        return ops.clip(changed, float(self.value_range[0]), float(self.value_range[1]))
 
 
 @export("keras.layers")
@@ -294,12 +294,12 @@ class RandomErasing(RandomImageLayer):
         return ops.logical_and(places >= start, places < stop)
 
     def _filling(self, shape: tuple[int, ...], seed: Any) -> Any:
-        low, high = (float(one) for one in self.value_range)
+        low, high = (float(bound) for bound in self.value_range)
         if self.fill_value is None:
             filling = random.normal(shape, dtype=self.dtype, seed=seed) * high
         else:
-            given = np.asarray(self.fill_value, self.dtype)
-            filling = ops.broadcast_to(given, shape)
+            color = np.asarray(self.fill_value, self.dtype)
+            filling = ops.broadcast_to(color, shape)
         return ops.clip(filling, low, high)
 
     def _transformed(self, x: Any, drawn: Any) -> Any:
@@ -368,8 +368,8 @@ class _Moving(RandomImageLayer):
     def _sampled(self, x: Any, drawn: Any, interpolation: str) -> Any:
         to_column, to_row = self._maps(x, drawn)
         filling = Filling(self.fill_mode, float(self.fill_value))
-        made = affine(x, to_column, to_row, filling, interpolation)
-        return ops.cast(made, x.dtype)
+        outputs = affine(x, to_column, to_row, filling, interpolation)
+        return ops.cast(outputs, x.dtype)
 
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: Any = True

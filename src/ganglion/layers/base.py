@@ -93,8 +93,8 @@ class InputSpec:
         return None
 
     def _sizes(self) -> dict[int, int]:
-        given = enumerate(self.shape if self.shape is not None else ())
-        return {axis: size for axis, size in given if size is not None} | self.axes
+        sizes = enumerate(self.shape if self.shape is not None else ())
+        return {axis: size for axis, size in sizes if size is not None} | self.axes
 
 
 class Layer(WeightHolder):
@@ -214,8 +214,8 @@ class Layer(WeightHolder):
                 "`add_loss` works inside of `call` only: call it there, or give a "
                 "model a Keras tensor by `model.add_loss`."
             )
-        for one in loss if isinstance(loss, (list, tuple)) else [loss]:
-            scope.add_loss(self, read(one))
+        for term in loss if isinstance(loss, (list, tuple)) else [loss]:
+            scope.add_loss(self, read(term))
 
     def add_metric(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: metrics are given to `compile`, as in Keras 3."""
@@ -255,11 +255,11 @@ class Layer(WeightHolder):
         with Scope(bool(kwargs.get("training")), concrete=True) as scope:
             scope.told = kwargs.get("training") is not None
             result = self._call_traced(args, kwargs)
-            made = concrete(result)
+            outputs = concrete(result)
             for layer, loss in zip(scope.loss_owners, scope.losses, strict=True):
                 layer._losses.append(concrete(loss))
             scope.commit()
-        return made
+        return outputs
 
     def _call_traced(self, args: Any, kwargs: dict[str, Any]) -> Any:
         scope = current_scope()
@@ -281,10 +281,10 @@ class Layer(WeightHolder):
             with origin.inside(self.name, self.created):
                 outputs = self.call(*args, **kwargs)
                 if self.activity_regularizer is not None:
-                    for one in tree.flatten(outputs):
+                    for output in tree.flatten(outputs):
                         # By the row, so that its strength does not depend on the batch.
-                        added = self.activity_regularizer(one) / max(one.shape[0], 1)
-                        scope.add_loss(self, read(added))
+                        loss = self.activity_regularizer(output)
+                        scope.add_loss(self, read(loss / max(output.shape[0], 1)))
         finally:
             scope.training, scope.told = before
         return outputs
@@ -364,7 +364,7 @@ class Layer(WeightHolder):
         """Return the output shape for an input shape (None: any size)."""
         inputs = tensors_of(args[0] if args else next(iter(kwargs.values())))
         outputs = self.compute_output_spec(inputs)
-        shapes = [one.shape for one in tree.flatten(outputs)]
+        shapes = [output.shape for output in tree.flatten(outputs)]
         return shapes[0] if isinstance(outputs, KerasTensor) else shapes
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
@@ -397,10 +397,10 @@ class Layer(WeightHolder):
         )
         return self._calls[node_index].outputs
 
-    def _only_call(self, what: str) -> Call:
+    def _only_call(self, end: str) -> Call:
         if not self._calls:
             raise AttributeError(
-                f'Layer "{self.name}" has no {what}: it was never called on an Input.'
+                f'Layer "{self.name}" has no {end}: it was never called on an Input.'
             )
         return self._calls[0]
 
@@ -422,19 +422,19 @@ class Layer(WeightHolder):
         It is plain data, as in Keras. A `get_config` of one's own gets those of the
         class above, without its own: it adds them itself.
         """
-        made: dict[str, Any] = {"name": self.name, "trainable": self.trainable}
-        made["dtype"] = {
+        config: dict[str, Any] = {"name": self.name, "trainable": self.trainable}
+        config["dtype"] = {
             "module": "keras",
             "class_name": "DTypePolicy",
             "config": {"name": self.dtype},
             "registered_name": None,
         }
         for name, value in arguments_of(self).items():
-            if name not in made:
-                made[name] = as_plain_data(kept_value(self, name, value))
-        if made.get("activity_regularizer", 0) is None:
-            del made["activity_regularizer"]
-        return made
+            if name not in config:
+                config[name] = as_plain_data(kept_value(self, name, value))
+        if config.get("activity_regularizer", 0) is None:
+            del config["activity_regularizer"]
+        return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -475,16 +475,17 @@ def _lift(leaf: Any) -> Any:
 
 def check_inputs(specs: Any, inputs: Any, name: str, created: origin.Origin) -> None:
     """Refuse inputs that the specs of the layer of this name do not allow."""
-    given = [specs] if isinstance(specs, InputSpec) else list(specs)
-    values = [one for one in tree.flatten(inputs) if hasattr(one, "shape")]
+    expected = [specs] if isinstance(specs, InputSpec) else list(specs)
+    values = [x for x in tree.flatten(inputs) if hasattr(x, "shape")]
     where = f" ({created})" if created.file else ""
-    if len(values) != len(given):
+    if len(values) != len(expected):
         way = "Join several into one by a Concatenate or Add layer."
         raise ValueError(
-            f'Layer "{name}" takes {len(given)} input(s), but got {len(values)}{where}.'
-            f"{f' {way}' if len(given) == 1 else ''}"
+            f'Layer "{name}" takes {len(expected)} input(s), but got {len(values)}'
+            f"{where}."
+            f"{f' {way}' if len(expected) == 1 else ''}"
         )
-    for number, (spec, value) in enumerate(zip(given, values, strict=True)):
+    for number, (spec, value) in enumerate(zip(expected, values, strict=True)):
         shape = tuple(value.shape)
         if spec.allow_last_axis_squeeze and len(shape) == (spec.ndim or 0) + 1:
             shape = shape[:-1] if shape[-1] == 1 else shape

@@ -33,18 +33,18 @@ def dtype_name(dtype: Any) -> str:
     if name == config.MIXED:  # weights are float32; how to multiply is a global choice
         return config.DTypePolicy(name).variable_dtype
     try:
-        found = np.dtype(name)
+        kind = np.dtype(name)
     except TypeError:
-        found = None
+        kind = None
     # Whole numbers are the type of an Input, not of weights. NumPy knows "bfloat16", as
     # a kind of its own, as soon as another library has told it.
-    is_whole = found is not None and found.kind in "biu"
-    if found is None or not (is_whole or found.name in config.FLOAT_TYPES):
+    is_whole = kind is not None and kind.kind in "biu"
+    if kind is None or not (is_whole or kind.name in config.FLOAT_TYPES):
         raise ValueError(
             f"Type {name!r} is not supported; use one of "
             f"{', '.join(config.FLOAT_TYPES)}."
         )
-    return found.name
+    return kind.name
 
 
 def checked_name(name: Any) -> str | None:
@@ -63,20 +63,20 @@ def checked_trainable(trainable: Any) -> bool:
 
 def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
     """Take Keras 2's `input_shape=` and its kin out of a layer's arguments."""
-    given = {key: kwargs.pop(key) for key in _INPUT_HINTS if key in kwargs}
-    if not given:
+    hints = {key: kwargs.pop(key) for key in _INPUT_HINTS if key in kwargs}
+    if not hints:
         return None
-    old = next(iter(given))
+    old = next(iter(hints))
     keras2.note(
         f"`{old}=` on a layer", "an `Input(shape)` before it", changes_defaults=False
     )
-    batch = given.get("batch_size")
-    if "batch_input_shape" in given:
-        return tuple(given["batch_input_shape"])
-    if "input_shape" in given:
-        shape = given["input_shape"]
+    batch = hints.get("batch_size")
+    if "batch_input_shape" in hints:
+        return tuple(hints["batch_input_shape"])
+    if "input_shape" in hints:
+        shape = hints["input_shape"]
         return (batch, *((shape,) if isinstance(shape, int) else shape))
-    return (batch, given["input_dim"]) if "input_dim" in given else None
+    return (batch, hints["input_dim"]) if "input_dim" in hints else None
 
 
 def bound_arguments(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -103,17 +103,17 @@ def arguments_of(layer: Any) -> dict[str, Any]:
     A class that writes its own `get_config` adds what its own `__init__` takes.
     """
     kinds = type(layer).__mro__
-    writer = next(one for one in kinds if "get_config" in vars(one))
+    writer = next(kind for kind in kinds if "get_config" in vars(kind))
     if writer.__module__.startswith("ganglion."):
         values: dict[str, Any] = layer._init_values
         return values
-    ours = next(one for one in kinds if one.__module__.startswith("ganglion."))
+    ours = next(kind for kind in kinds if kind.__module__.startswith("ganglion."))
     parameters = inspect.signature(ours.__init__).parameters  # type: ignore[misc]
     rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
         name: getattr(layer, name)
-        for name, one in list(parameters.items())[1:]
-        if one.kind not in rest and name != "autocast" and hasattr(layer, name)
+        for name, parameter in list(parameters.items())[1:]
+        if parameter.kind not in rest and name != "autocast" and hasattr(layer, name)
     }
 
 
@@ -121,9 +121,9 @@ def as_plain_data(value: Any) -> Any:
     """Return objects and functions as their files have them; what has no name stays."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         kind = tuple if isinstance(value, tuple) else list
-        return kind(as_plain_data(one) for one in value)
+        return kind(as_plain_data(item) for item in value)
     if isinstance(value, dict):
-        return {key: as_plain_data(one) for key, one in value.items()}
+        return {key: as_plain_data(item) for key, item in value.items()}
     try:
         plain = serialize_keras_object(value)
         if isinstance(plain, dict) and plain.get("class_name") == "function":
@@ -133,13 +133,13 @@ def as_plain_data(value: Any) -> Any:
     return plain
 
 
-def refuse_unknown(cls: type, given: dict[str, Any]) -> None:
+def refuse_unknown(cls: type, arguments: dict[str, Any]) -> None:
     """Refuse arguments that no constructor of a layer knows, with the nearest name."""
     known: dict[str, Any] = {}
-    for one in cls.__mro__[:-1]:
-        known |= inspect.signature(one.__init__).parameters  # type: ignore[misc]
-    names = [one for one in known if one not in ("self", "args", "kwargs")]
-    first, *_ = unknown = sorted(given)
+    for base in cls.__mro__[:-1]:
+        known |= inspect.signature(base.__init__).parameters  # type: ignore[misc]
+    names = [name for name in known if name not in ("self", "args", "kwargs")]
+    first, *_ = unknown = sorted(arguments)
     raise TypeError(
         f"{cls.__name__} does not know the argument(s) {', '.join(unknown)}. "
         f"{config.closest(first, names)}"
@@ -183,27 +183,30 @@ def translated(
     if not is_ours(cls) or not (old_ones or two_sizes):
         return args, kwargs
     known = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
-    made: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for old, value in kwargs.items():
-        new = next((one for one in RENAMED.get(old, ()) if one in known), None)
+        new = next((name for name in RENAMED.get(old, ()) if name in known), None)
         if new is None or old in known:
-            made[old] = value
+            renamed[old] = value
             continue
         keras2.note(f"`{old}=`", f"`{new}=`")
-        made[new] = _LAYOUTS.get(value, value) if old == "dim_ordering" else value
-    if two_sizes and (old_ones or "strides" in made or _means_sizes(args)):
+        renamed[new] = _LAYOUTS.get(value, value) if old == "dim_ordering" else value
+    if two_sizes and (old_ones or "strides" in renamed or _means_sizes(args)):
         keras2.note("`Conv2D(filters, rows, columns)`", "`Conv2D(filters, (r, c))`")
         args = (args[0], (args[1], args[2]), *args[3:])
-    elif "nb_row" in made and "nb_col" in made:
+    elif "nb_row" in renamed and "nb_col" in renamed:
         keras2.note("`nb_row=, nb_col=`", "`kernel_size=`")
-        made["kernel_size"] = (made.pop("nb_row"), made.pop("nb_col"))
-    return args, made
+        renamed["kernel_size"] = (
+            renamed.pop("nb_row"),
+            renamed.pop("nb_col"),
+        )
+    return args, renamed
 
 
 def _has_two_sizes(cls: type, args: tuple[Any, ...]) -> bool:
     """Return whether this may be `Conv2D(32, 3, 3)`: rows and columns, or a stride."""
     sizes = args[1:3] if cls.__name__ in _IMAGE_LAYERS else ()
-    return len(sizes) == 2 and all(isinstance(one, int) for one in sizes)
+    return len(sizes) == 2 and all(isinstance(size, int) for size in sizes)
 
 
 def _means_sizes(args: tuple[Any, ...]) -> bool:
@@ -331,22 +334,22 @@ def unwrapped(shapes: Any) -> Any:
     if isinstance(shapes, ShapeLeaf):
         return tuple(shapes)
     if isinstance(shapes, dict):
-        return {key: unwrapped(one) for key, one in shapes.items()}
+        return {key: unwrapped(item) for key, item in shapes.items()}
     if isinstance(shapes, (list, tuple)) and any(
-        isinstance(one, (list, tuple, dict)) for one in shapes
+        isinstance(shape, (list, tuple, dict)) for shape in shapes
     ):
-        return [unwrapped(one) for one in shapes]
+        return [unwrapped(shape) for shape in shapes]
     return tuple(shapes) if isinstance(shapes, list) else shapes
 
 
 def as_shapes(shape: Any) -> Any:
     """Turn the nested lists of a JSON file back into shapes."""
     if isinstance(shape, dict):
-        return {key: as_shapes(one) for key, one in shape.items()}
+        return {key: as_shapes(item) for key, item in shape.items()}
     if isinstance(shape, (list, tuple)) and any(
-        isinstance(one, (list, tuple)) for one in shape
+        isinstance(part, (list, tuple)) for part in shape
     ):
-        return [as_shapes(one) for one in shape]
+        return [as_shapes(part) for part in shape]
     return ShapeLeaf(shape)
 
 
@@ -354,7 +357,7 @@ def tensors_of(shapes: Any) -> Any:
     """Return Keras tensors of these shapes."""
     nested = isinstance(shapes, list) and isinstance(shapes[0], (list, tuple))
     if nested:
-        return [KerasTensor(one) for one in shapes]
+        return [KerasTensor(shape) for shape in shapes]
     return KerasTensor(shapes)
 
 
@@ -363,5 +366,5 @@ def shapes_of(structure: Any) -> Any:
     if isinstance(structure, KerasTensor):
         return structure.shape
     if isinstance(structure, dict):
-        return {key: shapes_of(one) for key, one in structure.items()}
-    return [shapes_of(one) for one in structure]
+        return {key: shapes_of(tensor) for key, tensor in structure.items()}
+    return [shapes_of(item) for item in structure]

@@ -13,12 +13,11 @@ from ganglion.layers.arguments import (
     keep,
     known_size,
     padding_of,
-    passed,
     positive,
     weight,
 )
 from ganglion.layers.base import InputSpec
-from ganglion.serialization import export
+from ganglion.serialization import export, passed
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D",

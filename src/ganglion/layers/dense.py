@@ -182,25 +182,25 @@ class Lambda(Layer):
         self.arguments = dict(arguments or {})
 
     def call(self, inputs: Any, training: Any = None) -> Any:
-        given = dict(self.arguments)
+        arguments = dict(self.arguments)
         if "training" in _parameters(self.function):
-            given["training"] = training
-        return self.function(inputs, **given)
+            arguments["training"] = training
+        return self.function(inputs, **arguments)
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
-        given = args[0] if args else next(iter(kwargs.values()))
+        input_shape = args[0] if args else next(iter(kwargs.values()))
         if callable(self._promised_shape):
-            return self._promised_shape(given)
+            return self._promised_shape(input_shape)
         if self._promised_shape is not None:
-            return (given[0], *self._promised_shape)
+            return (input_shape[0], *self._promised_shape)
         return super().compute_output_shape(*args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; functions by name, as Keras writes them."""
-        made = super().get_config()
-        made["function"] = _by_name(self.function)
-        made["output_shape"] = _by_name(self._promised_shape)
-        return {key: value for key, value in made.items() if value is not None}
+        config = super().get_config()
+        config["function"] = _by_name(self.function)
+        config["output_shape"] = _by_name(self._promised_shape)
+        return {key: value for key, value in config.items() if value is not None}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:

@@ -69,26 +69,34 @@ def _dropped(layer: Any, inputs: Any, noise_shape: Any) -> Any:
     )
 
 
-def _noise_shape(given: Any) -> tuple[int | None, ...] | None:
-    if given is None:
+def _noise_shape(value: Any) -> tuple[int | None, ...] | None:
+    if value is None:
         return None
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise ValueError(f"`noise_shape` must be a shape, got {given!r}.")
-    shape = tuple(given)
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise ValueError(f"`noise_shape` must be a shape, got {value!r}.")
+    shape = tuple(value)
     if any(n is not None and (not isinstance(n, int) or n < 1) for n in shape):
         raise ValueError(
-            f"`noise_shape` must hold positive whole numbers or None, got {given!r}."
+            f"`noise_shape` must hold positive whole numbers or None, got {value!r}."
         )
     return shape
 
 
 class _SpatialDropout(Dropout):
-    """Dropout of whole channels: all their places at once."""
+    """Dropout of whole channels, at all positions at once."""
 
     rank = 0
 
-    def __init__(self, rate: float, seed: Any, name: str | None, dtype: Any) -> None:
+    def __init__(
+        self,
+        rate: float,
+        data_format: str | None = None,
+        seed: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
         super().__init__(rate, seed=seed, name=name, dtype=dtype)
+        self.data_format = channels_last(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def _disturb(self, inputs: Any) -> Any:
@@ -96,8 +104,8 @@ class _SpatialDropout(Dropout):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; Keras knows no `trainable` here."""
-        made = super().get_config()
-        return {k: v for k, v in made.items() if k != "trainable"}
+        config = super().get_config()
+        return {k: v for k, v in config.items() if k != "trainable"}
 
 
 @export("keras.layers")
@@ -109,7 +117,7 @@ class SpatialDropout1D(_SpatialDropout):
     def __init__(
         self, rate: float, seed: Any = None, name: str | None = None, dtype: Any = None
     ) -> None:
-        super().__init__(rate, seed, name, dtype)
+        super().__init__(rate, None, seed, name, dtype)
 
 
 @export("keras.layers")
@@ -118,34 +126,12 @@ class SpatialDropout2D(_SpatialDropout):
 
     rank = 2
 
-    def __init__(
-        self,
-        rate: float,
-        data_format: str | None = None,
-        seed: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(rate, seed, name, dtype)
-        self.data_format = channels_last(data_format)
-
 
 @export("keras.layers")
 class SpatialDropout3D(_SpatialDropout):
     """Dropout of whole channels of volumes."""
 
     rank = 3
-
-    def __init__(
-        self,
-        rate: float,
-        data_format: str | None = None,
-        seed: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(rate, seed, name, dtype)
-        self.data_format = channels_last(data_format)
 
 
 @export("keras.layers")
@@ -203,9 +189,10 @@ class AlphaDropout(_Noise):
 
     def _disturb(self, inputs: Any) -> Any:
         rate = float(self.rate)
-        given = self.noise_shape or (None,) * inputs.ndim
+        noise_shape = self.noise_shape or (None,) * inputs.ndim
         shape = [
-            n if m is None else m for n, m in zip(inputs.shape, given, strict=True)
+            n if m is None else m
+            for n, m in zip(inputs.shape, noise_shape, strict=True)
         ]
         drawn = random.uniform(shape, dtype=inputs.dtype, seed=self.seed_generator)
         mixed = ops.where(drawn >= rate, inputs, _SELU_FLOOR)

@@ -36,11 +36,9 @@ class InputLayer(Layer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        for old, new in (
-            ("input_shape", "shape"),
-            ("batch_input_shape", "batch_shape"),
-        ):
+        for old in ("input_shape", "batch_input_shape"):
             if old in kwargs:
+                new = old.replace("input_", "")
                 keras2.note(f"`{old}=` of InputLayer", new, changes_defaults=False)
         shape = kwargs.pop("input_shape", shape)
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
@@ -123,16 +121,7 @@ def Input(  # noqa: N802 (Keras' name)
     >>> Input(shape=(28, 28, 1)).shape
     (None, 28, 28, 1)
     """
-    layer = InputLayer(
-        shape=shape,
-        batch_size=batch_size,
-        dtype=dtype,
-        sparse=sparse,
-        ragged=ragged,
-        batch_shape=batch_shape,
-        input_tensor=tensor,
-        optional=optional,
-        name=name,
-    )
-    made: KerasTensor = layer.output
-    return made
+    arguments = dict(locals())
+    arguments["input_tensor"] = arguments.pop("tensor")
+    output: KerasTensor = InputLayer(**arguments).output
+    return output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,18 +30,18 @@ class _Merge(Layer):
 
     def build(self, input_shape: Any) -> None:
         is_list = isinstance(input_shape, (list, tuple)) and all(
-            isinstance(one, (list, tuple)) for one in input_shape
+            isinstance(shape, (list, tuple)) for shape in input_shape
         )
         if not is_list or not input_shape:
             raise ValueError(
                 f'Layer "{self.name}" merges a list of inputs: call it as '
                 f"{type(self).__name__}()([a, b]), got an input of shape {input_shape}."
             )
-        self._check([tuple(one) for one in input_shape])
+        self._check([tuple(shape) for shape in input_shape])
 
     def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
-        known = [[1 if n is None else n for n in one[1:]] for one in shapes]
-        batches = {one[0] for one in shapes if one} - {None}
+        known = [[1 if n is None else n for n in shape[1:]] for shape in shapes]
+        batches = {shape[0] for shape in shapes if shape} - {None}
         try:
             np.broadcast_shapes(*known)
         except ValueError:
@@ -53,11 +53,8 @@ class _Merge(Layer):
             )
 
     def call(self, inputs: Any) -> Any:
-        most = max(one.ndim for one in inputs)
-        return self._merge([_with_axes(one, most) for one in inputs])
-
-    def _merge(self, inputs: list[Any]) -> Any:
-        return self._merge_function(inputs)
+        most = max(x.ndim for x in inputs)
+        return self._merge_function([_with_axes(x, most) for x in inputs])
 
     def _merge_function(self, inputs: list[Any]) -> Any:
         """Merge the inputs: the name by which subclasses in scripts do it."""
@@ -81,7 +78,7 @@ class Add(_Merge):
     array([2., 2.], dtype=float32)
     """
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.add, inputs)
 
 
@@ -96,7 +93,7 @@ class Subtract(_Merge):
                 f'Layer "{self.name}" subtracts exactly 2 inputs, got {len(shapes)}.'
             )
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         first, second = inputs
         return first - second
 
@@ -105,7 +102,7 @@ class Subtract(_Merge):
 class Multiply(_Merge):
     """The product of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.multiply, inputs)
 
 
@@ -113,7 +110,7 @@ class Multiply(_Merge):
 class Average(_Merge):
     """The average of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.add, inputs) / float(len(inputs))
 
 
@@ -121,7 +118,7 @@ class Average(_Merge):
 class Maximum(_Merge):
     """The largest of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.maximum, inputs)
 
 
@@ -129,7 +126,7 @@ class Maximum(_Merge):
 class Minimum(_Merge):
     """The smallest of its inputs, element by element."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.minimum, inputs)
 
 
@@ -149,7 +146,7 @@ class Concatenate(_Merge):
 
     def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
         ndim = len(shapes[0])
-        fits = all(len(one) == ndim for one in shapes) and -ndim <= self.axis < ndim
+        fits = all(len(shape) == ndim for shape in shapes) and -ndim <= self.axis < ndim
         if fits:
             others = [i for i in range(ndim) if i != self.axis % ndim]
             fits = all(len({s[i] for s in shapes} - {None}) < 2 for i in others)
@@ -171,7 +168,7 @@ class Dot(_Merge):
         super().__init__(**kwargs)
         is_pair = isinstance(axes, (list, tuple)) and len(axes) == 2
         if not isinstance(axes, int) and not (
-            is_pair and all(isinstance(one, int) for one in axes)
+            is_pair and all(isinstance(axis, int) for axis in axes)
         ):
             raise ValueError(f"`axes` must be one or two whole numbers, got {axes!r}.")
         self.axes = axes
@@ -180,8 +177,8 @@ class Dot(_Merge):
     def _pair(self, shapes: list[Any]) -> tuple[int, int]:
         both = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
         first, second = (
-            axis % len(one) if -len(one) <= axis < len(one) else 0
-            for axis, one in zip(both, shapes, strict=True)
+            axis % len(shape) if -len(shape) <= axis < len(shape) else 0
+            for axis, shape in zip(both, shapes, strict=True)
         )
         return first, second
 
@@ -216,34 +213,23 @@ class Dot(_Merge):
         )
 
 
-def add(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Add` on a list of inputs."""
-    return Add(**kwargs)(inputs)
+class _Function(Protocol):
+    def __call__(self, inputs: Any, **kwargs: Any) -> Any: ...
 
 
-def subtract(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Subtract` on two inputs."""
-    return Subtract(**kwargs)(inputs)
+def _function_of(cls: type[Layer]) -> _Function:
+    """Return the function of a layer that needs no arguments, such as `add`."""
+
+    def merge(inputs: Any, **kwargs: Any) -> Any:
+        return cls(**kwargs)(inputs)
+
+    merge.__name__ = merge.__qualname__ = cls.__name__.lower()
+    merge.__doc__ = f"Call `{cls.__name__}` on a list of inputs."
+    return merge
 
 
-def multiply(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Multiply` on a list of inputs."""
-    return Multiply(**kwargs)(inputs)
-
-
-def average(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Average` on a list of inputs."""
-    return Average(**kwargs)(inputs)
-
-
-def maximum(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Maximum` on a list of inputs."""
-    return Maximum(**kwargs)(inputs)
-
-
-def minimum(inputs: Any, **kwargs: Any) -> Any:
-    """Call `Minimum` on a list of inputs."""
-    return Minimum(**kwargs)(inputs)
+add, subtract, multiply = map(_function_of, (Add, Subtract, Multiply))
+average, maximum, minimum = map(_function_of, (Average, Maximum, Minimum))
 
 
 def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:

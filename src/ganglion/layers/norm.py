@@ -25,28 +25,28 @@ def unit_length(x: Any, axis: Any, epsilon: float) -> Any:
 def _axis_of(axis: Any) -> int | list[int]:
     if isinstance(axis, int) and not isinstance(axis, bool):
         return axis
-    if isinstance(axis, (list, tuple)) and all(isinstance(one, int) for one in axis):
+    if isinstance(axis, (list, tuple)) and all(isinstance(n, int) for n in axis):
         return list(axis)
     raise TypeError(f"`axis` must be a whole number or a list of them, got {axis!r}.")
 
 
 def _axes(axis: int | list[int], ndim: int) -> list[int]:
     axes = [axis] if isinstance(axis, int) else axis
-    return sorted(one % ndim for one in axes)
+    return sorted(n % ndim for n in axes)
 
 
 def _sizes(layer: Layer, axis: int | list[int], shape: Any) -> dict[int, int]:
     """Return the axes to normalise over and their sizes, which must be known."""
-    for one in [axis] if isinstance(axis, int) else axis:
-        known_size(layer, shape, one)
-    return {one: shape[one] for one in _axes(axis, len(shape))}
+    for n in [axis] if isinstance(axis, int) else axis:
+        known_size(layer, shape, n)
+    return {n: shape[n] for n in _axes(axis, len(shape))}
 
 
 def _spec(axis: int | list[int], shape: Any) -> InputSpec:
     """Return what fits: axes counted from the end are there for any number of axes."""
     axes = [axis] if isinstance(axis, int) else axis
-    sizes = {one: shape[one] for one in axes}
-    are_mixed = any(one < 0 for one in axes) and any(one >= 0 for one in axes)
+    sizes = {n: shape[n] for n in axes}
+    are_mixed = any(n < 0 for n in axes) and any(n >= 0 for n in axes)
     return InputSpec(ndim=len(shape) if are_mixed else None, axes=sizes)
 
 
@@ -124,7 +124,7 @@ class LayerNormalization(_Scaled):
     def call(self, inputs: Any) -> Any:
         x = ops.cast(inputs, self.dtype)
         axes = _axes(self.axis, x.ndim)
-        along = _along([x.shape[one] for one in axes], axes, x.ndim)
+        along = _along([x.shape[axis] for axis in axes], axes, x.ndim)
         return self._normalise(x, axes, along)
 
 
@@ -207,7 +207,7 @@ class RMSNormalization(Layer):
     def call(self, inputs: Any) -> Any:
         x = ops.cast(inputs, self.dtype)
         axes = _axes(self.axis, x.ndim)
-        along = _along([x.shape[one] for one in axes], axes, x.ndim)
+        along = _along([x.shape[axis] for axis in axes], axes, x.ndim)
         mean_square = ops.mean(ops.square(x), axis=axes, keepdims=True)
         gain = ops.reshape(self.scale, along) / ops.sqrt(mean_square + self.epsilon)
         return x * gain
@@ -291,10 +291,12 @@ class BatchNormalization(_Scaled):
         axes = [i for i in range(x.ndim) if i != self.axis % x.ndim]
         if mask is None:
             return ops.moments(x, axes, keepdims=True)
-        kept = ops.broadcast_to(ops.expand_dims(ops.cast(mask, bool), -1), x.shape)
-        count = ops.sum(ops.cast(kept, x.dtype), axes, keepdims=True) + config.epsilon()
-        mean = ops.sum(ops.where(kept, x, 0.0), axes, keepdims=True) / count
-        squares = ops.where(kept, ops.square(x - mean), 0.0)
+        is_valid = ops.broadcast_to(ops.expand_dims(ops.cast(mask, bool), -1), x.shape)
+        count = (
+            ops.sum(ops.cast(is_valid, x.dtype), axes, keepdims=True) + config.epsilon()
+        )
+        mean = ops.sum(ops.where(is_valid, x, 0.0), axes, keepdims=True) / count
+        squares = ops.where(is_valid, ops.square(x - mean), 0.0)
         return mean, ops.sum(squares, axes, keepdims=True) / count
 
     def _move(self, average: Any, new: Any) -> None:

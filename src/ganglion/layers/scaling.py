@@ -110,8 +110,8 @@ class Normalization(Layer):
         shape = self._build_shape
         if shape is None:
             return statistic
-        kept = self._kept(len(shape))
-        sizes = [n if axis in kept else 1 for axis, n in enumerate(shape)]
+        axes = self._kept(len(shape))
+        sizes = [n if axis in axes else 1 for axis, n in enumerate(shape)]
         return ops.broadcast_to(self._placed(statistic, len(shape)), sizes)
 
     def adapt(self, data: Any) -> None:
@@ -137,40 +137,42 @@ class Normalization(Layer):
         self.adapt_variance.assign(variance)
 
     def _moments(self, batch: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
-        kept = self._kept(batch.ndim)
-        shape = tuple(batch.shape[axis] for axis in kept)
+        axes = self._kept(batch.ndim)
+        shape = tuple(batch.shape[axis] for axis in axes)
         if shape != self.adapt_mean.shape:
             raise ValueError(
                 f'Layer "{self.name}" was built for {self.adapt_mean.shape} features, '
                 f"but `adapt` got data of shape {batch.shape}."
             )
-        over = tuple(i for i in range(batch.ndim) if i not in kept)
+        over = tuple(i for i in range(batch.ndim) if i not in axes)
         wide = np.asarray(batch, np.float64)
         count = math.prod(batch.shape[i] for i in over)
         return count, wide.mean(axis=over), wide.var(axis=over)
 
     def call(self, inputs: Any) -> Any:
         x = ops.cast(inputs, self.dtype)
-        mean, variance = (self._placed(one, x.ndim) for one in self._statistics())
+        mean, variance = (
+            self._placed(statistic, x.ndim) for statistic in self._statistics()
+        )
         deviation = ops.maximum(ops.sqrt(variance), config.epsilon())
         return x * deviation + mean if self.invert else (x - mean) / deviation
 
     def _placed(self, statistic: Any, ndim: int) -> Any:
         """Give a statistic as many axes as the inputs have."""
-        kept = self._kept(ndim)
+        axes = self._kept(ndim)
         shape = [1] * ndim
-        given = reversed(statistic.shape)
-        for axis, size in zip(reversed(kept), given, strict=False):
+        sizes = reversed(statistic.shape)
+        for axis, size in zip(reversed(axes), sizes, strict=False):
             shape[axis] = size
         return ops.reshape(ops.cast(statistic, self.dtype), shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; what was adapted is a weight."""
-        made = super().get_config()
-        given = self.input_mean is not None
-        made["mean"] = self.input_mean.tolist() if given else None  # type: ignore[union-attr]
-        made["variance"] = self.input_variance.tolist() if given else None  # type: ignore[union-attr]
-        return made
+        config = super().get_config()
+        has_statistics = self.input_mean is not None
+        config["mean"] = self.input_mean.tolist() if has_statistics else None  # type: ignore[union-attr]
+        config["variance"] = self.input_variance.tolist() if has_statistics else None  # type: ignore[union-attr]
+        return config
 
 
 def _batches(data: Any) -> Iterator[np.ndarray]:
@@ -180,10 +182,10 @@ def _batches(data: Any) -> Iterator[np.ndarray]:
     if not isinstance(data, Iterable):
         raise TypeError(f"`adapt` needs arrays, got {type(data).__name__}.")
     for batch in data:
-        one = batch[0] if isinstance(batch, tuple) else batch
-        if not hasattr(one, "shape"):
+        array = batch[0] if isinstance(batch, tuple) else batch
+        if not hasattr(array, "shape"):
             raise TypeError(
                 f"`adapt` needs an array or an iterable of arrays, not of "
-                f"{type(one).__name__}: wrap the data in np.array."
+                f"{type(array).__name__}: wrap the data in np.array."
             )
-        yield np.asarray(one)
+        yield np.asarray(array)

@@ -8,7 +8,13 @@ one place that looks; a layer calls it for whatever is set as an attribute.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import (
+    Iterable,
+    Iterator,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+)
 from typing import Any
 
 import numpy as np
@@ -39,7 +45,7 @@ class Tracker:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._known = {id(one) for store in self._stores.values() for one in store}
+        self._known = {id(item) for store in self._stores.values() for item in store}
 
     # ---- what is there -----------------------------------------------------------
 
@@ -70,8 +76,8 @@ class Tracker:
 
     def _now(self, kind: str) -> list[Any]:
         for container in self._watched:
-            for one in _contents(container):
-                self.track(one)
+            for content in _contents(container):
+                self.track(content)
         return list(self._stores[kind])
 
     # ---- what comes and goes -----------------------------------------------------
@@ -84,8 +90,8 @@ class Tracker:
                 self._known.add(id(value))
                 self._stores[kind].append(value)
             return value
-        if type(value) in _TELLING:
-            return _TELLING[type(value)](value, self)
+        if type(value) in _TRACKED:
+            return _TRACKED[type(value)](value, self)
         if isinstance(value, tuple):
             return self._track_tuple(value)
         if isinstance(value, (list, dict, set, deque)):
@@ -96,13 +102,13 @@ class Tracker:
         """Note what a value holds, now and later, and leave it as it is."""
         if not isinstance(value, (list, dict, set, deque)):
             self.track(value)
-        elif not any(one is value for one in self._watched):
+        elif not any(container is value for container in self._watched):
             self._watched.append(value)
-            for one in _contents(value):
-                self.watch(one)
+            for content in _contents(value):
+                self.watch(content)
 
     def _track_tuple(self, value: tuple[Any, ...]) -> Any:
-        parts = [self.track(one) for one in value]
+        parts = [self.track(item) for item in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
         is_named = hasattr(value, "_fields")
@@ -122,7 +128,7 @@ class Tracker:
         if id(value) in self._known:
             self._known.discard(id(value))
             for store in self._stores.values():
-                store[:] = [one for one in store if one is not value]
+                store[:] = [item for item in store if item is not value]
 
 
 class WeightHolder:
@@ -200,37 +206,43 @@ class WeightHolder:
     @property
     def weights(self) -> list[Variable]:
         """All weights, of this layer and of those below."""
-        found: dict[Variable, None] = {}
+        weights: dict[Variable, None] = {}
         for layer in self._flatten_layers():
-            found.update(dict.fromkeys(layer._own_variables()))
-        return list(found)
+            weights.update(dict.fromkeys(layer._own_variables()))
+        return list(weights)
 
     @property
     def variables(self) -> list[Variable]:
         """The weights and the states of random generators."""
-        found: dict[Variable, None] = {}
+        variables: dict[Variable, None] = {}
         for layer in self._flatten_layers():
-            found.update(dict.fromkeys(layer._own_variables()))
-            found.update((one.state, None) for one in layer._tracker.seeds)
-        return list(found)
+            variables.update(dict.fromkeys(layer._own_variables()))
+            variables.update(
+                (generator.state, None) for generator in layer._tracker.seeds
+            )
+        return list(variables)
 
     def _seed_generators(self) -> list[SeedGenerator]:
         """Return the random generators of this layer and of those below."""
-        found = [
-            one for layer in self._flatten_layers() for one in layer._tracker.seeds
+        generators = [
+            generator
+            for layer in self._flatten_layers()
+            for generator in layer._tracker.seeds
         ]
-        return list({id(one): one for one in found}.values())
+        return list({id(seed): seed for seed in generators}.values())
 
     @property
     def metrics(self) -> list[Any]:
         """The metrics kept in attributes, of this layer and of those below."""
-        found = [m for layer in self._flatten_layers() for m in layer._tracker.metrics]
-        return list({id(one): one for one in found}.values())
+        metrics = [
+            m for layer in self._flatten_layers() for m in layer._tracker.metrics
+        ]
+        return list({id(metric): metric for metric in metrics}.values())
 
     @property
     def metrics_variables(self) -> list[Variable]:
         """The variables of all metrics."""
-        return [variable for one in self.metrics for variable in one.variables]
+        return [variable for metric in self.metrics for variable in metric.variables]
 
     @property
     def trainable(self) -> bool:
@@ -250,19 +262,19 @@ class WeightHolder:
         """The weights that training changes."""
         if not self.trainable:
             return []
-        return [one for one in self.weights if one.trainable]
+        return [weight for weight in self.weights if weight.trainable]
 
     @trainable_weights.setter
     def trainable_weights(self, variables: list[Variable]) -> None:
         keras2.note("`self.trainable_weights = [...]`", "`add_weight`")
-        for one in variables:
-            self._track(one)
+        for variable in variables:
+            self._track(variable)
 
     @property
     def non_trainable_weights(self) -> list[Variable]:
         """The weights that training leaves alone."""
         changed = set(self.trainable_weights)
-        return [one for one in self.weights if one not in changed]
+        return [weight for weight in self.weights if weight not in changed]
 
     @property
     def trainable_variables(self) -> list[Variable]:
@@ -273,7 +285,7 @@ class WeightHolder:
     def non_trainable_variables(self) -> list[Variable]:
         """The variables that gradients do not change."""
         changed = set(self.trainable_weights)
-        return [one for one in self.variables if one not in changed]
+        return [variable for variable in self.variables if variable not in changed]
 
     @property
     def losses(self) -> list[Any]:
@@ -288,14 +300,14 @@ class WeightHolder:
         else:
             added = [loss for layer in layers for loss in layer._losses]
         return added + [
-            one.regularizer(one)
-            for one in self.trainable_weights
-            if one.regularizer is not None
+            weight.regularizer(weight)
+            for weight in self.trainable_weights
+            if weight.regularizer is not None
         ]
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of all weights."""
-        return [one.numpy() for one in self.weights]
+        return [weight.numpy() for weight in self.weights]
 
     def set_weights(self, weights: list[Any]) -> None:
         """Replace all weights, in the order of `get_weights`."""
@@ -305,7 +317,7 @@ class WeightHolder:
                 f'Layer "{self.name}" has {len(own)} weights, but {len(weights)} '
                 "arrays were given."
             )
-        arrays = [np.asarray(one) for one in weights]
+        arrays = [np.asarray(weight) for weight in weights]
         for variable, array in zip(own, arrays, strict=True):
             if variable.shape != array.shape:
                 raise ValueError(
@@ -322,34 +334,34 @@ class WeightHolder:
                 f'Layer "{self.name}" has no weights yet: call it on data or give the '
                 "model an Input first."
             )
-        return sum(one.size for one in self.weights)
+        return sum(weight.size for weight in self.weights)
 
 
 def _contents(container: Any) -> list[Any]:
     return list(container.values() if isinstance(container, dict) else container)
 
 
-class _Telling:
-    """What the containers below have in common: they tell a tracker of changes."""
+class _Tracked:
+    """What the containers below share: they tell a tracker of changes."""
 
     tracker: Tracker | None = None
 
-    def _come(self, value: Any) -> Any:
+    def _add(self, value: Any) -> Any:
         if self.tracker is not None:
             self.tracker.watch(value)
         return value
 
-    def _go(self, values: Iterable[Any]) -> None:
-        for one in list(values):
-            if self.tracker is not None:
-                self.tracker.untrack(one)
+    def _drop(self, values: Iterable[Any]) -> None:
+        if self.tracker is not None:
+            for value in list(values):
+                self.tracker.untrack(value)
 
 
 def _taken(values: Iterable[Any], tracker: Tracker | None) -> Iterator[Any]:
-    return (one if tracker is None else tracker.track(one) for one in values)
+    return (value if tracker is None else tracker.track(value) for value in values)
 
 
-class TrackedList(_Telling, list[Any]):
+class TrackedList(_Tracked, list[Any]):
     """A list in an attribute of a layer."""
 
     def __init__(self, values: Iterable[Any] = (), tracker: Tracker | None = None):
@@ -359,89 +371,51 @@ class TrackedList(_Telling, list[Any]):
     def __reduce__(self) -> Any:
         return list, (list(self),)
 
-    def append(self, value: Any) -> None:
-        super().append(self._come(value))
-
     def insert(self, index: Any, value: Any) -> None:
-        super().insert(index, self._come(value))
-
-    def extend(self, values: Iterable[Any]) -> None:
-        super().extend([self._come(one) for one in values])
-
-    def __iadd__(self, values: Iterable[Any]) -> Any:  # type: ignore[misc]
-        self.extend(values)
-        return self
+        super().insert(index, self._add(value))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._go(self[index] if isinstance(index, slice) else [self[index]])
+        self._drop(self[index] if isinstance(index, slice) else [self[index]])
         new = list(value) if isinstance(index, slice) else value
         super().__setitem__(index, new)
-        for one in new if isinstance(index, slice) else [new]:
-            self._come(one)
+        for item in new if isinstance(index, slice) else [new]:
+            self._add(item)
 
     def __delitem__(self, index: Any) -> None:
-        self._go(self[index] if isinstance(index, slice) else [self[index]])
+        self._drop(self[index] if isinstance(index, slice) else [self[index]])
         super().__delitem__(index)
 
-    def pop(self, index: Any = -1) -> Any:
-        value = super().pop(index)
-        self._go([value])
-        return value
-
     def remove(self, value: Any) -> None:
-        place = next((i for i, one in enumerate(self) if one is value), None)
-        if place is None:
-            place = self.index(value)
-        del self[place]
-
-    def clear(self) -> None:
-        self._go(self)
-        super().clear()
+        index = next((i for i, item in enumerate(self) if item is value), None)
+        del self[self.index(value) if index is None else index]
 
 
-class TrackedDict(_Telling, dict[Any, Any]):
+class TrackedDict(_Tracked, dict[Any, Any]):
     """A dictionary in an attribute of a layer."""
 
     def __init__(self, values: Any = (), tracker: Tracker | None = None) -> None:
-        held = dict(values)
-        super().__init__(zip(held, _taken(held.values(), tracker), strict=True))
+        items = dict(values)
+        super().__init__(zip(items, _taken(items.values(), tracker), strict=True))
         self.tracker = tracker
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, self._come(value))
+        super().__setitem__(key, self._add(value))
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        for key, value in dict(*args, **kwargs).items():
-            self[key] = value
+    def __delitem__(self, key: Any) -> None:
+        self._drop([self[key]])
+        super().__delitem__(key)
 
     def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)
         return self
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        if key not in self:
-            self[key] = default
-        return self[key]
-
-    def __delitem__(self, key: Any) -> None:
-        self._go([self[key]])
-        super().__delitem__(key)
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        self._go([self[key]] if key in self else [])
-        return super().pop(key, *default)
-
     def popitem(self, *args: Any, **kwargs: Any) -> Any:
         key, value = super().popitem(*args, **kwargs)
-        self._go([value])
+        self._drop([value])
         return key, value
-
-    def clear(self) -> None:
-        self._go(self.values())
-        super().clear()
 
 
 class TrackedOrderedDict(TrackedDict, OrderedDict[Any, Any]):
@@ -451,7 +425,7 @@ class TrackedOrderedDict(TrackedDict, OrderedDict[Any, Any]):
         return OrderedDict, (list(self.items()),)
 
 
-class TrackedSet(_Telling, set[Any]):
+class TrackedSet(_Tracked, set[Any]):
     """A set in an attribute of a layer."""
 
     def __init__(self, values: Iterable[Any] = (), tracker: Tracker | None = None):
@@ -462,36 +436,29 @@ class TrackedSet(_Telling, set[Any]):
         return set, (set(self),)
 
     def add(self, value: Any) -> None:
-        super().add(self._come(value))
+        super().add(self._add(value))
 
     def update(self, *others: Iterable[Any]) -> None:
-        for one in [one for other in others for one in other]:
-            self.add(one)
-
-    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
-        self.update(other)
-        return self
-
-    def remove(self, value: Any) -> None:
-        super().remove(value)
-        self._go([value])
+        for value in [value for other in others for value in other]:
+            self.add(value)
 
     def discard(self, value: Any) -> None:
         if value in self:
-            self.remove(value)
+            super().discard(value)
+            self._drop([value])
 
-    def pop(self) -> Any:
-        value = super().pop()
-        self._go([value])
-        return value
 
-    def clear(self) -> None:
-        self._go(self)
-        super().clear()
-
+# The other methods that change a container come down to those above.
+for _cls, _base, _names in (
+    (TrackedList, MutableSequence, "append extend __iadd__ pop clear"),
+    (TrackedDict, MutableMapping, "update setdefault pop clear"),
+    (TrackedSet, MutableSet, "__ior__ remove pop clear"),
+):
+    for _name in _names.split():
+        setattr(_cls, _name, getattr(_base, _name))
 
 # Only these very types: a subclass of the user's own is watched, and stays what it is.
-_TELLING: dict[type, type] = {
+_TRACKED: dict[type, type] = {
     list: TrackedList,
     dict: TrackedDict,
     OrderedDict: TrackedOrderedDict,

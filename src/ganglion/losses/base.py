@@ -17,6 +17,7 @@ from ganglion.serialization import (
     deserialize_keras_object,
     export,
     look_up,
+    passed,
     serialize_keras_object,
     with_defaults,
 )
@@ -31,7 +32,7 @@ def checked_reduction(reduction: str | None) -> str | None:
     if reduction == "auto":
         return MEAN
     if reduction not in REDUCTIONS:
-        known = ", ".join(repr(one) for one in REDUCTIONS)
+        known = ", ".join(repr(name) for name in REDUCTIONS)
         raise ValueError(f"Unknown reduction {reduction!r}: use one of {known}.")
     return reduction
 
@@ -43,7 +44,7 @@ def float_type(dtype: Any) -> str:
     return np.dtype(getattr(dtype, "name", dtype) or config.floatx()).name
 
 
-def whole(structure: Any) -> Any:
+def to_array(structure: Any) -> Any:
     """Turn nested lists of numbers into an array; leave lists of arrays alone."""
     leaves = tree.flatten(structure)
     if isinstance(structure, (list, tuple)) and all(
@@ -86,8 +87,8 @@ class Loss:
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Return the loss of a batch, weighted and reduced."""
-        y_pred = tree.map_leaves(self._prediction, whole(y_pred))
-        y_true = tree.map_leaves(self._label, whole(y_true))
+        y_pred = tree.map_leaves(self._prediction, to_array(y_pred))
+        y_true = tree.map_leaves(self._label, to_array(y_true))
         with origin.inside(self.name):
             values = self.call(y_true, y_pred)
             mask = self._mask(y_true, y_pred)
@@ -165,10 +166,10 @@ class LossFunctionWrapper(Loss):
         return ignored_mask(y_true, y_pred, ignored, self._fn_kwargs.get("axis", -1))
 
     def get_config(self) -> dict[str, Any]:
-        made = super().get_config()
+        config = super().get_config()
         if "fn" in inspect.signature(type(self).__init__).parameters:
-            made["fn"] = serialize_keras_object(self.fn)
-        return {**made, **serialize_keras_object(self._fn_kwargs)}
+            config["fn"] = serialize_keras_object(self.fn)
+        return {**config, **serialize_keras_object(self._fn_kwargs)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -205,8 +206,7 @@ class FunctionLoss(LossFunctionWrapper):
         self._set(locals())
 
     def _set(self, scope: dict[str, Any]) -> None:
-        scope.pop("self")
-        LossFunctionWrapper.__init__(self, self._function, **scope)
+        LossFunctionWrapper.__init__(self, self._function, **passed(scope))
 
 
 def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int = -1) -> Any:
@@ -278,21 +278,26 @@ def _reduce(values: Any, weights: Any, reduction: str | None) -> Any:
 def fitted_weights(values: Any, weights: Any) -> tuple[Any, Any]:
     """Give weights the axes of the losses: one weight per sample covers its steps."""
     values, weights = same_rank(values, weights)
-    shape, given = tuple(values.shape), tuple(weights.shape)
-    if 0 < len(given) < len(shape) and given == shape[: len(given)]:
-        weights = ops.reshape(weights, given + (1,) * (len(shape) - len(given)))
-    elif shape and not broadcasts_to(shape, given):
+    shape, weight_shape = tuple(values.shape), tuple(weights.shape)
+    if (
+        0 < len(weight_shape) < len(shape)
+        and weight_shape == shape[: len(weight_shape)]
+    ):
+        weights = ops.reshape(
+            weights, weight_shape + (1,) * (len(shape) - len(weight_shape))
+        )
+    elif shape and not broadcasts_to(shape, weight_shape):
         raise ShapeError(
-            f"Sample weights of shape {given} do not fit values of shape {shape}: give "
-            f"one weight per sample, of shape ({shape[0]},)."
+            f"Sample weights of shape {weight_shape} do not fit values of shape "
+            f"{shape}: give one weight per sample, of shape ({shape[0]},)."
         )
     return values, weights
 
 
-def broadcasts_to(shape: tuple[int, ...], given: tuple[int, ...]) -> bool:
+def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Return whether an array of the second shape can be stretched to the first."""
     try:
-        return np.broadcast_shapes(shape, given) == shape
+        return np.broadcast_shapes(shape, other) == shape
     except ValueError:
         return False
 
@@ -306,10 +311,12 @@ def masked_weights(
     """
     if mask is None:
         return sample_weight
-    kept = ops.cast(mask, dtype)
+    weights = ops.cast(mask, dtype)
     if reduction in ("mean", MEAN):
-        kept = kept * divide_no_nan(float(math.prod(mask.shape)), ops.sum(kept))
+        weights = weights * divide_no_nan(
+            float(math.prod(mask.shape)), ops.sum(weights)
+        )
     if sample_weight is None:
-        return kept
-    kept, sample_weight = fitted_weights(kept, ops.cast(sample_weight, dtype))
-    return kept * sample_weight
+        return weights
+    weights, sample_weight = fitted_weights(weights, ops.cast(sample_weight, dtype))
+    return weights * sample_weight

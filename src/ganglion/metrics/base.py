@@ -22,12 +22,13 @@ from ganglion.losses.base import (
     ignored_mask,
     masked_weights,
     same_rank,
-    whole,
+    to_array,
 )
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
     look_up,
+    passed,
     serialize_keras_object,
     with_defaults,
 )
@@ -123,13 +124,13 @@ class Metric:
     def variables(self) -> list[Variable]:
         """The variables of this metric and of the metrics in its attributes."""
         self._check_init()
-        found = dict.fromkeys(self._variables)
         parts = [part for value in vars(self).values() for part in _parts(value)]
-        found.update((one, None) for one in parts if isinstance(one, Variable))
-        for one in parts:
-            if isinstance(one, Metric):
-                found.update(dict.fromkeys(one.variables))
-        return list(found)
+        variables = dict.fromkeys(self._variables)
+        variables.update((part, None) for part in parts if isinstance(part, Variable))
+        for part in parts:
+            if isinstance(part, Metric):
+                variables.update(dict.fromkeys(part.variables))
+        return list(variables)
 
     def _check_init(self) -> None:
         if not hasattr(self, "_variables"):
@@ -164,12 +165,9 @@ class Metric:
 def _parts(value: Any) -> Iterator[Any]:
     if isinstance(value, (Variable, Metric)):
         yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _parts(one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _parts(one)
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _parts(item)
 
 
 class Configured(Metric):
@@ -177,15 +175,15 @@ class Configured(Metric):
 
     def get_config(self) -> dict[str, Any]:
         names = list(inspect.signature(type(self).__init__).parameters)[1:]
-        rest = [one for one in names if one not in ("name", "dtype")]
-        return {**super().get_config(), **{one: getattr(self, one) for one in rest}}
+        own = [name for name in names if name not in ("name", "dtype")]
+        return {**super().get_config(), **{name: getattr(self, name) for name in own}}
 
 
 def per_sample(
     values: Any, sample_weight: Any, reduce: Callable[..., Any], dtype: Any
 ) -> tuple[Any, Any]:
     """Return weighted values and their weights, both with at most one axis."""
-    values = ops.cast(whole(values), dtype)
+    values = ops.cast(to_array(values), dtype)
     if sample_weight is None:
         return _to_one_axis(values, reduce), None
     weights = ops.convert_to_tensor(sample_weight, dtype)
@@ -203,13 +201,13 @@ def _to_one_axis(values: Any, reduce: Callable[..., Any]) -> Any:
 
 
 def _stretched(weights: Any, values: Any) -> Any:
-    shape, given = tuple(values.shape), tuple(weights.shape)
-    if not broadcasts_to(shape, given):
+    shape, weight_shape = tuple(values.shape), tuple(weights.shape)
+    if not broadcasts_to(shape, weight_shape):
         raise ShapeError(
-            f"Sample weights of shape {given} do not fit values of shape {shape}: give "
-            "one weight per sample."
+            f"Sample weights of shape {weight_shape} do not fit values of shape "
+            f"{shape}: give one weight per sample."
         )
-    return weights if shape == given else ops.broadcast_to(weights, shape)
+    return weights if shape == weight_shape else ops.broadcast_to(weights, shape)
 
 
 @registered()
@@ -283,7 +281,7 @@ class MeanMetricWrapper(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        y_true, y_pred = whole(y_true), whole(y_pred)
+        y_true, y_pred = to_array(y_true), to_array(y_pred)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         ignored = self._fn_kwargs.get("ignore_class")
         if ignored is not None and sample_weight is not None:
@@ -295,10 +293,10 @@ class MeanMetricWrapper(Mean):
         super().update_state(values, sample_weight=sample_weight)
 
     def get_config(self) -> dict[str, Any]:
-        made = super().get_config()
+        config = super().get_config()
         if "fn" in inspect.signature(type(self).__init__).parameters:
-            made["fn"] = serialize_keras_object(self._fn)
-        return {**made, **serialize_keras_object(self._fn_kwargs)}
+            config["fn"] = serialize_keras_object(self._fn)
+        return {**config, **serialize_keras_object(self._fn_kwargs)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -331,8 +329,7 @@ class FunctionMetric(MeanMetricWrapper):
         self._set(locals())
 
     def _set(self, scope: dict[str, Any]) -> None:
-        scope.pop("self")
-        MeanMetricWrapper.__init__(self, self._function, **scope)
+        MeanMetricWrapper.__init__(self, self._function, **passed(scope))
 
 
 def _function(name: str) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, whole
-from ganglion.metrics.base import Metric, registered
+from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, to_array
+from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
 from ganglion.variables import Variable
@@ -29,10 +29,10 @@ def checked_thresholds(thresholds: Any, default: float) -> list[float]:
     if thresholds is None:
         return [default]
     listed = list(thresholds) if np.ndim(thresholds) else [thresholds]
-    wrong = [one for one in listed if one is None or not 0 <= one <= 1]
+    wrong = [n for n in listed if n is None or not 0 <= n <= 1]
     if wrong:
         raise ValueError(f"Thresholds must lie between 0 and 1, unlike {wrong}.")
-    return [float(one) for one in listed]
+    return [float(n) for n in listed]
 
 
 def is_even(thresholds: Any) -> bool:
@@ -125,17 +125,18 @@ def _above(prediction: Value, thresholds: list[float]) -> Value:
 def top_k_mask(x: Value, k: int) -> Value:
     """Mark the k largest elements of each row, the first ones among equals."""
     classes = x.shape[-1]
-    kept = ops.zeros(x.shape, "bool")
+    chosen = ops.zeros(x.shape, "bool")
     for _ in range(min(k, classes)):
-        best = ops.argmax(ops.where(kept, -np.inf, x), axis=-1)
-        kept = ops.logical_or(kept, ops.one_hot(best, classes, dtype="bool"))
-    return kept
+        best = ops.argmax(ops.where(chosen, -np.inf, x), axis=-1)
+        chosen = ops.logical_or(chosen, ops.one_hot(best, classes, dtype="bool"))
+    return chosen
 
 
-class ConfusionMetric(Metric):
+class ConfusionMetric(Configured):
     """A metric over some of the four counts, each a variable of its own."""
 
     counted: tuple[str, ...] = COUNTS
+    init_thresholds: Any
     thresholds: Any
     top_k: int | None = None
     class_id: int | None = None
@@ -144,22 +145,33 @@ class ConfusionMetric(Metric):
         for name in self.counted:
             setattr(self, name, self.add_variable(shape, "zeros", name=name))
 
+    def _set_thresholds(self, thresholds: Any, default: float = 0.5) -> None:
+        self.init_thresholds = thresholds
+        self.thresholds = checked_thresholds(thresholds, default)
+        self._add_counts((len(self.thresholds),))
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if "thresholds" in config:
+            config["thresholds"] = self.init_thresholds
+        return config
+
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         self._count(y_true, y_pred, sample_weight)
 
     def _count(
         self, y_true: Any, y_pred: Any, sample_weight: Any, **options: Any
     ) -> None:
-        made = confusion_counts(
-            whole(y_true),
-            whole(y_pred),
+        counts = confusion_counts(
+            to_array(y_true),
+            to_array(y_pred),
             list(self.thresholds),
             sample_weight=sample_weight,
             top_k=self.top_k,
             class_id=self.class_id,
             **options,
         )
-        for name, count in zip(COUNTS, made, strict=True):
+        for name, count in zip(COUNTS, counts, strict=True):
             if name in self.counted:
                 variable: Variable = getattr(self, name)
                 variable.assign_add(count)
@@ -170,16 +182,11 @@ class _OneCount(ConfusionMetric):
         self, thresholds: Any = None, name: str | None = None, dtype: Any = None
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.init_thresholds = thresholds
-        self.thresholds = checked_thresholds(thresholds, 0.5)
-        self._add_counts((len(self.thresholds),))
+        self._set_thresholds(thresholds)
 
     def result(self) -> Any:
         count = getattr(self, self.counted[0])
         return count[0] if len(self.thresholds) == 1 else ops.convert_to_tensor(count)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "thresholds": self.init_thresholds}
 
 
 @registered()
@@ -222,24 +229,13 @@ class _Share(ConfusionMetric):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.init_thresholds = thresholds
         self.top_k, self.class_id = top_k, class_id
-        default = 0.5 if top_k is None else NEVER
-        self.thresholds = checked_thresholds(thresholds, default)
-        self._add_counts((len(self.thresholds),))
+        self._set_thresholds(thresholds, 0.5 if top_k is None else NEVER)
 
     def result(self) -> Any:
         right, other = (getattr(self, name) for name in self.counted)
         share = divide_no_nan(right, right + other)
         return share[0] if len(self.thresholds) == 1 else share
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "thresholds": self.init_thresholds,
-            "top_k": self.top_k,
-            "class_id": self.class_id,
-        }
 
 
 @registered()

@@ -8,7 +8,7 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.config import closest
-from ganglion.losses.base import divide_no_nan, whole
+from ganglion.losses.base import divide_no_nan, to_array
 from ganglion.metrics.base import registered
 from ganglion.metrics.confusion import ConfusionMetric
 from ganglion.ops import op
@@ -21,17 +21,17 @@ __all__ = [
     "SpecificityAtSensitivity",
 ]  # fmt: skip
 
-_CURVES = {"roc": "ROC", "pr": "PR", "prgain": "PRGAIN"}
+_CURVES = ("ROC", "PR", "PRGAIN")
 BYTES_A_THRESHOLD = 80  # a Python number in two lists, and four counts
 _SUMMATIONS = ("interpolation", "majoring", "minoring")
 
 
-def _known(given: Any, known: list[str], what: str) -> str:
-    text = str(getattr(given, "value", given))
-    found = {one.lower(): one for one in known}.get(text.lower())
-    if found is None:
-        raise ValueError(f"Unknown {what} {given!r}. {closest(text, known)}")
-    return found
+def _known(value: Any, known: tuple[str, ...], kind: str) -> str:
+    text = str(getattr(value, "value", value))
+    name = {name.lower(): name for name in known}.get(text.lower())
+    if name is None:
+        raise ValueError(f"Unknown {kind} {value!r}. {closest(text, known)}")
+    return name
 
 
 @registered()
@@ -58,19 +58,18 @@ class AUC(ConfusionMetric):
         from_logits: bool = False,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.curve = _known(curve, list(_CURVES.values()), "curve")
+        self.curve = _known(curve, _CURVES, "curve")
         self.summation_method = _known(
-            summation_method, list(_SUMMATIONS), "summation_method"
+            summation_method, _SUMMATIONS, "summation_method"
         )
         self._given_thresholds = thresholds is not None
-        inner = _inner_thresholds(num_thresholds, thresholds)
+        self.init_thresholds = inner = _inner_thresholds(num_thresholds, thresholds)
         self.num_thresholds = len(inner) + 2
         edge = config.epsilon()
         self.thresholds = [0.0 - edge, *inner, 1.0 + edge]
         self.multi_label, self.num_labels = multi_label, num_labels
-        self.label_weights = (
-            None if label_weights is None else [float(one) for one in label_weights]
-        )
+        has_weights = label_weights is not None
+        self.label_weights = [*map(float, label_weights)] if has_weights else None
         self.from_logits = from_logits
         if num_labels and not multi_label:
             raise ValueError("`num_labels` belongs to `multi_label=True`.")
@@ -87,7 +86,7 @@ class AUC(ConfusionMetric):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         if not self._variables:
-            shape = tuple(whole(y_pred).shape)
+            shape = tuple(to_array(y_pred).shape)
             if len(shape) != 2:
                 raise ValueError(
                     "AUC with multi_label=True needs predictions with two axes (batch, "
@@ -113,24 +112,15 @@ class AUC(ConfusionMetric):
         return _area(tp, fp, tn, fn, self.curve, self.summation_method, weights)
 
     def get_config(self) -> dict[str, Any]:
-        made = {
-            **super().get_config(),
-            "num_thresholds": self.num_thresholds,
-            "curve": self.curve,
-            "summation_method": self.summation_method,
-            "multi_label": self.multi_label,
-            "num_labels": self.num_labels,
-            "label_weights": self.label_weights,
-            "from_logits": self.from_logits,
-        }
-        if self._given_thresholds:
-            made["thresholds"] = self.thresholds[1:-1]
-        return made
+        config = super().get_config()
+        if not self._given_thresholds:
+            del config["thresholds"]
+        return config
 
 
 def _inner_thresholds(count: int, thresholds: Any) -> list[float]:
     if thresholds is not None:
-        return sorted(float(one) for one in thresholds)
+        return sorted(float(threshold) for threshold in thresholds)
     budget.take(BYTES_A_THRESHOLD * count, f"{count:,} thresholds")
     if count <= 1:
         raise ValueError(f"`num_thresholds` must be more than 1, not {count}.")
@@ -141,7 +131,7 @@ def _inner_thresholds(count: int, thresholds: Any) -> list[float]:
 def _area(
     tp: Any, fp: Any, tn: Any, fn: Any, curve: str, summation: str, weights: Any
 ) -> Any:
-    tp, fp, tn, fn = (read(one) for one in (tp, fp, tn, fn))
+    tp, fp, tn, fn = map(read, (tp, fp, tn, fn))
     if curve == "PR" and summation == "interpolation":
         terms = _interpolated_pr(tp, fp, fn)
     else:
@@ -219,32 +209,22 @@ class _Point(ConfusionMetric):
             BYTES_A_THRESHOLD * num_thresholds, f"{num_thresholds:,} thresholds"
         )
         self.value = bound
+        setattr(self, self.limited, bound)  # as in Keras
         self.num_thresholds, self.class_id = num_thresholds, class_id
         last = num_thresholds - 1
         self.thresholds = [0.5] if not last else [i / last for i in range(last + 1)]
         self._add_counts((num_thresholds,))
 
-    def _shares(self) -> dict[str, Any]:
+    def result(self) -> Any:
         tp, fp, tn, fn = (getattr(self, name) for name in self.counted)
         recall = divide_no_nan(tp, tp + fn)
-        return {
+        shares = {
             "recall": recall,
             "sensitivity": recall,
             "precision": divide_no_nan(tp, tp + fp),
             "specificity": divide_no_nan(tn, tn + fp),
         }
-
-    def result(self) -> Any:
-        shares = self._shares()
         return _best(shares[self.limited], shares[self.wanted], self.value)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_thresholds": self.num_thresholds,
-            self.limited: self.value,
-            "class_id": self.class_id,
-        }
 
 
 @registered()

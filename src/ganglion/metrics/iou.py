@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.losses.base import whole
+from ganglion.losses.base import to_array
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
+from ganglion.serialization import passed
 from ganglion.variables import read
 
 __all__ = [
@@ -85,20 +86,15 @@ class IoU(Configured):
         )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        y_true, y_pred = whole(y_true), whole(y_pred)
+        y_true, y_pred = to_array(y_true), to_array(y_pred)
         if not self.sparse_y_true:
             y_true = ops.argmax(y_true, axis=self.axis)
         if not self.sparse_y_pred:
             y_pred = ops.argmax(y_pred, axis=self.axis)
-        found = confusion_matrix(
-            y_true,
-            y_pred,
-            self.num_classes,
-            sample_weight,
-            self.ignore_class,
-            self.dtype,
+        options = (sample_weight, self.ignore_class, self.dtype)
+        self.total_cm.assign_add(
+            confusion_matrix(y_true, y_pred, self.num_classes, *options)
         )
-        self.total_cm.assign_add(found)
 
     def result(self) -> Any:
         return _mean_iou(self.total_cm, self.target_class_ids)
@@ -109,8 +105,8 @@ def _mean_iou(total: Any, chosen: list[int]) -> Any:
     matrix = astype(read(total), config.floatx())
     right = ops.sum(matrix * np.eye(matrix.shape[0], dtype=matrix.dtype), axis=0)
     union = ops.sum(matrix, axis=0) + ops.sum(matrix, axis=1) - right
-    places = np.array(chosen, "int32")
-    right, union = ops.take(right, places, axis=0), ops.take(union, places, axis=0)
+    indices = np.array(chosen, "int32")
+    right, union = (ops.take(x, indices, axis=0) for x in (right, union))
     fuzz = config.epsilon()
     valid = union > 1e-9
     shares = ops.where(valid, right / (union + fuzz), 0.0)
@@ -132,7 +128,7 @@ class BinaryIoU(IoU):
         self.threshold = threshold
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        y_pred = ops.greater_equal(whole(y_pred), float(self.threshold))
+        y_pred = ops.greater_equal(to_array(y_pred), float(self.threshold))
         super().update_state(y_true, ops.cast(y_pred, self.dtype), sample_weight)
 
 
@@ -150,16 +146,7 @@ class MeanIoU(IoU):
         sparse_y_pred: bool = True,
         axis: int = -1,
     ) -> None:
-        super().__init__(
-            num_classes,
-            range(num_classes),
-            name,
-            dtype,
-            ignore_class,
-            sparse_y_true,
-            sparse_y_pred,
-            axis,
-        )
+        super().__init__(target_class_ids=range(num_classes), **passed(locals()))
 
 
 @registered()
@@ -176,16 +163,7 @@ class OneHotIoU(IoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ) -> None:
-        super().__init__(
-            num_classes,
-            target_class_ids,
-            name,
-            dtype,
-            ignore_class,
-            False,
-            sparse_y_pred,
-            axis,
-        )
+        super().__init__(sparse_y_true=False, **passed(locals()))
 
 
 @registered()
@@ -201,6 +179,4 @@ class OneHotMeanIoU(MeanIoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ) -> None:
-        super().__init__(
-            num_classes, name, dtype, ignore_class, False, sparse_y_pred, axis
-        )
+        super().__init__(sparse_y_true=False, **passed(locals()))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import same_rank, whole
+from ganglion.losses.base import same_rank, to_array
 from ganglion.losses.functions import (
     binary_crossentropy,
     categorical_crossentropy,
@@ -317,7 +317,7 @@ class RootMeanSquaredError(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        squares = squared_errors(whole(y_true), whole(y_pred))
+        squares = squared_errors(to_array(y_true), to_array(y_pred))
         super().update_state(squares, sample_weight=sample_weight)
 
     def result(self) -> Any:

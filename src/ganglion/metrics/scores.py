@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.losses.base import fitted_weights, whole
+from ganglion.losses.base import fitted_weights, to_array
 from ganglion.losses.functions import paired
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
@@ -69,7 +69,7 @@ class FBetaScore(Configured):
             )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        y_true, y_pred = whole(y_true), whole(y_pred)
+        y_true, y_pred = to_array(y_true), to_array(y_pred)
         if len(y_pred.shape) != 2 or len(y_true.shape) != 2:
             raise ValueError(
                 f"{type(self).__name__} needs labels and predictions with two axes "
@@ -80,10 +80,10 @@ class FBetaScore(Configured):
         if not self._variables:
             self._build(int(y_pred.shape[-1]))
         axis = None if self.average == "micro" else 0
-        made = _counts(
+        counts = _counts(
             y_true, y_pred, sample_weight, self.threshold, axis, dtype=self.dtype
         )
-        for name, count in zip(_COUNTS, made, strict=True):
+        for name, count in zip(_COUNTS, counts, strict=True):
             getattr(self, name).assign_add(count)
 
     def result(self) -> Any:
@@ -111,16 +111,16 @@ def _counts(
     else:
         said_yes = prediction > threshold
     yes = ops.cast(said_yes, dtype)
-    made = (yes * label, yes * (1.0 - label), (1.0 - yes) * label, label)
+    counts = (yes * label, yes * (1.0 - label), (1.0 - yes) * label, label)
     if sample_weight is not None:
         weight = ops.expand_dims(astype(sample_weight, dtype), 1)
-        made = tuple(one * weight for one in made)
-    return tuple(ops.sum(one, axis=axis) for one in made)
+        counts = tuple(count * weight for count in counts)
+    return tuple(ops.sum(count, axis=axis) for count in counts)
 
 
 @op
 def _f_score(tp: Any, fp: Any, fn: Any, weights: Any, beta: float, average: Any) -> Any:
-    tp, fp, fn, weights = (read(one) for one in (tp, fp, fn, weights))
+    tp, fp, fn, weights = map(read, (tp, fp, fn, weights))
     fuzz = config.epsilon()
     precision, recall = tp / (tp + fp + fuzz), tp / (tp + fn + fuzz)
     score = precision * recall / (beta**2 * precision + recall + fuzz)
@@ -174,14 +174,14 @@ class R2Score(Configured):
         self.num_samples = self.add_variable((), "zeros", name="num_samples")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        made = _sums(whole(y_true), whole(y_pred), sample_weight, self.dtype)
+        counts = _sums(to_array(y_true), to_array(y_pred), sample_weight, self.dtype)
         if len(self._variables) == 1:
-            for name, value in zip(_SUMS, made, strict=True):
+            for name, value in zip(_SUMS, counts, strict=True):
                 setattr(self, name, self.add_variable(value.shape, "zeros", name=name))
-        for name, value in zip(_SUMS, made, strict=True):
+        for name, value in zip(_SUMS, counts, strict=True):
             getattr(self, name).assign_add(value)
-        shape = whole(y_pred).shape
-        self.num_samples.assign_add(float(shape[0] * made[0].shape[0]))
+        shape = to_array(y_pred).shape
+        self.num_samples.assign_add(float(shape[0] * counts[0].shape[0]))
 
     def result(self) -> Any:
         """Return the score; adjusted for the number of regressors, if it is given."""
@@ -220,7 +220,7 @@ def _sums(y_true: Any, y_pred: Any, sample_weight: Any, dtype: Any) -> tuple[Any
         ops.square(label - prediction) * weights,
         weights,
     )
-    return tuple(ops.sum(one, axis=0) for one in parts)
+    return tuple(ops.sum(part, axis=0) for part in parts)
 
 
 @op

@@ -1,6 +1,6 @@
 """Models: `Model` (functional or subclassed) and `Sequential`."""
 
-from ganglion.models.files import (
+from ganglion.models.config import (
     clone_model,
     load_model,
     model_from_json,

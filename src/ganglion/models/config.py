@@ -1,17 +1,25 @@
-"""Models as plain data in Keras' own shape, and back."""
+"""Models as plain data in Keras' own format, and back; clones and files of models."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from ganglion import serialization, tree
 from ganglion.layers import InputLayer, Layer
-from ganglion.models import Functional, Model, Sequential, keras_ops
+from ganglion.models import keras_ops
 from ganglion.models.functional import Network
-from ganglion.models.reader import GraphReader, Place, layer_from
-from ganglion.serialization import deserialize_keras_object, serialize_keras_object
+from ganglion.models.model import Functional, Model
+from ganglion.models.sequential import Sequential
+from ganglion.serialization import (
+    arguments_from,
+    deserialize_keras_object,
+    plain_config,
+    serialize_keras_object,
+)
 from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
 from ganglion.variables import Variable
 
@@ -27,16 +35,17 @@ _COMPILE_ARGUMENTS = (
 # Arguments of the Layer base, which a subclass need not accept.
 _BASE_ARGUMENTS = ("name", "trainable", "dtype")
 
+TensorRef = tuple[str, int, int]  # the name of a layer, its n-th call, the n-th output
+
 
 # ---- writing ---------------------------------------------------------------------
 
 
 def functional_config(model: Model) -> dict[str, Any]:
     """Return what rebuilds a model that was made of Keras tensors."""
-    network = model._network
-    if network is None or not _takes_tensors(type(model)):
+    if model._network is None or not _takes_tensors(type(model)):
         return Layer.get_config(model)
-    return _GraphWriter(network).config(model)
+    return _GraphWriter(model._network).config(model)
 
 
 class _GraphWriter:
@@ -44,29 +53,14 @@ class _GraphWriter:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._nodes = _nodes_of(network)
-        self._stand_ins: dict[KerasTensor, InputLayer] = {}
-        for one in network.flat_inputs:
-            if one.call is None or not isinstance(one.call.operation, InputLayer):
-                # The model starts in the middle of another: it gets an input there.
-                made = InputLayer(batch_shape=one.shape, dtype=one.dtype)
-                self._stand_ins[one] = made
-        self._check_names()
-
-    def config(self, model: Model) -> dict[str, Any]:
-        network = self._network
-        entries = [self._entry(one) for one in self._stand_ins.values()]
-        entries += [self._entry(one) for one in network.operations]
-        return {
-            "name": model.name,
-            "trainable": model.trainable,
-            "layers": entries,
-            "input_layers": tree.map_leaves(self._end, network.inputs),
-            "output_layers": tree.map_leaves(self._end, network.outputs),
+        self._calls = _calls_of(network)
+        # A model that starts in the middle of another gets inputs there.
+        self._stand_ins = {
+            tensor: InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype)
+            for tensor in network.flat_inputs
+            if tensor.call is None or not isinstance(tensor.call.operation, InputLayer)
         }
-
-    def _check_names(self) -> None:
-        names = [one.name for one in self._network.operations]
+        names = [operation.name for operation in network.operations]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(
@@ -74,11 +68,22 @@ class _GraphWriter:
                 "be saved: give each its own `name`."
             )
 
+    def config(self, model: Model) -> dict[str, Any]:
+        network = self._network
+        operations = [*self._stand_ins.values(), *network.operations]
+        return {
+            "name": model.name,
+            "trainable": model.trainable,
+            "layers": [self._entry(operation) for operation in operations],
+            "input_layers": tree.map_leaves(self._end, network.inputs),
+            "output_layers": tree.map_leaves(self._end, network.outputs),
+        }
+
     def _entry(self, operation: Any) -> dict[str, Any]:
-        calls = self._nodes.get(id(operation), [])
+        calls = self._calls.get(id(operation), [])
         if isinstance(operation, Function):
             entry, args, kwargs = keras_ops.entry_of(calls[0])
-            entry = {**entry, "config": serialization.plain_config(entry["config"])}
+            entry = {**entry, "config": plain_config(entry["config"])}
             nodes = [self._node(args, kwargs)]
         else:
             entry = serialize_keras_object(operation)
@@ -86,16 +91,13 @@ class _GraphWriter:
         return {**entry, "name": operation.name, "inbound_nodes": nodes}
 
     def _node(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "args": [self._argument(one) for one in args],
-            "kwargs": {key: self._argument(one) for key, one in kwargs.items()},
-        }
+        return {"args": self._argument(args), "kwargs": self._argument(kwargs)}
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
-            return [self._argument(one) for one in value]
+            return [self._argument(part) for part in value]
         if isinstance(value, dict):
-            return {key: self._argument(one) for key, one in value.items()}
+            return {key: self._argument(part) for key, part in value.items()}
         if isinstance(value, Variable):
             raise ValueError(
                 "The model cannot be saved: outside of any layer, an op works on the "
@@ -106,42 +108,37 @@ class _GraphWriter:
         plain = {
             "shape": list(value.shape),
             "dtype": value.dtype,
-            "keras_history": list(self._place(value)),
+            "keras_history": list(self._reference(value)),
         }
         return {"class_name": "__keras_tensor__", "config": plain}
 
-    def _place(self, tensor: KerasTensor) -> Place:
+    def _reference(self, tensor: KerasTensor) -> TensorRef:
         if tensor in self._stand_ins:
             return self._stand_ins[tensor].name, 0, 0
         call = tensor.call
         assert call is not None
-        calls = self._nodes.get(id(call.operation), [call])
-        return (
-            call.operation.name,
-            calls.index(call) if call in calls else 0,
-            (tensor.index),
-        )
+        calls = self._calls.get(id(call.operation), [call])
+        number = calls.index(call) if call in calls else 0
+        return call.operation.name, number, tensor.index
 
     def _end(self, tensor: KerasTensor) -> list[Any]:
-        name, node, index = self._place(tensor)
+        name, number, index = self._reference(tensor)
         call = tensor.call
         if call is not None and isinstance(call.operation, Functional):
             # Keras counts the calls of nested models from one here, and only here.
-            node += 1
-        return [name, node, index]
+            number += 1
+        return [name, number, index]
 
 
-def _nodes_of(network: Network) -> dict[int, list[Call]]:
+def _calls_of(network: Network) -> dict[int, list[Call]]:
     """Return the calls of each layer and op, in the order in which they were made."""
     inside = set(network.calls)
-    found: dict[int, list[Call]] = {}
-    for operation in network.operations:
-        if isinstance(operation, Function):
-            made = [one for one in network.calls if one.operation is operation]
-        else:
-            made = [one for one in operation._calls if one in inside]
-        found[id(operation)] = made
-    return found
+    return {
+        id(operation): [call for call in network.calls if call.operation is operation]
+        if isinstance(operation, Function)
+        else [call for call in operation._calls if call in inside]
+        for operation in network.operations
+    }
 
 
 def sequential_config(model: Sequential) -> dict[str, Any]:
@@ -149,12 +146,12 @@ def sequential_config(model: Sequential) -> dict[str, Any]:
     config = Layer.get_config(model)
     if _has_own_init(type(model), Sequential):
         return config
-    layers: list[Layer] = [] if model._input_layer is None else [model._input_layer]
-    made = {key: config[key] for key in _BASE_ARGUMENTS}
-    made["layers"] = [serialize_keras_object(one) for one in [*layers, *model.layers]]
+    layers = [*([model._input_layer] if model._input_layer else []), *model.layers]
+    plain = {key: config[key] for key in _BASE_ARGUMENTS}
+    plain["layers"] = [serialize_keras_object(layer) for layer in layers]
     if model._input_layer is not None:
-        made["build_input_shape"] = list(model._input_layer.batch_shape)
-    return made
+        plain["build_input_shape"] = list(model._input_layer.batch_shape)
+    return plain
 
 
 def _has_own_init(cls: type, base: type) -> bool:
@@ -165,23 +162,21 @@ def _takes_tensors(cls: type) -> bool:
     """Return whether a class is made from `inputs` and `outputs`, as `Model` is."""
     if not _has_own_init(cls, Model):
         return True
-    kinds = {one.kind for one in inspect.signature(cls.__init__).parameters.values()}  # type: ignore[misc]
+    parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    kinds = {parameter.kind for parameter in parameters}
     return {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds
 
 
-def compile_config(model: Any) -> dict[str, Any] | None:
+def compile_config(model: Model) -> dict[str, Any] | None:
     """Return the arguments of `compile` as plain data.
 
     What cannot be written (a lambda as a loss) costs the arguments, not the model.
     """
-    given = model._compile_arguments
+    arguments = dict(model._compile_arguments)
+    arguments.pop("optimizer", None)
     try:
-        return {
-            "optimizer": serialize_keras_object(model.optimizer),
-            **serialization.plain_config(
-                {name: one for name, one in given.items() if name != "optimizer"}
-            ),
-        }
+        optimizer = serialize_keras_object(model.optimizer)
+        return {"optimizer": optimizer, **plain_config(arguments)}
     except (TypeError, ValueError) as error:
         warnings.warn(
             f'The model "{model.name}" is saved without the arguments of `compile`: '
@@ -194,7 +189,7 @@ def compile_config(model: Any) -> dict[str, Any] | None:
 # ---- reading ---------------------------------------------------------------------
 
 
-def compile_from_config(model: Any, config: dict[str, Any]) -> None:
+def compile_from_config(model: Model, config: dict[str, Any]) -> None:
     """Compile a model as the configuration says; make the optimizer's slots."""
     if type(model).compile is not Model.compile:
         warnings.warn(
@@ -218,8 +213,8 @@ def _without_old(entry: Any) -> Any:
     if not isinstance(entry, dict) or not isinstance(entry.get("config"), dict):
         return entry
     dropped = ("jit_compile", "is_legacy_optimizer")
-    kept = {key: one for key, one in entry["config"].items() if key not in dropped}
-    return {**entry, "config": kept}
+    config = {key: v for key, v in entry["config"].items() if key not in dropped}
+    return {**entry, "config": config}
 
 
 def model_from_config(cls: type, config: dict[str, Any], custom_objects: Any) -> Any:
@@ -234,12 +229,12 @@ def model_from_config(cls: type, config: dict[str, Any], custom_objects: Any) ->
     if issubclass(cls, Sequential) and "layers" in config:
         return _sequential_from(cls, config)
     if {"layers", "input_layers", "output_layers"} <= config.keys():
-        return GraphReader(config).model(cls)
+        return _GraphReader(config).model(cls)
     return _subclass_from(cls, config)
 
 
 def _sequential_from(cls: Any, config: dict[str, Any]) -> Sequential:
-    layers = [layer_from(entry) for entry in config["layers"]]
+    layers = [_layer_from(entry) for entry in config["layers"]]
     model: Sequential = cls(layers, name=config.get("name"))
     model._trainable = bool(config.get("trainable", True))
     shape = config.get("build_input_shape")
@@ -249,22 +244,224 @@ def _sequential_from(cls: Any, config: dict[str, Any]) -> Sequential:
 
 
 def _subclass_from(cls: Any, config: dict[str, Any]) -> Any:
-    """Make a subclass; what the base knows may be missing from its `__init__`."""
-    arguments = {key: deserialize_keras_object(one) for key, one in config.items()}
+    """Make a subclass; its `__init__` may lack arguments that the base knows."""
+    arguments = arguments_from(config)
     parameters = inspect.signature(cls.__init__).parameters
-    kinds = {one.kind for one in parameters.values()}
+    kinds = {parameter.kind for parameter in parameters.values()}
     rest: dict[str, Any] = {}
     if inspect.Parameter.VAR_KEYWORD not in kinds:
         for name in _BASE_ARGUMENTS:
             if name in arguments and name not in parameters:
                 rest[name] = arguments.pop(name)
     try:
-        made = cls(**arguments)
+        model = cls(**arguments)
     except TypeError as error:
         raise TypeError(
             f"{cls.__name__} cannot be made from its configuration "
             f"{sorted(arguments)}: {error}. Define `get_config` and `from_config`."
         ) from error
-    made.name = rest.get("name") or made.name
-    made._trainable = bool(rest.get("trainable", made._trainable))
-    return made
+    model.name = rest.get("name") or model.name
+    model._trainable = bool(rest.get("trainable", model._trainable))
+    return model
+
+
+def _layer_from(entry: dict[str, Any]) -> Layer:
+    layer = deserialize_keras_object(entry)
+    if not isinstance(layer, Layer):
+        raise TypeError(f"a layer is expected, not {layer!r:.80}")
+    return layer
+
+
+class _GraphReader:
+    """Calls the layers of a configuration on each other again."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = dict(config)
+        self._operations: dict[str, Any] = {}
+        self._outputs: dict[tuple[str, int], list[KerasTensor]] = {}
+        self._waiting: dict[str, deque[Any]] = {}
+        entries = self._config.pop("layers")
+        self._is_old = all("module" not in entry for entry in entries)
+        for entry in entries:
+            self._add(entry)
+
+    def model(self, cls: Any) -> Model:
+        """Return the model, made as an object of this class."""
+        self._call_all()
+        config = self._config
+        inputs = self._ends(config.pop("input_layers"))
+        outputs = self._ends(config.pop("output_layers"))
+        name = config.pop("name", None)
+        trainable = config.pop("trainable", None)
+        config.pop("dtype", None)
+        rest = arguments_from(config)
+        model: Model = cls(inputs=inputs, outputs=outputs, name=name, **rest)
+        model._trainable = trainable is None or bool(trainable)
+        return model
+
+    def _add(self, entry: dict[str, Any]) -> None:
+        name = entry.get("name") or entry["config"]["name"]
+        if name in self._operations:
+            raise ValueError(f"two layers have the same name {name!r}")
+        if keras_ops.is_operation(entry):
+            config = arguments_from(entry["config"])
+            self._operations[name] = keras_ops.operation_from(entry, config)
+        else:
+            self._operations[name] = layer = _layer_from(entry)
+            if isinstance(layer, InputLayer):
+                self._outputs[name, 0] = [layer.output]
+        nodes = [node for node in entry.get("inbound_nodes", []) if node]
+        if nodes:
+            self._waiting[name] = deque(nodes)
+
+    def _call_all(self) -> None:
+        """Make each call as soon as its inputs exist; the calls of a layer in order."""
+        while self._waiting:
+            before = sum(map(len, self._waiting.values()))
+            for name, nodes in list(self._waiting.items()):
+                while nodes and self._is_ready(nodes[0]):
+                    self._call(name, nodes.popleft())
+                if not nodes:
+                    del self._waiting[name]
+            if sum(map(len, self._waiting.values())) == before:
+                raise ValueError(
+                    "the layers are not connected: nothing leads from the inputs to "
+                    f"{', '.join(list(self._waiting)[:8])}"
+                )
+
+    def _is_ready(self, node: Any) -> bool:
+        return all(ref[:2] in self._outputs for ref in self._references(node))
+
+    def _references(self, node: Any) -> Iterator[TensorRef]:
+        """Yield the tensors that a call needs, in the new or the old spelling."""
+        if isinstance(node, dict) and node.get("class_name") == "__keras_tensor__":
+            yield _history(node)
+        elif isinstance(node, list) and _is_old_reference(node):
+            name, number, index = node[:3]
+            # Keras 2 counted the calls of a nested model from one.
+            first = 1 if isinstance(self._operations.get(name), Model) else 0
+            yield name, max(number - first, 0), index
+        elif isinstance(node, (list, dict)):
+            for part in node.values() if isinstance(node, dict) else node:
+                yield from self._references(part)
+
+    def _call(self, name: str, node: Any) -> None:
+        if isinstance(node, dict):
+            args = [self._argument(value) for value in node.get("args", [])]
+            kwargs = {k: self._argument(v) for k, v in node.get("kwargs", {}).items()}
+        else:
+            tensors = [self._tensor(ref) for ref in self._references(node)]
+            args = [tensors if len(tensors) > 1 else tensors[0]]
+            kwargs = {}
+            for *_, extra in (part for part in node if len(part) == 4):
+                kwargs.update(arguments_from(extra))
+        outputs = self._operations[name](*args, **kwargs)
+        number = sum(known == name for known, _ in self._outputs)
+        self._outputs[name, number] = tree.flatten(outputs)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._argument(part) for part in value]
+        if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
+            return self._tensor(_history(value))
+        if isinstance(value, dict) and "class_name" not in value:
+            return {key: self._argument(part) for key, part in value.items()}
+        return deserialize_keras_object(value)
+
+    def _tensor(self, reference: TensorRef) -> KerasTensor:
+        name, number, index = reference
+        outputs = self._outputs.get((name, number))
+        if outputs is None or not 0 <= index < len(outputs):
+            raise ValueError(f"there is no output {index} of call {number} of {name!r}")
+        return outputs[index]
+
+    def _ends(self, structure: Any) -> Any:
+        """Return the tensors that a structure of [name, call, output] names."""
+        if isinstance(structure, dict):
+            return {key: self._ends(part) for key, part in structure.items()}
+        if not isinstance(structure, (list, tuple)):
+            raise TypeError(f"[layer, call, output] is expected, not {structure!r:.80}")
+        if len(structure) == 3 and isinstance(structure[0], str):
+            name, number, index = structure
+            if isinstance(self._operations.get(name), Functional):
+                number -= 1
+            return self._tensor((name, number, index))
+        ends = [self._ends(part) for part in structure]
+        # Keras 2 wrote a single tensor as a list of one.
+        if self._is_old and len(ends) == 1:
+            return ends[0]
+        return tuple(ends) if isinstance(structure, tuple) else ends
+
+
+def _is_old_reference(node: list[Any]) -> bool:
+    return len(node) in (3, 4) and [type(part) for part in node[:3]] == [str, int, int]
+
+
+def _history(entry: dict[str, Any]) -> TensorRef:
+    name, number, index = entry["config"]["keras_history"]
+    return name, number, index
+
+
+# ---- clones and files --------------------------------------------------------------
+
+
+def clone_model(
+    model: Model,
+    input_tensors: Any = None,
+    clone_function: Any = None,
+    call_function: Any = None,
+    recursive: bool = False,
+    **kwargs: Any,
+) -> Model:
+    """Return a model of the same shape with new weights, compiled if the model is."""
+    if kwargs:
+        raise TypeError(f"clone_model does not know {', '.join(sorted(kwargs))}.")
+    unsupported = {
+        "input_tensors": input_tensors,
+        "clone_function": clone_function,
+        "call_function": call_function,
+        "recursive": recursive or None,  # it is about the functions
+    }
+    for name, value in unsupported.items():
+        if value is not None:
+            raise ValueError(
+                f"clone_model: `{name}` is not supported. Change what "
+                "`model.get_config()` gives, and make the model by `from_config`."
+            )
+    config = model.get_config()
+    ends = {k: v for k, v in config.items() if k in ("input_layers", "output_layers")}
+    clone: Model = type(model).from_config(plain_config(config) | ends)
+    compiled = model.get_compile_config()
+    if compiled is not None:
+        clone.compile_from_config(compiled)
+    return clone
+
+
+def save_model(
+    model: Model,
+    filepath: Any,
+    overwrite: bool = True,
+    zipped: bool | None = None,
+    **kwargs: Any,
+) -> None:
+    """Save a whole model, optimizer included, as a `.keras` file."""
+    model.save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+
+
+def load_model(
+    filepath: Any,
+    custom_objects: Any = None,
+    compile: bool = True,  # noqa: A002 (Keras' name)
+    safe_mode: bool = True,
+) -> Any:
+    """Load a model that `save` wrote, here or in Keras; nothing in it is executed."""
+    from ganglion import saving
+
+    return saving.load_model(filepath, custom_objects, compile, safe_mode)
+
+
+def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
+    """Rebuild a model from the text that `to_json` gave."""
+    from ganglion import saving
+
+    return saving.model_from_json(json_string, custom_objects)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,9 @@ class Network:
         )
         _check_names(self.operations)
         self.layers: list[Layer] = [
-            one for one in self.operations if not isinstance(one, Function)
+            operation
+            for operation in self.operations
+            if not isinstance(operation, Function)
         ]
         # The outputs for inputs of some shapes.
         self._inferred: dict[Any, list[KerasTensor]] = {}
@@ -42,12 +44,12 @@ class Network:
     @property
     def input_names(self) -> list[str]:
         """The name of each input, by which a dictionary may feed it."""
-        return [_operation_name(one) for one in self.flat_inputs]
+        return [_operation_name(tensor) for tensor in self.flat_inputs]
 
     @property
     def output_names(self) -> list[str]:
         """The name of each output: that of the layer which makes it."""
-        return [_operation_name(one) for one in self.flat_outputs]
+        return [_operation_name(tensor) for tensor in self.flat_outputs]
 
     def run(self, inputs: Any, extra: list[KerasTensor]) -> tuple[Any, list[Any]]:
         """Replay the calls; return the outputs and the values of extra tensors."""
@@ -69,20 +71,20 @@ class Network:
 
         Nested models are not unfolded: each answers for itself, and once.
         """
-        given = tree.flatten(inputs)
-        types = [one.dtype for one in self.flat_inputs]
-        if isinstance(inputs, dict) or [one.dtype for one in given] != types:
+        tensors = tree.flatten(inputs)
+        types = [tensor.dtype for tensor in self.flat_inputs]
+        if isinstance(inputs, dict) or [tensor.dtype for tensor in tensors] != types:
             return None
-        shapes = tuple(one.shape for one in given)
+        shapes = tuple(tensor.shape for tensor in tensors)
         if shapes not in self._inferred:
-            if shapes == tuple(one.shape for one in self.flat_inputs):
+            if shapes == tuple(tensor.shape for tensor in self.flat_inputs):
                 self._inferred[shapes] = self.flat_outputs
-            elif any(_network_of(one) is not None for one in self.operations):
+            elif any(map(_network_of, self.operations)):
                 self._inferred[shapes] = self._infer_by_calls(inputs)
             else:
                 return None
         known = self._inferred[shapes]
-        new = [KerasTensor(one.shape, one.dtype) for one in known]
+        new = [KerasTensor(tensor.shape, tensor.dtype) for tensor in known]
         return tree.pack(self.outputs, new)
 
     def _infer_by_calls(self, inputs: Any) -> list[KerasTensor]:
@@ -95,7 +97,7 @@ class Network:
     @cached_property
     def is_plain(self) -> bool:
         """Whether all classes are Ganglion's own: equal calls give equal results."""
-        return all(_is_plain(one) for one in self.operations)
+        return all(map(_is_plain, self.operations))
 
     @cached_property
     def unfolded_calls(self) -> int:
@@ -120,27 +122,27 @@ class Network:
     def _standard(self, inputs: Any) -> list[Any]:
         """Match what was given with the inputs: by position, or by name."""
         if isinstance(self.inputs, dict):
-            given = tree.flatten(self.matched(inputs))
+            values = tree.flatten(self.matched(inputs))
         elif isinstance(inputs, dict):
-            given = self._by_name(inputs)
+            values = self._by_name(inputs)
         else:
-            given = tree.flatten(inputs)
-        if len(given) != len(self.flat_inputs):
+            values = tree.flatten(inputs)
+        if len(values) != len(self.flat_inputs):
             raise ValueError(
                 f"The model has {len(self.flat_inputs)} inputs "
-                f"({', '.join(self.input_names)}), but {len(given)} were given."
+                f"({', '.join(self.input_names)}), but {len(values)} were given."
             )
-        pairs = zip(given, self.flat_inputs, strict=True)
+        pairs = zip(values, self.flat_inputs, strict=True)
         return [_fit(value, tensor, self.any_size) for value, tensor in pairs]
 
-    def matched(self, given: Any) -> Any:
+    def matched(self, data: Any) -> Any:
         """Return data under the keys of the inputs, where these are a dictionary."""
-        return _matched(self.inputs, given) if isinstance(self.inputs, dict) else given
+        return _matched(self.inputs, data) if isinstance(self.inputs, dict) else data
 
     def _by_name(self, inputs: dict[str, Any]) -> list[Any]:
         names = [
-            one.name if one.name in inputs else _operation_name(one)
-            for one in self.flat_inputs
+            tensor.name if tensor.name in inputs else _operation_name(tensor)
+            for tensor in self.flat_inputs
         ]
         missing = [name for name in names if name not in inputs]
         if missing:
@@ -151,41 +153,37 @@ class Network:
         return [inputs[name] for name in names]
 
 
-def _matched(wanted: dict[str, Any], given: Any) -> Any:
-    """Return what is given for inputs that are a dictionary, by the same keys.
+def _matched(wanted: dict[str, Any], data: Any) -> Any:
+    """Return the data of inputs that are a dictionary, by the same keys.
 
     As in Keras, keys that the model does not have are left out with a warning, and a
     list takes the place of a dictionary only where the order of the keys is no guess.
     """
     keys = ", ".join(map(repr, wanted))
-    if not isinstance(given, dict):
+    if not isinstance(data, dict):
+        is_list = isinstance(data, (list, tuple))
+        kind = f"a {type(data).__name__} of {len(data)}" if is_list else "an array"
         if list(wanted) != sorted(wanted):
             raise ValueError(
                 f"The inputs of the model are a dictionary with the keys {keys}: give "
-                f"a dictionary, not {_kind_of(given)}, whose order is not theirs."
+                f"a dictionary, not {kind}, whose order is not theirs."
             )
-        if len(tree.flatten(given)) == len(tree.flatten(wanted)):
-            _warn_of_structure(keys, _kind_of(given))
-        return given
-    missing = [key for key in wanted if key not in given]
-    got = ", ".join(map(repr, given))
+        if len(tree.flatten(data)) == len(tree.flatten(wanted)):
+            _warn_of_structure(keys, kind)
+        return data
+    missing = [key for key in wanted if key not in data]
+    got = ", ".join(map(repr, data))
     if missing:
         raise ValueError(
             f"No data for the input(s) {', '.join(map(repr, missing))}: the model "
             f"takes a dictionary with the keys {keys}, but got {got}."
         )
-    if len(given) > len(wanted):
+    if len(data) > len(wanted):
         _warn_of_structure(keys, f"a dictionary with the keys {got}")
     return {
-        key: _matched(part, given[key]) if isinstance(part, dict) else given[key]
+        key: _matched(part, data[key]) if isinstance(part, dict) else data[key]
         for key, part in wanted.items()
     }
-
-
-def _kind_of(given: Any) -> str:
-    if isinstance(given, (list, tuple)):
-        return f"a {type(given).__name__} of {len(given)}"
-    return "an array"
 
 
 def _warn_of_structure(keys: str, got: str) -> None:
@@ -207,13 +205,14 @@ def _is_plain(operation: Any) -> bool:
     if not type(operation).__module__.startswith("ganglion."):
         return False
     inner = _network_of(operation)
-    return all(map(_is_plain, _held(operation))) if inner is None else inner.is_plain
-
-
-def _held(layer: Layer) -> Iterator[Layer]:
-    for value in vars(layer).values():
-        several = value if isinstance(value, (list, tuple)) else [value]
-        yield from (one for one in several if isinstance(one, Layer))
+    if inner is not None:
+        return inner.is_plain
+    return all(
+        _is_plain(layer)
+        for value in vars(operation).values()
+        for layer in (value if isinstance(value, (list, tuple)) else [value])
+        if isinstance(layer, Layer)
+    )
 
 
 def shared(
@@ -232,7 +231,9 @@ def shared(
     )
     if not plain:
         return call(args, kwargs)
-    names = tree.map_leaves(_identity, (args, kwargs))
+    names = tree.map_leaves(
+        lambda leaf: id(leaf) if isinstance(leaf, Value) else leaf, (args, kwargs)
+    )
     key = (id(network), scope.training, scope.told, repr(names))
     before = scope.changes
     known_before, outputs, *_ = scope.shared_calls.get(key, (None, None))
@@ -241,10 +242,6 @@ def shared(
         if scope.changes == before:  # the arguments are kept: so are their identities
             scope.shared_calls[key] = before, outputs, args, kwargs
     return tree.map_leaves(lambda leaf: leaf, outputs)
-
-
-def _identity(leaf: Any) -> Any:
-    return id(leaf) if isinstance(leaf, Value) else leaf
 
 
 def _fit(value: Any, tensor: KerasTensor, any_size: bool) -> Any:
@@ -274,31 +271,31 @@ def _operation_name(tensor: KerasTensor) -> str:
     return tensor.call.operation.name if tensor.call is not None else tensor.name
 
 
-def _check_tensors(what: str, tensors: list[Any]) -> None:
-    for one in tensors:
-        if not is_symbolic(one):
+def _check_tensors(argument: str, tensors: list[Any]) -> None:
+    for tensor in tensors:
+        if not is_symbolic(tensor):
             raise ValueError(
-                f"`{what}` of a Model must be Keras tensors (made by `Input` and layer "
-                f"calls), not {type(one).__name__}."
+                f"`{argument}` of a Model must be Keras tensors (made by `Input` and "
+                f"layer calls), not {type(tensor).__name__}."
             )
 
 
 def _check_names(operations: list[Any]) -> None:
     seen: set[str] = set()
-    for one in operations:
-        if one.name in seen:
+    for operation in operations:
+        if operation.name in seen:
             raise ValueError(
-                f'The name "{one.name}" is used twice in this model: files and '
+                f'The name "{operation.name}" is used twice in this model: files and '
                 "`get_layer` need a name of its own for each layer (name=...)."
             )
-        seen.add(one.name)
+        seen.add(operation.name)
 
 
 def _ordered_calls(outputs: list[KerasTensor], inputs: set[KerasTensor]) -> list[Call]:
     """Return the calls needed for the outputs, inputs first (iterative)."""
     order: list[Call] = []
     seen: set[Call] = set()
-    stack: list[tuple[KerasTensor, bool]] = [(one, False) for one in reversed(outputs)]
+    stack = [(tensor, False) for tensor in reversed(outputs)]
     while stack:
         tensor, inputs_done = stack.pop()
         call = tensor.call
@@ -315,7 +312,7 @@ def _ordered_calls(outputs: list[KerasTensor], inputs: set[KerasTensor]) -> list
                 order.append(call)
         elif call not in seen:
             stack.append((tensor, True))
-            stack.extend((one, False) for one in reversed(call.inputs))
+            stack.extend((operand, False) for operand in reversed(call.inputs))
     return order
 
 
@@ -327,7 +324,7 @@ def _in_keras_order(
     Equally far ones stand in the order in which a walk from the outputs meets them.
     Weights are listed, and numbered in files, in this order.
     """
-    entries = [one.call for one in inputs if one.call is not None and _is_entry(one)]
+    entries = [tensor.call for tensor in inputs if tensor.call and _is_entry(tensor)]
     far_calls: dict[Call, int] = {}
     far: dict[int, int] = {}
     for call in [*reversed(calls), *entries]:
@@ -339,15 +336,16 @@ def _in_keras_order(
                 before = far_calls.get(tensor.call, 0)
                 far_calls[tensor.call] = max(before, depth + 1)
     met = _first_met(outputs, inputs)
-    found = {id(call.operation): call.operation for call in [*entries, *calls]}
-    return sorted(found.values(), key=lambda one: (-far[id(one)], met.get(id(one), -1)))
+    each = {id(call.operation): call.operation for call in [*entries, *calls]}
+    order = sorted(each, key=lambda key: (-far[key], met.get(key, -1)))
+    return [each[key] for key in order]
 
 
 def _first_met(outputs: list[KerasTensor], inputs: list[KerasTensor]) -> dict[int, int]:
     """Number the operations in the order of a walk from the outputs (iterative)."""
     met: dict[int, int] = {}
     seen: set[Call] = set()
-    ends = {one for one in inputs if not _is_entry(one)}
+    ends = {tensor for tensor in inputs if not _is_entry(tensor)}
     stack = list(reversed(outputs))
     while stack:
         tensor = stack.pop()
@@ -361,8 +359,3 @@ def _first_met(outputs: list[KerasTensor], inputs: list[KerasTensor]) -> dict[in
 
 def _is_entry(tensor: KerasTensor) -> bool:
     return tensor.call is not None and isinstance(tensor.call.operation, InputLayer)
-
-
-def operations(network: Network) -> Iterator[Any]:
-    """Yield layers and op calls, inputs first, each once."""
-    yield from network.operations

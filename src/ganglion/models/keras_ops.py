@@ -72,7 +72,7 @@ class _Entry(NamedTuple):
 
 @cache
 def _entries() -> list[_Entry]:
-    found = []
+    entries = []
     for module, text in _TABLE.items():
         for item in text.split():
             name, _, arguments = item.rstrip(")").partition("(")
@@ -80,15 +80,15 @@ def _entries() -> list[_Entry]:
             class_name = "".join(part.capitalize() for part in name.split("_"))
             ours = _OUR_NAMES.get(name, name)
             if hasattr(ops, ours):
-                found.append(_Entry(ours, module, class_name, made_with))
-    return found
+                entries.append(_Entry(ours, module, class_name, made_with))
+    return entries
 
 
 @cache
 def _by_function() -> dict[Any, _Entry]:
-    known = {one.function: one for one in _entries()}
+    known = {entry.function: entry for entry in _entries()}
     known.update({a: known[b] for a, b in _ALIASES.items() if b in known})
-    return {getattr(ops, n): one for n, one in known.items() if hasattr(ops, n)}
+    return {getattr(ops, n): entry for n, entry in known.items() if hasattr(ops, n)}
 
 
 def entry_of(call: Call) -> tuple[dict[str, Any], Any, dict[str, Any]]:
@@ -99,40 +99,38 @@ def entry_of(call: Call) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         return _own_entry(call), call.args, call.kwargs
     bound = inspect.signature(function).bind(*call.args, **call.kwargs)
     bound.apply_defaults()
-    given = dict(bound.arguments)
+    arguments = dict(bound.arguments)
     config = {"name": call.operation.name}
     for name in known.made_with:
-        config[name] = given.pop(name, None)
-    made = {
+        config[name] = arguments.pop(name, None)
+    entry = {
         "module": known.module,
         "class_name": known.class_name,
         "config": config,
         "registered_name": known.class_name,
     }
-    return made, _call_arguments(function, given), {}
+    return entry, _call_arguments(function, arguments), {}
 
 
-def _call_arguments(function: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+def _call_arguments(function: Any, arguments: dict[str, Any]) -> tuple[Any, ...]:
     """Return the arguments in order, without those of ours that Keras does not have."""
     parameters = inspect.signature(function).parameters
-    found: list[Any] = []
-    for name, value in given.items():
-        if parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
-            found.extend(value)
-        else:
-            found.append(value)
-    defaults = [parameters[name].default for name in given]
-    while found and len(found) == len(defaults) and found[-1] is defaults[-1]:
-        found.pop()
+    values: list[Any] = []
+    for name, value in arguments.items():
+        is_rest = parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        values.extend(value if is_rest else [value])
+    defaults = [parameters[name].default for name in arguments]
+    while values and len(values) == len(defaults) and values[-1] is defaults[-1]:
+        values.pop()
         defaults.pop()
-    return tuple(found)
+    return tuple(values)
 
 
 def _own_entry(call: Call) -> dict[str, Any]:
     """Describe an op that Keras does not have: only Ganglion loads it."""
     name = call.operation.function.__name__
-    for module, place in _OUR_MODULES.items():
-        if getattr(place, name, None) is call.operation.function:
+    for module, namespace in _OUR_MODULES.items():
+        if getattr(namespace, name, None) is call.operation.function:
             return {
                 "module": module,
                 "class_name": name,
@@ -167,9 +165,7 @@ class Operation:
 
 def is_operation(entry: dict[str, Any]) -> bool:
     """Return whether an entry of a functional model is an op, not a layer."""
-    module = entry.get("module")
-    if not isinstance(module, str):
-        return False
+    module = str(entry.get("module"))
     return module.startswith("keras.src.ops.") or module in _OUR_MODULES
 
 
@@ -181,19 +177,19 @@ def operation_from(entry: dict[str, Any], config: dict[str, Any]) -> Operation:
         function = getattr(_OUR_MODULES[module], class_name, None)
         if hasattr(function, "__wrapped__"):  # only what is marked as an op
             return Operation(name, function, config)
-    for one in _entries():
-        if (one.module, one.class_name) == (module, class_name):
-            function = getattr(ops, one.function)
-            known = inspect.signature(function).parameters
-            kept = {key: v for key, v in config.items() if key in known}
-            lost = sorted(key for key in config.keys() - kept.keys() if config[key])
+    for known in _entries():
+        if (known.module, known.class_name) == (module, class_name):
+            function = getattr(ops, known.function)
+            parameters = inspect.signature(function).parameters
+            lost = sorted(key for key in config.keys() - parameters if config[key])
             if lost:
                 raise ValueError(
                     f"The op {class_name!r} has arguments that are not supported here: "
                     f"{', '.join(lost)}."
                 )
-            return Operation(name, function, kept)
-    names = [one.class_name for one in _entries()]
+            arguments = {key: v for key, v in config.items() if key in parameters}
+            return Operation(name, function, arguments)
+    names = [known.class_name for known in _entries()]
     raise ValueError(
         f"The model uses the op {class_name!r} ({module}), which Ganglion does not "
         f"have. {closest(class_name, names)}"

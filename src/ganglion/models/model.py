@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ganglion import keras2, symbolic, tree
+from ganglion import keras2, symbolic
 from ganglion.layers import Layer
 from ganglion.layers.construction import by_calling, shapes_of, unwrapped
 from ganglion.models.functional import Network, shared
@@ -74,9 +74,9 @@ class Model(Trainer):
         return super()._layers_below()
 
     def _layers_below(self) -> list[Layer]:
-        listed = list(self.layers)
-        known = {id(one) for one in listed}
-        return [*listed, *(o for o in self._tracker.layers if id(o) not in known)]
+        # Those of the graph, and others that attributes hold.
+        every = [*self.layers, *self._tracker.layers]
+        return list({id(layer): layer for layer in every}.values())
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """Return a layer by its name or its number."""
@@ -130,11 +130,11 @@ class Model(Trainer):
         """The names of the outputs, None where they are not known."""
         return self._network.output_names if self._network else None
 
-    def _functional(self, what: str) -> Network:
+    def _functional(self, name: str) -> Network:
         if self._network is None:
             raise AttributeError(
-                f'The model "{self.name}" has no {what} yet: build it by an Input, by '
-                "calling it on Keras tensors, or use the functional API."
+                f'The model "{self.name}" has no {name} yet: build it by an Input, '
+                "by calling it on Keras tensors, or use the functional API."
             )
         return self._network
 
@@ -151,8 +151,8 @@ class Model(Trainer):
         outputs, losses = self._network.run(inputs, self._symbolic_losses)
         scope = current_scope()
         if scope is not None:
-            for one in losses:
-                scope.add_loss(self, read(one))
+            for loss in losses:
+                scope.add_loss(self, read(loss))
         return _alone(outputs)
 
     def _replays(self) -> bool:
@@ -186,8 +186,7 @@ class Model(Trainer):
     @by_calling
     def build(self, input_shape: Any) -> None:
         if self._network is None and type(self).call is not Model.call:
-            shapes = tree.map_leaves(lambda one: one, input_shape)
-            self.compute_output_spec(_placeholders(shapes))
+            self.compute_output_spec(_placeholders(input_shape))
         self.built = True
 
     def _build_once(self, shapes: Any) -> None:
@@ -209,7 +208,7 @@ class Model(Trainer):
                 f'The model "{self.name}" has no weights yet: call it on data, or '
                 "start it with an Input."
             )
-        return sum(one.size for one in self.weights)
+        return sum(weight.size for weight in self.weights)
 
     # ---- showing and saving ------------------------------------------------------
 
@@ -223,15 +222,8 @@ class Model(Trainer):
         layer_range: Any = None,
     ) -> None:
         """Print a table of the layers, their output shapes and parameter counts."""
-        print_summary(
-            self,
-            line_length=line_length,
-            positions=positions,
-            print_fn=print_fn,
-            expand_nested=expand_nested,
-            show_trainable=show_trainable,
-            layer_range=layer_range,
-        )
+        options = {k: v for k, v in locals().items() if k != "self"}
+        print_summary(self, **options)
 
     def save(
         self,
@@ -278,8 +270,8 @@ class Model(Trainer):
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled steps belong to this process; a copy compiles its own.
-        held = super().__getstate__()
-        return {name: held[name] for name in held.keys() - {"_step_cache"}}
+        state = super().__getstate__()
+        return {name: state[name] for name in state.keys() - {"_step_cache"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._start_training_state()
@@ -331,15 +323,15 @@ def _alone(structure: Any) -> Any:
 
 def _ends(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     rest = dict(kwargs)
-    given = list(args)
     for old, new in (("input", "inputs"), ("output", "outputs")):
         if old in rest and new not in rest:
             keras2.note(f"`Model({old}=)`", f"`Model({new}=)`")
             rest[new] = rest.pop(old)
-    inputs = given.pop(0) if given else rest.pop("inputs", None)
-    outputs = given.pop(0) if given else rest.pop("outputs", None)
-    if given:
-        rest["name"] = given.pop(0)
+    positional = list(args)
+    inputs = positional.pop(0) if positional else rest.pop("inputs", None)
+    outputs = positional.pop(0) if positional else rest.pop("outputs", None)
+    if positional:
+        rest["name"] = positional.pop(0)
     if (inputs is None) != (outputs is None):
         raise ValueError("A functional Model needs both `inputs` and `outputs`.")
     return inputs, outputs, rest
@@ -347,7 +339,7 @@ def _ends(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
 
 def _placeholders(shapes: Any) -> Any:
     if isinstance(shapes, dict):
-        return {key: _placeholders(one) for key, one in shapes.items()}
+        return {key: _placeholders(shape) for key, shape in shapes.items()}
     if shapes and isinstance(shapes[0], (list, tuple)):
-        return [_placeholders(one) for one in shapes]
+        return [_placeholders(shape) for shape in shapes]
     return KerasTensor(tuple(shapes))

@@ -59,7 +59,7 @@ class Sequential(Model):
         if isinstance(layer, InputLayer):
             self._set_input(layer)
         else:
-            if any(one.name == layer.name for one in self._stack):
+            if any(other.name == layer.name for other in self._stack):
                 raise ValueError(
                     f'All layers need their own name, but "{layer.name}" is used twice.'
                 )
@@ -156,10 +156,10 @@ class Sequential(Model):
         keras2.note(
             "`predict_classes`", "`predict(x).argmax(axis=-1)`", changes_defaults=False
         )
-        found = self.predict(x, batch_size=batch_size, verbose=verbose)
-        if found.shape[-1] > 1:
-            return np.argmax(found, axis=-1)
-        return (found > 0.5).astype("int32")
+        scores = self.predict(x, batch_size=batch_size, verbose=verbose)
+        if scores.shape[-1] > 1:
+            return np.argmax(scores, axis=-1)
+        return (scores > 0.5).astype("int32")
 
     def get_config(self) -> dict[str, Any]:
         from ganglion.models import config

@@ -26,29 +26,10 @@ _SIDES: dict[str, Callable[[str, int], str]] = {
 
 
 def summary(
-    model: Any,
-    line_length: int | None = None,
-    positions: Sequence[float] | None = None,
-    print_fn: Callable[[str], Any] | None = None,
-    expand_nested: bool = False,
-    show_trainable: bool = False,
-    layer_range: Sequence[str] | None = None,
+    model: Any, print_fn: Callable[[str], Any] | None = None, **options: Any
 ) -> None:
-    """Print the layers of a model, their output shapes and numbers of parameters.
-
-    Args:
-        model: The model.
-        line_length: Width of the table; by default, what fits the terminal.
-        positions: Where each column ends, as parts of the width.
-        print_fn: Gets the text instead of standard output.
-        expand_nested: Whether to list the layers inside of layers, too.
-        show_trainable: Whether to add a column that tells if training changes a layer.
-        layer_range: Two regular expressions for the names of the first and last layer
-            to list.
-    """
-    text = summary_text(
-        model, line_length, positions, expand_nested, show_trainable, layer_range
-    )
+    """Print `summary_text`, or give it to a function."""
+    text = summary_text(model, **options)
     if print_fn is None:
         print_message(text, line_break=False)
     else:
@@ -63,7 +44,17 @@ def summary_text(
     show_trainable: bool = False,
     layer_range: Sequence[str] | None = None,
 ) -> str:
-    """Return what `summary` prints."""
+    """Return the layers of a model, their output shapes and numbers of parameters.
+
+    Args:
+        model: The model.
+        line_length: Width of the table; by default, what fits the terminal.
+        positions: Where each column ends, as parts of the width.
+        expand_nested: Whether to list the layers inside of layers, too.
+        show_trainable: Whether to add a column: does training change a layer?
+        layer_range: Two regular expressions for the names of the first and last layer
+            to list.
+    """
     operations, calls = operations_and_calls(model)
     is_chain = not calls or _is_chain(calls)
     rows = [
@@ -97,7 +88,7 @@ def operations_and_calls(model: Any) -> tuple[list[Any], list[Call]]:
 def _is_chain(calls: list[Call]) -> bool:
     """Whether every call has one source and one use, so the order says it all."""
     within = set(calls)
-    used = [one.call for call in calls for one in call.inputs if one.call in within]
+    used = [x.call for call in calls for x in call.inputs if x.call in within]
     sources = [call for call in calls if not call.inputs]
     return (
         len(sources) == 1
@@ -110,7 +101,7 @@ def _is_chain(calls: list[Call]) -> bool:
 def _in_range(layers: list[Any], layer_range: Sequence[str] | None) -> list[Any]:
     if layer_range is None:
         return layers
-    if len(layer_range) != 2 or not all(isinstance(one, str) for one in layer_range):
+    if len(layer_range) != 2 or not all(isinstance(n, str) for n in layer_range):
         raise ValueError(
             f"`layer_range` takes the names of two layers, got {layer_range!r}."
         )
@@ -164,32 +155,29 @@ def type_name(layer: Any) -> str:
 
 def output_shape(layer: Any, calls: Sequence[Call] = ()) -> str:
     """Return the shape(s) of a layer's output as text, ``?`` where it is not known."""
-    made = [call for call in calls if call.operation is layer]
-    own = getattr(layer, "_calls", None) or made
-    if own:
-        shapes = [_shape_text(one.shape) for one in tree.flatten(own[-1].outputs)]
-        return shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]"
+    own = getattr(layer, "_calls", None)
+    own = own or [call for call in calls if call.operation is layer]
     shape = getattr(layer, "_build_shape", None)
+    if own:
+        shapes = [tensor.shape for tensor in tree.flatten(own[-1].outputs)]
+        return _shape_text(shapes[0] if len(shapes) == 1 else shapes)
     if shape is None:
         return "?"
     try:
-        found = layer.compute_output_shape(shape)
+        return _shape_text(layer.compute_output_shape(shape))
     except Exception:  # a layer of the user's, called in a way only its model knows
         return "?"
-    return _shape_text(found) if isinstance(found, tuple) else _shape_list(found)
 
 
-def _shape_text(shape: Sequence[int | None]) -> str:
-    """Return a shape as text.
+def _shape_text(shape: Any) -> str:
+    """Return a shape, or a list of shapes, as text.
 
-    >>> _shape_text((None, 10))
-    '(None, 10)'
+    >>> _shape_text((None, 10)), _shape_text([(3,)])
+    ('(None, 10)', '[(3)]')
     """
-    return f"({', '.join(map(str, shape))})"
-
-
-def _shape_list(shapes: Any) -> str:
-    return f"[{', '.join(_shape_text(one) for one in shapes)}]"
+    if isinstance(shape, tuple):
+        return f"({', '.join(map(str, shape))})"
+    return f"[{', '.join(map(_shape_text, shape))}]"
 
 
 def _parameters(layer: Any) -> str:
@@ -199,21 +187,16 @@ def _parameters(layer: Any) -> str:
 
 
 def _connections(layer: Any, calls: list[Call]) -> str:
-    sources = [
-        _source_text(tensor)
-        for call in calls
-        if call.operation is layer
-        for tensor in call.inputs
-    ]
-    return ", ".join(sources) or "-"
+    own = [call for call in calls if call.operation is layer]
+    return ", ".join(_source_text(x) for call in own for x in call.inputs) or "-"
 
 
 def _source_text(tensor: KerasTensor) -> str:
     if tensor.call is None:
         return shown(tensor.name)
     operation = tensor.call.operation
-    made = getattr(operation, "_calls", None) or [tensor.call]
-    return f"{shown(operation.name)}[{made.index(tensor.call)}][{tensor.index}]"
+    calls = getattr(operation, "_calls", None) or [tensor.call]
+    return f"{shown(operation.name)}[{calls.index(tensor.call)}][{tensor.index}]"
 
 
 # ---- numbers of parameters -----------------------------------------------------------
@@ -227,23 +210,20 @@ def _totals(model: Any) -> list[str]:
     if getattr(optimizer, "built", False):
         slots = _counted(optimizer.variables)  # type: ignore[union-attr]
     total = tuple(map(sum, zip(trainable, fixed, slots, strict=True)))
-    lines = [
-        _total_line("Total", total),
-        _total_line("Trainable", trainable),
-        _total_line("Non-trainable", fixed),
+    lines = {"Total": total, "Trainable": trainable, "Non-trainable": fixed}
+    if slots[0]:
+        lines["Optimizer"] = slots
+    return [
+        f" {name} params: {count:,} ({bytes_text(size)})"
+        for name, (count, size) in lines.items()
     ]
-    return [*lines, _total_line("Optimizer", slots)] if slots[0] else lines
 
 
 def _counted(variables: Sequence[Any]) -> tuple[int, int]:
     """Return the number of elements and of bytes."""
-    each = {id(one): one for one in variables}.values()
-    sizes = [(one.size, np.dtype(one.dtype).itemsize) for one in each]
+    each = set(variables)
+    sizes = [(v.size, np.dtype(v.dtype).itemsize) for v in each]
     return sum(n for n, _ in sizes), sum(n * width for n, width in sizes)
-
-
-def _total_line(what: str, counted: tuple[int, ...]) -> str:
-    return f" {what} params: {counted[0]:,} ({bytes_text(counted[1])})"
 
 
 def bytes_text(count: float) -> str:
@@ -269,16 +249,15 @@ def _column_widths(
     show_trainable: bool,
 ) -> list[int]:
     """Return the width of each column without its borders and spaces."""
-    usual, parts = (
-        (88, [0.45, 0.80, 1.0]) if is_chain else (108, [0.3, 0.56, 0.74, 1.0])
-    )
-    parts = list(positions or parts)
+    usual, ends = 108, [0.3, 0.56, 0.74, 1.0]
+    if is_chain:
+        usual, ends = 88, [0.45, 0.80, 1.0]
+    parts = list(positions or ends)
     if show_trainable:
         usual += 12
-        parts = [one * 0.90 for one in parts] + [1.0]
+        parts = [part * 0.90 for part in parts] + [1.0]
     length = line_length or min(usual, shutil.get_terminal_size().columns - 4)
-    ends = [int(part * length) for part in parts]
-    widths = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+    widths = np.diff([int(part * length) for part in (0, *parts)]).tolist()
     if min(widths) < 4:
         raise ValueError(
             f"A line of {length} characters is too short for the summary: pass a "

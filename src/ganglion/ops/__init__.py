@@ -13,8 +13,6 @@ from ganglion.ops import (
     activation,
     control,
     creation,
-    einstein,
-    elementary,
     indexing,
     linalg,
     nn,
@@ -27,8 +25,6 @@ from ganglion.ops.activation import *
 from ganglion.ops.control import *
 from ganglion.ops.creation import *
 from ganglion.ops.dispatch import op
-from ganglion.ops.einstein import *
-from ganglion.ops.elementary import *
 from ganglion.ops.indexing import *
 from ganglion.ops.linalg import *
 from ganglion.ops.nn import *
@@ -68,8 +64,6 @@ __all__ = ["op"]
 __all__ += activation.__all__
 __all__ += control.__all__
 __all__ += creation.__all__
-__all__ += einstein.__all__
-__all__ += elementary.__all__
 __all__ += indexing.__all__
 __all__ += linalg.__all__
 __all__ += nn.__all__

@@ -35,8 +35,8 @@ class Limit:
         if low > self.low - 1 and high < self.high:
             return None
         fits = (numbers > self.low - 1) & (numbers < self.high)
-        place = np.unravel_index(int(np.argmin(fits)), numbers.shape)
-        return tuple(int(n) for n in place)
+        index = np.unravel_index(int(np.argmin(fits)), numbers.shape)
+        return tuple(int(n) for n in index)
 
     def error(self, number: float, where: str = "") -> Exception:
         """Return the error about a number that is out of range."""
@@ -60,20 +60,20 @@ def require_range(
     limit = Limit(low, high, _reader(origin.here()), are_labels)
     numbers = _known(value)
     if numbers is not None:
-        place = limit.first_bad(numbers)
-        if place is not None:
-            raise limit.error(numbers[place])
+        index = limit.first_bad(numbers)
+        if index is not None:
+            raise limit.error(numbers[index])
         return
     scope = current_scope()
     if scope is not None:
         scope.limits.append((value, limit))
 
 
-def _reader(place: origin.Origin) -> str:
+def _reader(here: origin.Origin) -> str:
     """Name the layer and the line that read a table."""
-    line = str(place._replace(layer=""))
-    if place.layer:
-        return f'layer "{place.layer}"' + (f" ({line})" if line else "")
+    line = str(here._replace(layer=""))
+    if here.layer:
+        return f'layer "{here.layer}"' + (f" ({line})" if line else "")
     return line or "it"
 
 
@@ -89,10 +89,10 @@ def _reads_input(value: Value) -> bool:
     seen: set[Value] = set()
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, Input):
+        node = waiting.pop()
+        if isinstance(node, Input):
             return True
-        if isinstance(one, Node) and one not in seen:
-            seen.add(one)
-            waiting.extend(one.inputs)
+        if isinstance(node, Node) and node not in seen:
+            seen.add(node)
+            waiting.extend(node.inputs)
     return False

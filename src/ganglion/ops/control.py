@@ -44,10 +44,10 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 (Keras' name)
     """Call a function on every row of the first axis and stack the results."""
     if any_symbolic(xs):
         return record(map, (f, xs), {})
-    rows = [unstack(one) for one in tree.flatten(xs)]
-    made = [f(tree.pack(xs, list(parts))) for parts in zip(*rows, strict=True)]
-    columns = zip(*(tree.flatten(one) for one in made), strict=True)
-    return tree.pack(made[0], [stack(list(column)) for column in columns])
+    rows = [unstack(x) for x in tree.flatten(xs)]
+    results = [f(tree.pack(xs, list(parts))) for parts in zip(*rows, strict=True)]
+    columns = zip(*(tree.flatten(result) for result in results), strict=True)
+    return tree.pack(results[0], [stack(list(column)) for column in columns])
 
 
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:

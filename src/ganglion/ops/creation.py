@@ -87,8 +87,8 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 @op
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
     """Make evenly spaced numbers."""
-    bounds = [one for one in (start, stop, step) if one is not None]
-    if any(isinstance(one, Value) for one in bounds):
+    bounds = [bound for bound in (start, stop, step) if bound is not None]
+    if any(isinstance(bound, Value) for bound in bounds):
         raise TypeError(
             "ops.arange: its bounds must be known while the model is compiled, since "
             "the shape depends on them; give numbers."
@@ -97,8 +97,8 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
         raise ValueError("ops.arange: `step` must not be 0.")
     if dtype is None:
         dtype = common_type(
-            [read(one) for one in bounds if not is_weak(one)],
-            [one for one in bounds if is_weak(one)],
+            [read(bound) for bound in bounds if not is_weak(bound)],
+            [bound for bound in bounds if is_weak(bound)],
         )
     if stop is None:
         start, stop = 0, start
@@ -177,8 +177,8 @@ def _triangle(value: Value, k: int, lower: bool) -> Value:
         raise ShapeError(f"a triangle needs matrices, not {value.shape}")
     rows, columns = value.shape[-2:]
     mask = np.tri(rows, columns, k=k, dtype=bool)
-    kept = stretch(Constant(mask if lower else ~mask), value.shape)
-    return p.where(kept, value, s.fill(0, value))
+    inside = stretch(Constant(mask if lower else ~mask), value.shape)
+    return p.where(inside, value, s.fill(0, value))
 
 
 @op

@@ -56,7 +56,7 @@ def op(function: F) -> F:
 def concrete(result: Any) -> Any:
     """Turn the values of a result into arrays."""
     return tree.map_leaves(
-        lambda one: evaluate([one])[0] if isinstance(one, Value) else one, result
+        lambda leaf: evaluate([leaf])[0] if isinstance(leaf, Value) else leaf, result
     )
 
 
@@ -79,15 +79,15 @@ def promoted(*operands: Any) -> list[Value]:
 
 def common_type(arrays: list[Value], scalars: Sequence[Any] = ()) -> np.dtype:
     """Return the type that arrays and Python numbers are brought to."""
-    floats = [one.dtype for one in arrays if is_float(one.dtype)]
+    floats = [array.dtype for array in arrays if is_float(array.dtype)]
     if floats:
-        return max(floats, key=lambda one: one.itemsize)
+        return max(floats, key=lambda dtype: dtype.itemsize)
     if any(type(x) is float for x in scalars):
         return np.dtype(config.floatx())
     if arrays:
-        kinds = [one.dtype for one in arrays]
-        whole = any(type(x) is int for x in scalars)
-        if whole and all(one.kind == "b" for one in kinds):
+        kinds = [array.dtype for array in arrays]
+        has_int = any(type(x) is int for x in scalars)
+        if has_int and all(kind.kind == "b" for kind in kinds):
             return np.dtype("int32")
         return functools.reduce(np.promote_types, kinds)
     ints = any(type(x) is int for x in scalars)
@@ -129,11 +129,11 @@ def numeric(x: Any) -> Value:
 def broadcast_all(values: list[Value]) -> list[Value]:
     """Stretch values to their common shape, as NumPy does."""
     try:
-        shape = np.broadcast_shapes(*(one.shape for one in values))
+        shape = np.broadcast_shapes(*(value.shape for value in values))
     except ValueError:
-        shapes = " and ".join(str(one.shape) for one in values)
+        shapes = " and ".join(str(value.shape) for value in values)
         raise ShapeError(f"shapes {shapes} do not fit together") from None
-    return [stretch(one, shape) for one in values]
+    return [stretch(value, shape) for value in values]
 
 
 def stretch(value: Value, shape: tuple[int, ...]) -> Value:
@@ -146,7 +146,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     axes = [axis] if isinstance(axis, (int, np.integer)) else list(axis)
-    return tuple(one_axis(one, ndim) for one in axes)
+    return tuple(one_axis(number, ndim) for number in axes)
 
 
 def one_axis(axis: int | np.integer, ndim: int) -> int:

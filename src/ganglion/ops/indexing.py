@@ -39,18 +39,18 @@ def _index(value: Value, keys: list[Any]) -> Value:
     rows: tuple[int, Any] | None = None  # where the one array of numbers goes
     shape: list[int] = []
     axis = 0
-    for one in _spelled_out(value, keys):
-        if one is None:
+    for key in _spelled_out(value, keys):
+        if key is None:
             shape.append(1)
             continue
-        if is_one(one):
-            index = _row(int(one), value.shape[axis])
+        if is_one(key):
+            index = _row(int(key), value.shape[axis])
             value = cut(value, axis, index, index + 1)
         else:
-            if isinstance(one, builtins.slice):
-                value = _slice(value, axis, one)
+            if isinstance(key, builtins.slice):
+                value = _slice(value, axis, key)
             else:
-                rows = _only_rows(rows, len(shape), one)
+                rows = _only_rows(rows, len(shape), key)
             shape.append(value.shape[axis])
         axis += 1
     value = s.reshape(value, shape=tuple(shape))
@@ -59,15 +59,15 @@ def _index(value: Value, keys: list[Any]) -> Value:
 
 def _spelled_out(value: Value, keys: list[Any]) -> list[Any]:
     """Put a full slice for every axis that `...` or nothing stands for."""
-    used = sum(one is not None and one is not Ellipsis for one in keys)
+    used = sum(key is not None and key is not Ellipsis for key in keys)
     if used > value.ndim:
         raise ShapeError(f"{used} indices for an array of {value.ndim} axes")
     fill = [builtins.slice(None)] * (value.ndim - used)
-    at = next((i for i, one in enumerate(keys) if one is Ellipsis), len(keys))
+    at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
     return [*keys[:at], *fill, *keys[at + 1 :]]
 
 
-def _only_rows(known: Any, place: int, key: Any) -> tuple[int, Any]:
+def _only_rows(known: Any, axis: int, key: Any) -> tuple[int, Any]:
     index = read(key)
     if not np.issubdtype(index.dtype, np.integer):
         raise TypeError(
@@ -76,7 +76,7 @@ def _only_rows(known: Any, place: int, key: Any) -> tuple[int, Any]:
         )
     if known is not None:
         raise TypeError("Cannot index with two arrays at once: use ops.take twice.")
-    return place, index
+    return axis, index
 
 
 def _row(index: int, size: int) -> int:
@@ -85,10 +85,10 @@ def _row(index: int, size: int) -> int:
     return index % size
 
 
-def _slice(value: Value, axis: int, one: builtins.slice) -> Value:
-    if one.start is not None or one.stop is not None:
+def _slice(value: Value, axis: int, key: builtins.slice) -> Value:
+    if key.start is not None or key.stop is not None:
         symbolic.note_bounded_slice()
-    start, stop, step = one.indices(value.shape[axis])
+    start, stop, step = key.indices(value.shape[axis])
     if step > 0:
         return cut(value, axis, start, max(start, stop), step)
     count = len(range(start, stop, step))
@@ -250,23 +250,23 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
         raise ShapeError(f"top_k: k is {k}, but rows have {count} elements")
     is_float = rest.dtype.kind == "f"
     lowest = -math.inf if is_float else int(np.iinfo(rest.dtype).min)
-    values, places = [], []
+    values, indices = [], []
     numbers = arrays.iota(size=rest.shape[last], dtype="int32")
     free = s.fill(1, p.cast(rest, dtype="int32"))
     for _ in range(int(k)):
         largest = arrays.max_(rest, axes=(last,))
         # Where only the lowest number is left, the first that is not taken yet.
         only_lowest = p.equal(largest, s.fill(lowest, largest))
-        place = p.where(
+        index = p.where(
             only_lowest, arrays.argmax(free, axis=last), arrays.argmax(rest, axis=last)
         )
-        places.append(place)
-        taken = expand_dims(place, -1) == numbers
+        indices.append(index)
+        taken = expand_dims(index, -1) == numbers
         # Read at its place, so that of equal elements one has all of the gradient.
         values.append(s.sum_(p.where(taken, value, s.fill(0, value)), axes=(last,)))
         rest = p.where(taken, s.fill(lowest, rest), rest)
         free = p.where(taken, s.fill(0, free), free)
-    return stack(values, axis=-1), stack(places, axis=-1)
+    return stack(values, axis=-1), stack(indices, axis=-1)
 
 
 @op

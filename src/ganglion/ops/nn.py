@@ -22,8 +22,7 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
 )
-from ganglion.ops.einstein import einsum
-from ganglion.ops.linalg import norm
+from ganglion.ops.linalg import einsum, norm
 from ganglion.ops.numpy import (
     clip,
     divide,
@@ -270,8 +269,8 @@ def layer_normalization(
     gain = divide(1.0, p.sqrt(spread_ + fuzz))
     if gamma is not None:
         gain = multiply(gain, _along(gamma, axis, value))
-    made = multiply(subtract(value, centre), gain)
-    return made if beta is None else made + _along(beta, axis, value)
+    outputs = multiply(subtract(value, centre), gain)
+    return outputs if beta is None else outputs + _along(beta, axis, value)
 
 
 @op
@@ -282,18 +281,18 @@ def rms_normalization(
     value = floating(x)
     fuzz = config.epsilon() if epsilon is None else float(epsilon)
     power = mean(square(value), axis=axis, keepdims=True)
-    made = multiply(value, divide(1.0, p.sqrt(power + fuzz)))
-    return made if scale is None else multiply(made, _along(scale, axis, value))
+    outputs = multiply(value, divide(1.0, p.sqrt(power + fuzz)))
+    return outputs if scale is None else multiply(outputs, _along(scale, axis, value))
 
 
 def _along(weight: Any, axis: Any, value: Value) -> Value:
     """Shape a weight so that it lies along the given axes of a value."""
-    given = astype(weight, value.dtype)
-    if given.ndim == value.ndim:
-        return given
+    shaped = astype(weight, value.dtype)
+    if shaped.ndim == value.ndim:
+        return shaped
     axes = axes_of(axis, value.ndim)
     sizes = tuple(n if i in axes else 1 for i, n in enumerate(value.shape))
-    return s.reshape(given, shape=sizes)
+    return s.reshape(shaped, shape=sizes)
 
 
 @op

@@ -20,9 +20,9 @@ from ganglion.ops.dispatch import (
     op,
     stretch,
 )
-from ganglion.ops.elementary import isclose
 from ganglion.ops.numpy import (
     divide,
+    isclose,
     isnan,
     maximum,
     minimum,
@@ -45,11 +45,11 @@ __all__ = [
 
 def _reduce(primitive: Op, x: Value, axis: Any, keepdims: bool) -> Value:
     axes = axes_of(axis, x.ndim)
-    made = primitive(x, axes=axes) if axes else x
+    reduced = primitive(x, axes=axes) if axes else x
     if not keepdims:
-        return made
+        return reduced
     ones = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    return reshape(made, shape=ones)
+    return reshape(reduced, shape=ones)
 
 
 def _roomy(value: Value) -> Value:
@@ -85,9 +85,9 @@ def max(  # noqa: A001
     value = read(x)
     if initial is not None and _has_no_elements(value, axis):
         return _filled(value, axis, keepdims, initial)
-    found = _reduce(arrays.max_, numeric(value), axis, keepdims)
-    found = found if initial is None else maximum(found, initial)
-    return astype(found, bool) if value.dtype.kind == "b" else found
+    largest = _reduce(arrays.max_, numeric(value), axis, keepdims)
+    largest = largest if initial is None else maximum(largest, initial)
+    return astype(largest, bool) if value.dtype.kind == "b" else largest
 
 
 def _has_no_elements(value: Value, axis: Any) -> bool:
@@ -120,10 +120,10 @@ def min(  # noqa: A001
     value = read(x)
     if initial is not None and _has_no_elements(value, axis):
         return _filled(value, axis, keepdims, initial)
-    found = _reduce(arrays.max_, _mirrored(numeric(value)), axis, keepdims)
-    found = _mirrored(found)
-    found = found if initial is None else minimum(found, initial)
-    return astype(found, bool) if value.dtype.kind == "b" else found
+    smallest = _reduce(arrays.max_, _mirrored(numeric(value)), axis, keepdims)
+    smallest = _mirrored(smallest)
+    smallest = smallest if initial is None else minimum(smallest, initial)
+    return astype(smallest, bool) if value.dtype.kind == "b" else smallest
 
 
 @op
@@ -173,13 +173,13 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """Return where the largest element lies along an axis (the first of equals)."""
     value = numeric(x)
     if axis is None:
-        place = arrays.argmax(reshape(value, shape=(value.size,)), axis=0)
-        return reshape(place, shape=(1,) * value.ndim) if keepdims else place
+        index = arrays.argmax(reshape(value, shape=(value.size,)), axis=0)
+        return reshape(index, shape=(1,) * value.ndim) if keepdims else index
     axis = one_axis(axis, value.ndim)
-    place = arrays.argmax(value, axis=axis)
+    index = arrays.argmax(value, axis=axis)
     if not keepdims:
-        return place
-    return reshape(place, shape=(*value.shape[:axis], 1, *value.shape[axis + 1 :]))
+        return index
+    return reshape(index, shape=(*value.shape[:axis], 1, *value.shape[axis + 1 :]))
 
 
 @op

@@ -110,14 +110,14 @@ def sampled(
     if filling.like_scipy and filling.mode == "wrap":
         rows, columns = _wound(rows, x.shape[1]), _wound(columns, x.shape[2])
     if interpolation == "nearest":
-        made = reader.pixel(
+        outputs = reader.pixel(
             reader.row(floor(rows + 0.5)), reader.column(floor(columns + 0.5))
         )
     else:
-        made = _between(reader, rows, columns)
+        outputs = _between(reader, rows, columns)
     if inside is not None:
-        made = where(inside, made, float(filling.value))
-    return reshape(made, (*made.shape[:2], -1, x.shape[3]))
+        outputs = where(inside, outputs, float(filling.value))
+    return reshape(outputs, (*outputs.shape[:2], -1, x.shape[3]))
 
 
 def _between(reader: _Reader, rows: Any, columns: Any) -> Value:
@@ -138,55 +138,55 @@ class _Reader:
     def __init__(self, x: Value, dtype: Any, filling: Filling, places: int) -> None:
         count, self._height, self._width, self._channels = x.shape
         self._flat, self._dtype, self._filling = reshape(x, (x.size,)), dtype, filling
-        one = x.size // count
-        self._starts = np.arange(count, dtype="int32").reshape(-1, 1, 1) * one
+        pixels = x.size // count
+        self._starts = np.arange(count, dtype="int32").reshape(-1, 1, 1) * pixels
         numbers = np.arange(self._channels, dtype="int32")
         self._channel = np.tile(numbers, places // self._channels)
 
-    def row(self, place: Any) -> tuple[Any, Any]:
+    def row(self, position: Any) -> tuple[Any, Any]:
         """Return where a row of each image begins, and whether it lies inside."""
-        number = _folded(place, self._height, self._filling)
+        number = _folded(position, self._height, self._filling)
         start = add(number * (self._width * self._channels), self._starts)
-        return start, self._seen(place, self._height)
+        return start, self._seen(position, self._height)
 
-    def column(self, place: Any) -> tuple[Any, Any]:
+    def column(self, position: Any) -> tuple[Any, Any]:
         """Return where a column lies within its row, and whether it lies inside."""
-        number = _folded(place, self._width, self._filling)
+        number = _folded(position, self._width, self._filling)
         return add(number * self._channels, self._channel), self._seen(
-            place, self._width
+            position, self._width
         )
 
-    def _seen(self, place: Any, size: int) -> Any:
+    def _seen(self, position: Any, size: int) -> Any:
         filling = self._filling
         known = filling.mode == "constant" and not filling.like_scipy
-        return _within(place, size) if known else None
+        return _within(position, size) if known else None
 
     def pixel(self, row: tuple[Any, Any], column: tuple[Any, Any]) -> Value:
         """Return the pixels at rows and columns."""
         read_there = contraction.gather(self._flat, add(row[0], column[0]))
-        found = astype(read_there, self._dtype)
+        pixels = astype(read_there, self._dtype)
         if row[1] is None:
-            return found
+            return pixels
         seen = logical_and(row[1], column[1])
-        return where(seen, found, float(self._filling.value))
+        return where(seen, pixels, float(self._filling.value))
 
 
-def _within(place: Any, size: int) -> Any:
-    return logical_and(less_equal(0.0, place), less_equal(place, float(size - 1)))
+def _within(position: Any, size: int) -> Any:
+    return logical_and(less_equal(0.0, position), less_equal(position, float(size - 1)))
 
 
-def _wound(place: Any, size: int) -> Any:
+def _wound(position: Any, size: int) -> Any:
     """Wind coordinates around an image whose first pixel lies on its last."""
-    around = mod(place, float(max(size - 1, 1)))
-    return where(_within(place, size), place, around)
+    around = mod(position, float(max(size - 1, 1)))
+    return where(_within(position, size), position, around)
 
 
-def _folded(place: Any, size: int, filling: Filling) -> Any:
+def _folded(position: Any, size: int, filling: Filling) -> Any:
     """Return the pixel that stands for a whole number, which may lie outside."""
     if filling.mode == "reflect":
-        around = mod(place, float(2 * size))
-        place = where(around < float(size), around, float(2 * size - 1) - around)
+        around = mod(position, float(2 * size))
+        position = where(around < float(size), around, float(2 * size - 1) - around)
     elif filling.mode == "wrap" and not filling.like_scipy:
-        place = mod(place, float(size))
+        position = mod(position, float(size))
     # Rounding must not lead out of the image either.
-    return astype(clip(place, 0.0, float(size - 1)), "int32")
+    return astype(clip(position, 0.0, float(size - 1)), "int32")

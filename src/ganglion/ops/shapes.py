@@ -127,7 +127,7 @@ def concatenate(xs: Any, axis: int = 0) -> Any:
 @op
 def stack(x: Any, axis: int = 0) -> Any:
     """Join arrays along a new axis."""
-    return concatenate([expand_dims(one, axis) for one in x], axis=axis)
+    return concatenate([expand_dims(part, axis) for part in x], axis=axis)
 
 
 @op
@@ -312,8 +312,8 @@ def _mirror(value: Value, axis: int, lo: int, hi: int, skip: int) -> Value:
 
 def _one_type(xs: Any) -> list[Value]:
     values = [read(x) for x in xs]
-    common = promoted(*(Constant(np.zeros((), one.dtype)) for one in values))[0]
-    return [astype(one, common.dtype) for one in values]
+    common = promoted(*(Constant(np.zeros((), value.dtype)) for value in values))[0]
+    return [astype(value, common.dtype) for value in values]
 
 
 @op
@@ -365,12 +365,12 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
         return s.reshape(roll(flat, shift, axis=0), shape=value.shape)
     axes = axes_of(axis, value.ndim)
     steps = [shift] * len(axes) if is_one(shift) else list(shift)
-    for step, one in zip(steps, axes, strict=True):
-        size = value.shape[one]
+    for step, axis in zip(steps, axes, strict=True):
+        size = value.shape[axis]
         places = int(step) % size if size else 0
         if places:
-            tail, head = split(value, [size - places], axis=one)
-            value = concatenate([head, tail], axis=one)
+            tail, head = split(value, [size - places], axis=axis)
+            value = concatenate([head, tail], axis=axis)
     return value
 
 
@@ -424,7 +424,7 @@ def meshgrid(*x: Any, indexing: str = "xy") -> Any:
         raise ValueError(
             f"ops.meshgrid: indexing must be 'xy' or 'ij', not {indexing!r}."
         )
-    rows = [ravel(one) for one in x]
+    rows = [ravel(row) for row in x]
     shape = tuple(row.shape[0] for row in rows)
     grids = []
     for axis, row in enumerate(rows):

@@ -66,8 +66,8 @@ def spread(number: Any, rank: int, name: str) -> tuple[int, ...]:
     if isinstance(number, (int, np.integer)):
         sizes = (int(number),) * rank
     else:
-        sizes = tuple(int(one) for one in number)
-    if len(sizes) != rank or any(one < 1 for one in sizes):
+        sizes = tuple(int(n) for n in number)
+    if len(sizes) != rank or any(size < 1 for size in sizes):
         raise ValueError(f"`{name}` must be {rank} positive numbers, not {number!r}.")
     return sizes
 

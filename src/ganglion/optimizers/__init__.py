@@ -30,9 +30,9 @@ def get(identifier: Any) -> Any:
     """
     if isinstance(identifier, str) and identifier.lower() in names_in(_MODULE):
         identifier = identifier.lower()
-    found = resolve(_MODULE, identifier, "optimizer")
-    if found is None or isinstance(found, Optimizer):
-        return found
+    optimizer = resolve(_MODULE, identifier, "optimizer")
+    if optimizer is None or isinstance(optimizer, Optimizer):
+        return optimizer
     raise ValueError(
         f"{identifier!r} is no optimizer: give a name such as 'adam', a configuration, "
         "or an object such as SGD(learning_rate=0.1)."

@@ -13,8 +13,8 @@ from ganglion.optimizers.arguments import (
     number,
     small,
 )
-from ganglion.optimizers.base import Optimizer, with_common
-from ganglion.serialization import export
+from ganglion.optimizers.base import Optimizer, cast_to, with_common
+from ganglion.serialization import export, passed
 from ganglion.variables import Variable
 
 _RATE = keras2.Changed(0.001, keras2=0.002)
@@ -91,7 +91,7 @@ class Adam(Moments):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         corrected = ops.sqrt(1 - self._power(self.beta_2, dtype))
         alpha = rate * corrected / (1 - self._power(self.beta_1, dtype))
         m, v = self._move_moments(gradient, variable, self.beta_1, self.beta_2)
@@ -115,23 +115,15 @@ class AdamW(Adam):
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        **shared: Unpack[Shared],
+        **kwargs: Unpack[Shared],
     ) -> None:
         if weight_decay is None:
             raise ValueError("AdamW needs a `weight_decay`; without it, use Adam.")
-        super().__init__(
-            learning_rate,
-            beta_1,
-            beta_2,
-            epsilon,
-            amsgrad,
-            weight_decay=weight_decay,
-            **shared,
-        )
+        super().__init__(**passed(locals()))
 
 
 @export("keras.optimizers", "adamax")
-class Adamax(Optimizer):
+class Adamax(Moments):
     """Adam with the largest recent gradient in place of the root of their squares."""
 
     @with_common
@@ -144,9 +136,7 @@ class Adamax(Optimizer):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(learning_rate, **common)
-        self.beta_1 = below_one("beta_1", beta_1)
-        self.beta_2 = below_one("beta_2", beta_2)
-        self.epsilon = small(epsilon)
+        self._set_rates(beta_1, beta_2, epsilon)
 
     def _add_slots(self, variables: Sequence[Variable]) -> None:
         self._m, self._u = self.add_optimizer_variables(variables, ["momentum", "norm"])
@@ -155,13 +145,12 @@ class Adamax(Optimizer):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
-        step = ops.cast(self.iterations + 1, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         index = self._get_variable_index(variable)
         m, u = self._m[index], self._u[index]
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign(u, ops.maximum(self.beta_2 * u, ops.absolute(gradient)))
-        started = 1 - ops.power(ops.cast(self.beta_1, dtype), step)
+        started = 1 - self._power(self.beta_1, dtype)
         self.assign_sub(variable, rate * m / (started * (u + self.epsilon)))
 
 
@@ -214,11 +203,11 @@ class Nadam(Moments):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         now, following = self._weight(dtype, ahead=1), self._weight(dtype, ahead=2)
         product = ops.cast(self._u_product, dtype)
         # Rounded before they are subtracted from 1, as Keras does: it shows in float32.
-        beta_1, beta_2 = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
+        beta_1, beta_2 = cast_to(dtype, self.beta_1, self.beta_2)
         m, v = self._move_moments(gradient, variable, beta_1, beta_2)
         mean = following * m / (1 - product * following)
         mean = mean + (1 - now) * gradient / (1 - product)
@@ -246,7 +235,7 @@ class Lamb(Moments):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         m, v = self._move_moments(gradient, variable, self.beta_1, self.beta_2)
         mean = m / (1.0 - self._power(self.beta_1, dtype))
         square = v / (1.0 - self._power(self.beta_2, dtype))
@@ -288,43 +277,48 @@ class Adafactor(Optimizer):
         self._r: list[Variable] = []
         self._c: list[Variable] = []
         self._v: list[Variable] = []
-        for one in variables:
-            if len(one.shape) < 2:
+        for variable in variables:
+            if len(variable.shape) < 2:
                 # Nothing to factor: Keras' files hold two whole numbers instead.
                 shapes: list[Any] = [(), ()]
                 dtype = "int32"
             else:
-                shapes = [one.shape[:-1], one.shape[:-2] + one.shape[-1:]]
-                dtype = one.dtype
+                shapes = [
+                    variable.shape[:-1],
+                    variable.shape[:-2] + variable.shape[-1:],
+                ]
+                dtype = variable.dtype
             for slots, shape in zip((self._r, self._c), shapes, strict=True):
-                slots.append(self.add_variable(shape, dtype=dtype, name=one.name))
-            self._v.append(self.add_variable_from_reference(one, "velocity"))
+                slots.append(self.add_variable(shape, dtype=dtype, name=variable.name))
+            self._v.append(self.add_variable_from_reference(variable, "velocity"))
 
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
         step = ops.cast(self.iterations + 1, dtype)
         # Keras limits the rate whatever `relative_step` says, and so do we.
         rate = ops.minimum(rate, 1.0 / ops.sqrt(step))
         alpha = ops.maximum(_rms(variable), self.epsilon_2) * rate
         square = ops.square(gradient) + self.epsilon_1
-        kept = 1.0 - ops.power(step, self.beta_2_decay)
+        decay = 1.0 - ops.power(step, self.beta_2_decay)
         v = self._v[self._get_variable_index(variable)]
         if len(variable.shape) < 2:
-            self.assign(v, kept * v + (1.0 - kept) * square)
+            self.assign(v, decay * v + (1.0 - decay) * square)
         else:
-            self.assign(v, self._factored(square, kept, variable))
+            self.assign(v, self._factored(square, decay, variable))
         update = gradient / ops.sqrt(v)
         update = update / ops.maximum(_rms(update) / self.clip_threshold, 1.0)
         self.assign_sub(variable, alpha * update)
 
-    def _factored(self, square: Any, kept: Any, variable: Variable) -> Any:
+    def _factored(self, square: Any, decay: Any, variable: Variable) -> Any:
         """Take the squares into the means of rows and columns; return their product."""
         index = self._get_variable_index(variable)
         rows, columns = self._r[index], self._c[index]
-        self.assign(rows, kept * rows + (1.0 - kept) * ops.mean(square, axis=-1))
-        self.assign(columns, kept * columns + (1.0 - kept) * ops.mean(square, axis=-2))
+        self.assign(rows, decay * rows + (1.0 - decay) * ops.mean(square, axis=-1))
+        self.assign(
+            columns, decay * columns + (1.0 - decay) * ops.mean(square, axis=-2)
+        )
         share = rows / ops.mean(rows, axis=-1, keepdims=True)
         return ops.expand_dims(share, -1) * ops.expand_dims(columns, -2)

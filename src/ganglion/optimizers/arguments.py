@@ -37,19 +37,18 @@ class Common(Shared, total=False):
 
 
 def refuse_unknown(
-    what: str,
-    given: dict[str, Any],
+    owner: str,
+    arguments: dict[str, Any],
     old: Sequence[str],
     signature: inspect.Signature,
 ) -> None:
     """Refuse arguments that neither Keras 3 nor Keras 2 knows, with the nearest."""
-    for name in given:
+    for name in arguments:
         if name not in old:
-            known = [one for one in signature.parameters if one not in _NOT_ARGUMENTS]
-            raise ValueError(f"{what} has no argument {name!r}. {closest(name, known)}")
-
-
-_NOT_ARGUMENTS = ("self", "kwargs")
+            known = [n for n in signature.parameters if n not in ("self", "kwargs")]
+            raise ValueError(
+                f"{owner} has no argument {name!r}. {closest(name, known)}"
+            )
 
 
 def number(

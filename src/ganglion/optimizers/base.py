@@ -101,11 +101,11 @@ class Optimizer:
         self._make_learning_rate(learning_rate, kwargs)
 
     def _check_one_clip(self) -> None:
-        given = [name for name in _CLIPS if getattr(self, name) is not None]
-        if len(given) > 1:
+        names = [name for name in _CLIPS if getattr(self, name) is not None]
+        if len(names) > 1:
             raise ValueError(
                 f"Only one of {', '.join(_CLIPS)} can be set, not "
-                f"{' and '.join(given)}."
+                f"{' and '.join(names)}."
             )
 
     def _make_iterations(self) -> None:
@@ -192,14 +192,14 @@ class Optimizer:
     def variables(self) -> list[Variable]:
         """All state in the order of Keras' files: iterations, learning rate, slots."""
         known = {*self._variables, *self._trainable_variables}
-        return self._variables + [one for one in self._held() if one not in known]
+        return self._variables + [slot for slot in self._held() if slot not in known]
 
     def _held(self) -> Iterator[Variable]:
         """Yield variables that a subclass keeps in attributes of its own."""
         for value in vars(self).values():
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, Variable):
-                    yield one
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Variable):
+                    yield item
 
     def build(self, variables: Sequence[Variable]) -> None:
         """Make the slots for these variables."""
@@ -207,7 +207,7 @@ class Optimizer:
         if self.built and has_slots:
             return
         self._trainable_variables = list(variables)
-        self._indices = {one: i for i, one in enumerate(variables)}
+        self._indices = {variable: i for i, variable in enumerate(variables)}
         if self.use_ema:
             self._averages = self.add_optimizer_variables(variables, "average")
         if self.gradient_accumulation_steps:
@@ -233,15 +233,15 @@ class Optimizer:
         if layout is not None:
             raise ValueError("`layout` is not supported: there is one device.")
         with inside(self.name):
-            made = Variable(
+            variable = Variable(
                 initializers.get(initializer),
                 shape=tuple(shape),
                 dtype=dtype,
                 trainable=False,
                 name=name,
             )
-        self._variables.append(made)
-        return made
+        self._variables.append(variable)
+        return variable
 
     def add_variable_from_reference(
         self,
@@ -269,12 +269,12 @@ class Optimizer:
         starts = list(initializer) if several else [initializer] * len(names)
         if len(starts) != len(names):
             raise ValueError(f"{len(names)} names need as many initializers: {starts}.")
-        made: tuple[list[Variable], ...] = tuple([] for _ in names)
+        lists: tuple[list[Variable], ...] = tuple([] for _ in names)
         for variable in trainable_variables:
-            for slots, one, start in zip(made, names, starts, strict=True):
-                slot = self.add_variable_from_reference(variable, one, start)
+            for slots, title, start in zip(lists, names, starts, strict=True):
+                slot = self.add_variable_from_reference(variable, title, start)
                 slots.append(slot)
-        return made[0] if isinstance(name, str) else made
+        return lists[0] if isinstance(name, str) else lists
 
     def sibling(self) -> Any:
         """Return an equal optimizer without slots, for the weights of another model.
@@ -282,18 +282,21 @@ class Optimizer:
         Both count the same steps and have one learning rate, as when scripts for
         Keras 2 compile several models with one optimizer.
         """
-        made = type(self).from_config(self.get_config())
-        made._variables = [self._iterations]
-        made._iterations, made._learning_rate = self._iterations, self._learning_rate
+        optimizer = type(self).from_config(self.get_config())
+        optimizer._variables = [self._iterations]
+        optimizer._iterations, optimizer._learning_rate = (
+            self._iterations,
+            self._learning_rate,
+        )
         if isinstance(self._learning_rate, Variable):
-            made._variables.append(self._learning_rate)
-        made._never_decayed = self._never_decayed
-        made._never_decayed_names = self._never_decayed_names
-        return made
+            optimizer._variables.append(self._learning_rate)
+        optimizer._never_decayed = self._never_decayed
+        optimizer._never_decayed_names = self._never_decayed_names
+        return optimizer
 
     def knows(self, variables: Sequence[Variable]) -> bool:
         """Return whether there are slots for all of these variables."""
-        return self.built and all(one in self._indices for one in variables)
+        return self.built and all(variable in self._indices for variable in variables)
 
     def _get_variable_index(self, variable: Variable) -> int:
         return self._indices[variable]
@@ -302,7 +305,7 @@ class Optimizer:
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of all state."""
-        return [one.numpy() for one in self.variables]
+        return [variable.numpy() for variable in self.variables]
 
     def set_weights(self, weights: Sequence[Any]) -> None:
         """Set all state from arrays, in the order of `variables`."""
@@ -319,8 +322,8 @@ class Optimizer:
 
     def save_own_variables(self, store: Any) -> None:
         """Put all state into a store of arrays, as `.keras` files name it."""
-        for i, one in enumerate(self.variables):
-            store[str(i)] = one.numpy()
+        for i, variable in enumerate(self.variables):
+            store[str(i)] = variable.numpy()
 
     def load_own_variables(self, store: Any) -> None:
         """Take all state from a store of arrays."""
@@ -331,13 +334,13 @@ class Optimizer:
                 stacklevel=2,
             )
             return
-        for i, one in enumerate(self.variables):
-            one.assign(np.asarray(store[str(i)]))
+        for i, variable in enumerate(self.variables):
+            variable.assign(np.asarray(store[str(i)]))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal optimizer, without its state."""
         rate = self._learning_rate
-        made: dict[str, Any] = {
+        config: dict[str, Any] = {
             "name": self.name,
             "learning_rate": float(rate)
             if isinstance(rate, Variable)
@@ -345,19 +348,19 @@ class Optimizer:
         }
         for name in _arguments(type(self)):
             if name in vars(self):
-                made[name] = getattr(self, name)
-        return made | ({"decay": self.decay} if self.decay else {})
+                config[name] = getattr(self, name)
+        return config | ({"decay": self.decay} if self.decay else {})
 
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> Any:
         """Make an optimizer from its configuration."""
-        made = dict(config)
-        if isinstance(made.get("learning_rate"), dict):
-            rate = made["learning_rate"]
-            made["learning_rate"] = deserialize_keras_object(rate, custom_objects)
-        return cls(**made)
+        arguments = dict(config)
+        if isinstance(arguments.get("learning_rate"), dict):
+            rate = arguments["learning_rate"]
+            arguments["learning_rate"] = deserialize_keras_object(rate, custom_objects)
+        return cls(**arguments)
 
     # --- Updates ---------------------------------------------------------------------
 
@@ -419,11 +422,11 @@ class Optimizer:
             return self._trainable_variables
         if not self.built:
             self.build(list(variables))
-        for one in variables:
-            if one not in self._indices:
+        for variable in variables:
+            if variable not in self._indices:
                 raise ValueError(
-                    f"This optimizer was built without the variable {one.path!r}. Make "
-                    "a new optimizer for a new set of variables."
+                    f"This optimizer was built without the variable {variable.path!r}. "
+                    "Make a new optimizer for a new set of variables."
                 )
         return list(variables)
 
@@ -433,7 +436,7 @@ class Optimizer:
             variables = [variable for _, variable in pairs]
             grads, variables = self._overwrite(grads, variables)
             if self.loss_scale_factor is not None:
-                grads = [one / self.loss_scale_factor for one in grads]
+                grads = [gradient / self.loss_scale_factor for gradient in grads]
             if not variables:
                 pass
             elif self.gradient_accumulation_steps:
@@ -467,7 +470,7 @@ class Optimizer:
                 slot.assign(ops.where(is_update, ops.zeros_like(largest), largest))
                 new = ops.where(is_update, largest, variable)
             variable.assign(new)
-        rest = [one for one in pairs if not one[1].overwrite_with_gradient]
+        rest = [pair for pair in pairs if not pair[1].overwrite_with_gradient]
         return [gradient for gradient, _ in rest], [variable for _, variable in rest]
 
     def _update(self, grads: list[Any], variables: list[Variable]) -> None:
@@ -517,11 +520,14 @@ class Optimizer:
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         if self.clipnorm:
-            return [self._clip_by_norm(one) for one in grads]
+            return [self._clip_by_norm(gradient) for gradient in grads]
         if self.global_clipnorm:
             return clip_by_global_norm(grads, self.global_clipnorm)
         if self.clipvalue:
-            return [ops.clip(one, -self.clipvalue, self.clipvalue) for one in grads]
+            return [
+                ops.clip(gradient, -self.clipvalue, self.clipvalue)
+                for gradient in grads
+            ]
         return grads
 
     def _clip_by_norm(self, gradient: Any) -> Any:
@@ -583,9 +589,9 @@ class Optimizer:
 
 def _arguments(cls: type) -> Iterator[str]:
     """Yield the arguments of all constructors in the family, the oldest first."""
-    for one in reversed(cls.__mro__):
-        if issubclass(one, Optimizer) and "__init__" in vars(one):
-            yield from inspect.signature(vars(one)["__init__"]).parameters
+    for base in reversed(cls.__mro__):
+        if issubclass(base, Optimizer) and "__init__" in vars(base):
+            yield from inspect.signature(vars(base)["__init__"]).parameters
 
 
 def _without_missing(
@@ -622,16 +628,21 @@ def _as_gradient(gradient: Any, variable: Variable) -> Value:
     return ops.cast(gradient, variable.dtype)
 
 
+def cast_to(dtype: str, *values: Any) -> list[Any]:
+    """Return values as one type."""
+    return [ops.cast(value, dtype) for value in values]
+
+
 def clip_by_global_norm(grads: list[Any], clip_norm: float) -> list[Any]:
     """Scale gradients together, so that their common length is at most this.
 
     A length that is not finite makes all of them NaN, as in Keras.
     """
-    squares = [ops.sum(ops.square(one)) for one in grads]
+    squares = [ops.sum(ops.square(gradient)) for gradient in grads]
     length = ops.sqrt(ops.sum(ops.stack(squares)))
     scale = clip_norm * ops.minimum(1.0 / length, 1.0 / clip_norm)
     scale = scale + (length - length)
-    return [one * scale for one in grads]
+    return [gradient * scale for gradient in grads]
 
 
 def with_common(function: F) -> F:
@@ -640,20 +651,20 @@ def with_common(function: F) -> F:
     They can be passed by position too, and `inspect.signature` shows them, as in Keras;
     an optimizer's own text holds only what is its own.
     """
-    signature = _whole_signature(function)
+    signature = _full_signature(function)
 
     @functools.wraps(function)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs).arguments
-        rest = given.pop("kwargs", {})
+        arguments = signature.bind(self, *args, **kwargs).arguments
+        rest = arguments.pop("kwargs", {})
         refuse_unknown(type(self).__name__, rest, self._keras2_arguments, signature)
-        function(**given, **rest)
+        function(**arguments, **rest)
 
     checked.__signature__ = signature  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]
 
 
-def _whole_signature(function: Callable[..., None]) -> inspect.Signature:
+def _full_signature(function: Callable[..., None]) -> inspect.Signature:
     own = dict(inspect.signature(function).parameters)
     own.popitem()  # the shared ones, as type checkers see them
     shared = list(inspect.signature(Optimizer).parameters.values())

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from ganglion import initializers, keras2, ops
 from ganglion.optimizers.arguments import Common, number, small
-from ganglion.optimizers.base import Optimizer, with_common
+from ganglion.optimizers.base import Optimizer, cast_to, with_common
 from ganglion.serialization import export
 from ganglion.variables import Variable
 
@@ -46,9 +46,8 @@ class SGD(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        step = ops.cast(gradient, variable.dtype) * ops.cast(
-            learning_rate, variable.dtype
-        )
+        gradient, rate = cast_to(variable.dtype, gradient, learning_rate)
+        step = gradient * rate
         if not self.momentum:
             self.assign_sub(variable, step)
             return
@@ -80,8 +79,8 @@ class Lion(Optimizer):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = ops.cast(learning_rate, dtype), ops.cast(gradient, dtype)
-        beta_1, beta_2 = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
+        rate, gradient = cast_to(dtype, learning_rate, gradient)
+        beta_1, beta_2 = cast_to(dtype, self.beta_1, self.beta_2)
         m = self._momentums[self._get_variable_index(variable)]
         direction = ops.sign(m * beta_1 + gradient * (1.0 - beta_1))
         self.assign_sub(variable, rate * direction)
@@ -145,8 +144,7 @@ class RMSprop(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        rate = ops.cast(learning_rate, variable.dtype)
-        gradient = ops.cast(gradient, variable.dtype)
+        rate, gradient = cast_to(variable.dtype, learning_rate, gradient)
         index = self._get_variable_index(variable)
         v = self._velocities[index]
         self.assign(v, self.rho * v + (1 - self.rho) * ops.square(gradient))
@@ -194,8 +192,7 @@ class Adagrad(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        rate = ops.cast(learning_rate, variable.dtype)
-        gradient = ops.cast(gradient, variable.dtype)
+        rate, gradient = cast_to(variable.dtype, learning_rate, gradient)
         a = self._accumulators[self._get_variable_index(variable)]
         self.assign_add(a, ops.square(gradient))
         root = _root(a, self.epsilon, self._epsilon_outside)
@@ -226,8 +223,7 @@ class Adadelta(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        rate = ops.cast(learning_rate, variable.dtype)
-        gradient = ops.cast(gradient, variable.dtype)
+        rate, gradient = cast_to(variable.dtype, learning_rate, gradient)
         index = self._get_variable_index(variable)
         squares, deltas = self._grads[index], self._deltas[index]
         self.assign(squares, self.rho * squares + (1 - self.rho) * ops.square(gradient))
@@ -278,8 +274,7 @@ class Ftrl(Optimizer):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        rate = ops.cast(learning_rate, variable.dtype)
-        gradient = ops.cast(gradient, variable.dtype)
+        rate, gradient = cast_to(variable.dtype, learning_rate, gradient)
         index = self._get_variable_index(variable)
         old, linear = self._accumulators[index], self._linears[index]
         power = -self.learning_rate_power

@@ -12,6 +12,7 @@ from ganglion.serialization import (
     deserialize_keras_object,
     export,
     serialize_keras_object,
+    with_defaults,
 )
 
 _exported = export("keras.optimizers.schedules")
@@ -50,14 +51,7 @@ def _positive(name: str, value: Any) -> Any:
     return value
 
 
-@_exported
-class ExponentialDecay(LearningRateSchedule):
-    """initial_learning_rate * decay_rate ** (step / decay_steps).
-
-    >>> float(ExponentialDecay(1.0, decay_steps=10, decay_rate=0.5)(20))
-    0.25
-    """
-
+class _PeriodicDecay(LearningRateSchedule):
     def __init__(
         self,
         initial_learning_rate: float,
@@ -71,35 +65,35 @@ class ExponentialDecay(LearningRateSchedule):
         self.decay_rate = decay_rate
         self.staircase, self.name = staircase, name
 
-    def __call__(self, step: Any) -> Any:
+    def _periods(self, step: Any) -> Any:
         periods = _steps(step) / float(self.decay_steps)
-        if self.staircase:
-            periods = ops.floor(periods)
-        return self.initial_learning_rate * ops.power(float(self.decay_rate), periods)
+        return ops.floor(periods) if self.staircase else periods
 
 
 @_exported
-class InverseTimeDecay(LearningRateSchedule):
-    """initial_learning_rate / (1 + decay_rate * step / decay_steps)."""
+class ExponentialDecay(_PeriodicDecay):
+    """initial_learning_rate * decay_rate ** (step / decay_steps).
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
-        staircase: bool = False,
-        name: str = "InverseTimeDecay",
-    ) -> None:
-        self.initial_learning_rate = initial_learning_rate
-        self.decay_steps = _positive("decay_steps", decay_steps)
-        self.decay_rate = decay_rate
-        self.staircase, self.name = staircase, name
+    >>> float(ExponentialDecay(1.0, decay_steps=10, decay_rate=0.5)(20))
+    0.25
+    """
 
     def __call__(self, step: Any) -> Any:
-        periods = _steps(step) / float(self.decay_steps)
-        if self.staircase:
-            periods = ops.floor(periods)
-        return ops.divide(self.initial_learning_rate, 1.0 + self.decay_rate * periods)
+        power = ops.power(float(self.decay_rate), self._periods(step))
+        return self.initial_learning_rate * power
+
+
+@_exported
+class InverseTimeDecay(_PeriodicDecay):
+    """initial_learning_rate / (1 + decay_rate * step / decay_steps)."""
+
+    __init__ = with_defaults(
+        _PeriodicDecay.__init__, "InverseTimeDecay.__init__", name="InverseTimeDecay"
+    )
+
+    def __call__(self, step: Any) -> Any:
+        divisor = 1.0 + self.decay_rate * self._periods(step)
+        return ops.divide(self.initial_learning_rate, divisor)
 
 
 @_exported

@@ -125,7 +125,7 @@ class RaceRunner:
         skipped = {skip.engine: skip for skip in self.race.skipped}
         reasons = []
         for engine in self._engines:
-            name, reason = engine.name, engine.missing()
+            name, reason = engine.name, engine.unavailable_reason()
             if name in skipped:
                 continue
             if not reason:
@@ -240,7 +240,7 @@ class RaceRunner:
     def _examinees(self, todo: Todo) -> dict[str, Engine]:
         """Return the engines of the lockstep: Ganglion is examined in any case."""
         engines = {engine.name: engine for engine, _ in todo}
-        if OURS not in engines and not ENGINES[OURS].missing():
+        if OURS not in engines and not ENGINES[OURS].unavailable_reason():
             engines = {OURS: ENGINES[OURS]} | engines
         return engines
 

@@ -274,7 +274,7 @@ class Compilable(Layer):
 def _are_metrics(values: Any) -> bool:
     """Return whether these are names or functions, no numbers."""
     values = values if isinstance(values, (list, tuple)) else [values]
-    return any(isinstance(one, (str, Metric)) or callable(one) for one in values)
+    return any(isinstance(v, (str, Metric)) or callable(v) for v in values)
 
 
 def _number(result: Any) -> Any:

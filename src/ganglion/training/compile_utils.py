@@ -16,7 +16,7 @@ import numpy as np
 from ganglion import config, losses, metrics, ops, tree
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.config import closest
-from ganglion.losses.base import Loss, LossFunctionWrapper, whole
+from ganglion.losses.base import Loss, LossFunctionWrapper, to_array
 from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric
 from ganglion.serialization import look_up
 from ganglion.variables import Variable, snake_case
@@ -407,7 +407,7 @@ class Outputs:
 
         A list may leave out the outputs that are not wanted.
         """
-        aligned = self._aligned(whole(values), kind, wanted)
+        aligned = self._aligned(to_array(values), kind, wanted)
         for name, value, is_wanted in zip(self.names, aligned, wanted, strict=True):
             if is_wanted and value is None:
                 where = f" for the output {name!r}" if name else ""
@@ -435,7 +435,7 @@ class Outputs:
 
     def spread(self, sample_weight: Any, wanted: list[bool]) -> list[Any]:
         """Return the sample weights of each output; one array serves them all."""
-        sample_weight = whole(sample_weight)
+        sample_weight = to_array(sample_weight)
         alike = self._alike(sample_weight)
         if alike is not None:
             return alike

@@ -582,7 +582,7 @@ def _check_targets(network: FunctionalGraph, loss: Any, y: Any) -> None:
     """Refuse class numbers that the model has no output for."""
     outputs = Outputs(network.outputs, network.output_names)
     chosen = outputs.assign(loss, "loss")
-    labels = outputs.align(y, "labels", [given is not None for given in chosen])
+    labels = outputs.align(y, "labels", [loss is not None for loss in chosen])
     for identifier, output, array in zip(chosen, outputs.leaves, labels, strict=True):
         classes = output.shape[-1]
         if identifier is None or classes is None:

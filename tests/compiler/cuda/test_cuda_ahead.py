@@ -6,18 +6,19 @@ import cuda_host
 import numpy as np
 import pytest
 from cpu_checks import pure, ran
-from cuda_checks import check, compiled
+from cuda_checks import check, compiled, emulated
 from step_programs import step_of
 
 from ganglion import config, layers, models
-from ganglion.compiler.cuda import backend, emit, epilogue
-from ganglion.compiler.cuda.emit import Target, schedule_of, steps_of
-from ganglion.compiler.cuda.passes import operands
-from ganglion.compiler.cuda.passes.prefetch import NEXT, split_prefetch
-from ganglion.compiler.cuda.passes.simplify import simplify
+from ganglion.compiler.cuda import emit
+from ganglion.compiler.cuda.launches import NEXT, StepKernels
+from ganglion.compiler.cuda.passes.prefetch import split_prefetch
+from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.ir import contraction
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Buffer, Contract, Load, Loop, View
+from ganglion.compiler.plan.plan import Plan
 from ganglion.training.data_adapters import Table
 
 emulation = pytest.mark.skipif(
@@ -39,10 +40,7 @@ def loop(name, *pairs):
 
 
 def written(launch):
-    fused_kernels = [
-        fused for partition in launch.partitions for fused in partition.fused_kernels
-    ]
-    return {one for fused in fused_kernels for one in fused.writes()}
+    return launch.writes()
 
 
 def names(kernels):
@@ -51,21 +49,27 @@ def names(kernels):
 
 def ahead_of(name):
     program, _, _ = step_of(name, rows=256, batch=64)
-    simple = simplify(backend.plan_of(program).kernels)
-    return split_prefetch(steps_of(simple, Target()), simple.kept())
+    return build(program, GpuSpec(), after="prefetch")
+
+
+def split(kernels):
+    plan = Plan("test", tuple(kernels), {}, {}, {})
+    return split_prefetch(StepKernels(plan, plan.kernels))
 
 
 @pytest.mark.parametrize("name", ["mnist-perceptron", "mnist-mlp", "cifar10-cam"])
 def test_the_next_batch_is_fetched_ahead(name):
     found = ahead_of(name)
     assert found.double_buffered
-    assert not any(isinstance(one, Contract) for one in found.early)
-    read = {b.name for one in found.early for b in one.reads() if b.kind == "data"}
+    assert not any(isinstance(one, Contract) for one in found.prefetched)
+    read = {b.name for one in found.prefetched for b in one.reads() if b.kind == "data"}
     assert "x" in read
-    assert not [b for one in found.late for b in one.reads() if b.name == "x"]
-    changed = {b.name for one in found.early for b in one.writes() if b.kind == "state"}
+    assert not [b for one in found.every for b in one.reads() if b.name == "x"]
+    changed = {
+        b.name for one in found.prefetched for b in one.writes() if b.kind == "state"
+    }
     assert "position" in changed
-    assert not changed & {b.name for one in found.late for b in one.writes()}
+    assert not changed & {b.name for one in found.every for b in one.writes()}
 
 
 def test_copies_of_weights_are_made_behind_their_update():
@@ -75,12 +79,12 @@ def test_copies_of_weights_are_made_behind_their_update():
         loop("use", (packed, buffer("y", "result"))),
         loop("update", (packed, weights)),
     ]
-    found = split_prefetch(kernels, set())
-    assert names(found.early) == ["pack"]
-    assert names(found.late) == ["use", "update"]
+    found = split(kernels)
+    assert names(found.prefetched) == ["pack"]
+    assert names(found.every) == ["use", "update"]
     assert found.double_buffered == {"packed"}
     kernels.insert(1, loop("double", (packed, buffer("twice"))))
-    assert names(split_prefetch(kernels, set()).early) == ["pack"]  # not what follows
+    assert names(split(kernels).prefetched) == ["pack"]  # not what follows
 
 
 def test_counters_that_others_read_as_they_were_are_copied():
@@ -93,11 +97,11 @@ def test_counters_that_others_read_as_they_were_are_copied():
         loop("count", (position, position), (position, bad), (loss, buffer("sum"))),
         loop("tell", (bad, buffer("y", "result"))),
     ]
-    found = split_prefetch(kernels, set())
-    assert names(found.early) == ["copy", "gather", "count"]
-    assert names(found.late) == ["train", "count", "tell"]
+    found = split(kernels)
+    assert names(found.prefetched) == ["copy", "gather", "count"]
+    assert names(found.every) == ["train", "count", "tell"]
     assert found.double_buffered == {"batch", "position before"}
-    (_, _, counted), (_, noted, _) = found.early, found.late
+    (_, _, counted), (_, noted, _) = found.prefetched, found.every
     assert [b.name for b in counted.writes()] == ["position"]
     assert [b.name for b in noted.reads()] == ["position before", "loss"]
 
@@ -110,21 +114,17 @@ def test_counters_that_others_read_as_they_become_are_not_ahead():
         loop("late", (position, now)),
         loop("train", (buffer("batch"), buffer("loss", "state"))),
     ]
-    assert names(split_prefetch(kernels, set()).early) == ["gather"]
+    assert names(split(kernels).prefetched) == ["gather"]
 
 
 def test_operands_are_fetched_early_only_if_they_have_long_been_there():
     program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
-    made = schedule_of(backend.plan_of(program), Target())
+    made = build(program, GpuSpec())
     early, before = 0, written(made.first[-1])
     for kind, name in written(made.every[-1]):  # of the step before
         before.add(("arena" if kind == NEXT else kind, name))
     for launch in made.every:
-        for fused in (
-            fused
-            for partition in launch.partitions
-            for fused in partition.fused_kernels
-        ):
+        for fused in launch.fused_kernels:
             assert not fused.ready & before
             early += isinstance(fused.kernel, Contract) and bool(fused.ready)
         before = written(launch)
@@ -135,13 +135,8 @@ def test_a_program_that_starts_at_once_waits_for_the_one_before():
     """What it reads may just be written by another program."""
     x, w = (Input(name, (64, 64), "float32") for name in "xw")
     program = pure(Graph.of("one", [x, w], {"y": contraction.matmul(x, w)}))
-    made = schedule_of(backend.plan_of(program), Target())
-    fused_kernels = [
-        fused
-        for partition in made.every[0].partitions
-        for fused in partition.fused_kernels
-    ]
-    assert made.first or not any(fused.ready for fused in fused_kernels)
+    made = build(program, GpuSpec())
+    assert made.first or not any(one.ready for one in made.every[0].fused_kernels)
 
 
 @emulation
@@ -214,13 +209,12 @@ def shuffled_step(stack, rows, batch):
 def test_a_step_computes_the_same_wherever_a_run_ends(
     stack, processors, precise, monkeypatch
 ):
-    monkeypatch.setattr(epilogue, "FEWEST_SUMMED", 1)
-    monkeypatch.setattr(operands, "LARGE", 1)
-    # So few that blocks are cut for those that get the next batch beside them.
-    monkeypatch.setattr(emit, "PROCESSORS", processors)
+    monkeypatch.setattr(TUNING, "fewest_summed", 1)
+    monkeypatch.setattr(TUNING, "bf16_elements", 1)
     config.set_backend("numpy")
     program, data, state = shuffled_step(stack(), rows=24, batch=6)
-    made = compiled(program, precise=precise)
+    # So few that blocks are fewer for those that get the next batch beside them.
+    made = compiled(program, emulated(processors=processors), precise)
     assert made.emission.first
     whole, _ = ran(made, data, state, 4)
     parts = state
@@ -234,7 +228,7 @@ def test_a_step_computes_the_same_wherever_a_run_ends(
 @pytest.mark.parametrize("precise", ["tf32", "bf16", "float32"])
 def test_the_last_step_is_cut_as_all_others(name, precise):
     program, _, _ = step_of(name, rows=512, batch=128)
-    made = emit.emit(backend.plan_of(program), Target(precision=precise))
+    made = emit.emit_program(program, GpuSpec(precision=precise))
     every, last = (
         [how_sums_are_cut(made.functions[call.function]) for call in calls]
         for calls in (made.every, made.last)
@@ -263,7 +257,7 @@ def test_copies_in_other_orders_are_loops_of_their_own():
         for one, back in ((straight, a), (turned, b))
     ]
     found = {"a": np.arange(12.0), "b": -np.arange(12.0), "s": {}, "t": {}}
-    for kernel in split_prefetch([pack, *use], set()).early:
+    for kernel in split([pack, *use]).prefetched:
         assert isinstance(kernel, Loop)
         for expr, target in kernel.outputs:
             for at in np.ndindex(*kernel.shape):

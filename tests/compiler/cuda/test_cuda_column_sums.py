@@ -9,10 +9,9 @@ from cuda_checks import check, compiled, emulated
 from layer_cases import Case
 
 from ganglion import config
-from ganglion.compiler.cuda import column_sums, epilogue, row_fusion
-from ganglion.compiler.cuda.emit import Target, schedule_of
+from ganglion.compiler.cuda import column_sums
 from ganglion.compiler.cuda.launches import fused_kernels_of
-from ganglion.compiler.cuda.passes import simplify
+from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Loop
@@ -25,9 +24,9 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def short_sums_are_fused(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
-    monkeypatch.setattr(epilogue, "FEWEST_SUMMED", 1)
-    monkeypatch.setattr(epilogue, "FEWEST_OF_PART", 1)
-    monkeypatch.setattr(simplify, "EACH", 64)
+    monkeypatch.setattr(TUNING, "fewest_summed", 1)
+    monkeypatch.setattr(TUNING, "fewest_summed_per_block", 1)
+    monkeypatch.setattr(TUNING, "summed_per_block", 64)
     config.set_backend("numpy")
 
 
@@ -46,7 +45,7 @@ def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
     executable = compiled(program, precise=precise)
     # Statistics of two layers, and the sums of their gradients: the last by pooling.
     even = not any(size % 2 for size in case.shape[1:3])
-    launches = schedule_of(executable.plan, Target(90, precise)).every
+    launches = executable.emission.schedule.every
     producers = [
         fused.kernel for _, fused in fused_kernels_of(launches) if fused.column_sums
     ]
@@ -162,7 +161,7 @@ def test_sums_of_a_transposed_copy_are_not_forgotten():
 
 @pytest.mark.parametrize("layer", ["Softmax", "Dense", "LayerNormalization"])
 def test_row_wise_fused_kernels_have_no_column_sums(layer, monkeypatch):
-    monkeypatch.setattr(row_fusion, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(TUNING, "fewest_rows", 1)
     arguments = {"units": 32, "activation": "softmax"} if layer == "Dense" else {}
     case = Case(layer, ((64, 32),), arguments)
     program, data, state = training_step(case, "float32")

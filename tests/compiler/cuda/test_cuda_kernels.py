@@ -10,13 +10,10 @@ from layer_cases import CASES
 
 from ganglion import config
 from ganglion.compiler.cuda import (
-    backend,
-    elementwise,
-    reduce,
-    row_fusion,
     scan_scatter,
 )
-from ganglion.compiler.cuda.passes import depthwise
+from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir.contraction import scatter_add
@@ -85,15 +82,15 @@ def test_loops_of_any_size(size, dtype):
 
 @pytest.mark.parametrize("size", [16, 34])
 def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
-    monkeypatch.setattr(elementwise, "BUSY_THREADS", 1)
-    monkeypatch.setattr(reduce, "FEWEST_VECTORIZED", 0)
+    monkeypatch.setattr(TUNING, "busy_threads", 0)
+    monkeypatch.setattr(TUNING, "several_results_elements", 0)
     program, data, state = loops(size, "float32")
     check(program, data, state, tolerance=EXACT["float32"])
 
 
 @pytest.mark.parametrize("layer", ["Dense", "LayerNormalization"])
 def test_kernels_that_go_on_row_wise(layer, monkeypatch):
-    monkeypatch.setattr(row_fusion, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(TUNING, "fewest_rows", 2)
     case = next(one for one in CASES if one.layer == layer)
     program, data, state = training_step(case, "float32")
     text = "".join(compiled(program).emission.functions.values())
@@ -178,7 +175,7 @@ def pool_gradients(image, window, strides, pairs, x=None, channels=4):
 @pytest.mark.parametrize("as_loops", [True, False])
 @pytest.mark.parametrize("case", WINDOWS, ids=str)
 def test_elements_get_the_gradients_of_their_windows(case, as_loops, monkeypatch):
-    monkeypatch.setattr(depthwise, "FEWEST_PLACES", 1 if as_loops else 1 << 30)
+    monkeypatch.setattr(TUNING, "fewest_depthwise_elements", 1 if as_loops else 1 << 30)
     program, data = pool_gradients(*case)
     check(program, data, {}, tolerance=1e-5)
 
@@ -194,7 +191,7 @@ def test_windows_with_nan_have_no_gradient(case):
 def test_no_window_waits_for_another():
     for case in WINDOWS:
         program, _ = pool_gradients(*case)
-        kernels = backend.plan_of(program).kernels
+        kernels = build(program, GpuSpec(), after="fuse").kernels
         assert not any(isinstance(kernel, Loop) and kernel.adds for kernel in kernels)
         assert all(kernel.covers for kernel in kernels if isinstance(kernel, PoolBack))
 

@@ -7,10 +7,9 @@ from cuda_checks import check
 from cuda_networks import CLASSES, NETWORKS, step_of
 
 from ganglion import config, utils
-from ganglion.compiler.cuda import backend, emit
-from ganglion.compiler.cuda.emit import Target
 from ganglion.compiler.cuda.launches import fused_kernels_of
-from ganglion.compiler.cuda.passes import depthwise
+from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.plan.kernels import Contract, Loop
 
 pytestmark = pytest.mark.skipif(
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def small_windows_are_written_out(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
-    monkeypatch.setattr(depthwise, "FEWEST_PLACES", 1)
+    monkeypatch.setattr(TUNING, "fewest_depthwise_elements", 1)
     config.set_backend("numpy")
     utils.set_random_seed(0)
 
@@ -41,9 +40,9 @@ def test_on_tensor_cores(name):
 
 def test_depthwise_products_are_loops_and_not_products():
     program, _, _ = step_of("mobile", batch=4, side=16)
-    plan = backend.plan_of(program)
+    plan = build(program, GpuSpec(), after="fuse")
     before = [k for k in plan.kernels if isinstance(k, Contract)]
-    kernels = emit.prepared(plan.kernels, Target()).every
+    kernels = build(program, GpuSpec(), after="rounded-operands").every
     assert any(one.batch[-1:] and one.batch[-1].left == 1 for one in before)
     for one in (k for k in kernels if isinstance(k, Contract)):
         assert one.columns[-1].size >= CLASSES
@@ -57,7 +56,7 @@ def test_depthwise_products_are_loops_and_not_products():
 
 def test_products_of_equal_layers_update_their_own_weights():
     program, _, _ = step_of("dense", batch=4, side=8)
-    launches = emit.schedule_of(backend.plan_of(program), Target()).every
+    launches = build(program, GpuSpec()).every
     found = [
         sorted(
             b.name for one in fused.epilogues for b in one.writes() if b.kind == "state"
@@ -78,8 +77,7 @@ def test_products_of_equal_layers_update_their_own_weights():
 def test_parts_of_sums_are_not_rounded():
     """A product is cut into parts: those of bf16 results are kept as floats."""
     program, data, state = step_of("dense", batch=8, side=32)
-    plan = backend.plan_of(program)
-    launches = emit.schedule_of(plan, Target(precision="bf16")).every
+    launches = build(program, GpuSpec(precision="bf16")).every
     parts = {
         buffer.dtype
         for _, fused in fused_kernels_of(launches)

@@ -11,8 +11,9 @@ from cuda_checks import check, compiled
 from layer_cases import CASES, Case
 
 from ganglion import config, layers, models
-from ganglion.compiler.cuda import backend, emit, epilogue, fprop_tiling, wgrad_tiling
-from ganglion.compiler.cuda.passes import operands
+from ganglion.compiler.cuda import conv_tiling
+from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import BF16
 
 pytestmark = pytest.mark.skipif(
@@ -37,7 +38,7 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def patches_are_cheap(monkeypatch):
     """Let every convolution that can go by patches do so."""
-    for module, name in ((fprop_tiling, "_window_cost"), (wgrad_tiling, "_taps_cost")):
+    for module, name in ((conv_tiling, "_fprop_cost"), (conv_tiling, "_wgrad_cost")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *args, real=real: 1e-6 * real(*args))
 
@@ -70,10 +71,10 @@ def test_convolutions_by_patches_of_bf16(rows, patches_are_cheap):
 @pytest.mark.parametrize("filters", [24, 48])
 def test_tiles_of_an_odd_number_of_columns(filters, precise, monkeypatch):
     """Threads that are left over do nothing, and sums by columns know it."""
-    odd = [t for t in fprop_tiling.WINDOW_TILES if t.columns == filters]
-    monkeypatch.setattr(fprop_tiling, "WINDOW_TILES", tuple(odd))
-    monkeypatch.setattr(fprop_tiling, "_window_cost", lambda *args: 0.0)
-    monkeypatch.setattr(epilogue, "FEWEST_SUMMED", 1)
+    odd = [t for t in conv_tiling.CONV_TILES if t.columns == filters]
+    monkeypatch.setattr(conv_tiling, "CONV_TILES", tuple(odd))
+    monkeypatch.setattr(conv_tiling, "_fprop_cost", lambda *args: 0.0)
+    monkeypatch.setattr(TUNING, "fewest_summed", 1)
     program, data, state = training_step(Stack((4, 8, 8, 16), filters), "float32")
     text = text_of(program, precise)
     assert f"BN = {filters}" in text
@@ -86,7 +87,7 @@ def test_tiles_of_an_odd_number_of_columns(filters, precise, monkeypatch):
 )
 @pytest.mark.filterwarnings("ignore:The loss does not depend on")
 def test_layers_between_which_arrays_are_bf16(layer, monkeypatch):
-    monkeypatch.setattr(operands, "LARGE", 1)
+    monkeypatch.setattr(TUNING, "bf16_elements", 1)
     case = next(case for case in CASES if case.layer == layer)
     program, data, state = training_step(case, "float32")
     assert "bf16*" in text_of(program, "bf16")
@@ -107,11 +108,10 @@ def test_a_largest_element_is_found_again():
 
 
 def test_what_weights_are_updated_with_stays_float32(monkeypatch):
-    monkeypatch.setattr(operands, "LARGE", 1)
+    monkeypatch.setattr(TUNING, "bf16_elements", 1)
     case = next(case for case in CASES if case.layer == "Dense")
     program, _, _ = training_step(case, "float32")
-    target = emit.Target(90, "bf16")
-    kernels = emit.prepared(backend.plan_of(program).kernels, target).every
+    kernels = build(program, GpuSpec(90, "bf16"), after="rounded-operands").every
     assert any(b.dtype == BF16 for k in kernels for b in k.writes())
     updates = [k for k in kernels if any(b.kind == "state" for b in k.writes())]
     used = [b for k in updates for b in k.reads() if b.kind == "arena"]
@@ -121,8 +121,7 @@ def test_what_weights_are_updated_with_stays_float32(monkeypatch):
 
 def test_gradients_are_read_inside_of_their_padded_copies():
     program, data, state = training_step(STACKS[0], "float32")
-    plan = backend.plan_of(program)
-    kernels = emit.prepared(plan.kernels, emit.Target()).every
+    kernels = build(program, GpuSpec(), after="rounded-operands").every
     read = [k.right.buffer.name for k in kernels if k.name == "conv_kernel"]
     # The first layer's gradient is nobody's image: it has no padded copy.
     assert [name.startswith("pad") for name in read] == [False, True]

@@ -8,9 +8,11 @@ import pytest
 from cuda_checks import check, compiled
 
 from ganglion import config, layers, models, optimizers
-from ganglion.compiler.cuda import backend, emit
+from ganglion.compiler.cuda import emit
 from ganglion.compiler.cuda.epilogue import FusedKernel
+from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.row_fusion import staged_rows, staged_whole
+from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table
@@ -49,8 +51,7 @@ def classifier(batch, features=24, classes=10):
 
 
 def row_wise_partitions(program):
-    target = emit.Target(90, "tf32")
-    launches = emit.schedule_of(backend.plan_of(program), target).every
+    launches = build(program, GpuSpec(90, "tf32")).every
     return [
         (launches[number - 1], partition)
         for number, launch in enumerate(launches)
@@ -102,9 +103,7 @@ def test_what_others_read_is_shown_once_and_what_nobody_reads_has_no_place():
 
 def test_code_that_runs_once_has_no_loops():
     program, _, _ = classifier(16)
-    functions = emit.emit(
-        backend.plan_of(program), emit.Target(90, "float32")
-    ).functions
+    functions = emit.emit_program(program, GpuSpec(90, "float32")).functions
     text = "".join(functions.values())
     assert "if (int i = " in text
     runs = {int(n) for n in re.findall(r"u < (\d+); u\+\+", text)}
@@ -112,8 +111,8 @@ def test_code_that_runs_once_has_no_loops():
 
 
 def test_row_wise_blocks_do_not_gather_on_idle_processors():
-    target = emit.Target(90, "tf32")
-    emission = emit.emit(backend.plan_of(classifier(32)[0]), target)
+    target = GpuSpec(90, "tf32")
+    emission = emit.emit_program(classifier(32)[0], target)
     near = [
         call
         for call in emission.every
@@ -148,7 +147,7 @@ def test_tables_are_not_cut_into_rows():
 @pytest.mark.parametrize("capability", [75, 80, 89, 90])
 @pytest.mark.parametrize("features", [24, 1500])
 def test_copies_find_room_on_every_gpu(capability, features):
-    target = emit.Target(capability, "tf32")
+    spec = GpuSpec(capability)
     program, _, _ = classifier(64, features)
-    emission = emit.emit(backend.plan_of(program), target)
-    assert max(call.shared for call in emission.calls) <= target.shared
+    emission = emit.emit_program(program, spec)
+    assert max(call.shared for call in emission.calls) <= spec.shared_per_block

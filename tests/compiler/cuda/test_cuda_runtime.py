@@ -40,7 +40,8 @@ def training():
     """Return a training step that a recorder runs, and what it runs on."""
     program, data, state = step_of("mnist-mlp", rows=256, batch=64)
     driver = Recorder()
-    made = backend.CompiledProgram(backend.plan_of(program), Memory(driver))
+    made = backend.CompiledProgram(program, Memory(driver))
+    made.program = program
     data = {name: data[name] for name in program.data}
     driver.log.clear()
     return made, driver, data, {name: array.copy() for name, array in state.items()}
@@ -133,14 +134,13 @@ def test_a_single_step_is_not_worth_a_recording(training):
 def test_odd_steps_read_what_even_ones_have_written(training):
     made, _, data, state = training
     made.run(data, state, 1)
-    emission = made.emission
+    emission, twice = made.emission, made.emission.schedule.double_buffered
     (place,) = made._places.values()
-    assert emission.double_buffered
+    assert twice
     for call in emission.every:
         for number, one in enumerate(call.buffers):
             places = [place.given[call, odd][number] for odd in (0, 1)]
-            twice = one.name in emission.double_buffered
-            assert (places[0] != places[1]) == twice, one.name
+            assert (places[0] != places[1]) == (one.name in twice), one.name
 
 
 def test_arrays_at_a_few_places_are_recorded_once_each(training):
@@ -201,7 +201,7 @@ def test_only_what_has_changed_is_copied(training):
 def test_programs_share_what_is_on_the_device(training):
     made, driver, data, state = training
     made.run(data, state, 1)
-    other = backend.CompiledProgram(made.plan, made._memory)
+    other = backend.CompiledProgram(made.program, made._memory)
     driver.log.clear()
     other.run(data, state, 1)
     assert driver.of("upload") == []
@@ -236,7 +236,7 @@ def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
     made, driver, data, state = training
     loaded = len(driver.modules)
     assert loaded
-    other = backend.CompiledProgram(made.plan, made._memory)
+    other = backend.CompiledProgram(made.program, made._memory)
     other.run(data, state, 50)
     assert len(driver.modules) == 2 * loaded
     recorded = sum(len(one.graphs) for one in other._places.values())
@@ -306,7 +306,7 @@ def test_memory_of_arrays_that_are_gone_is_used_again():
     x = Input("x", (300,), "float32")
     program = pure(Graph.of("small", [x], {"y": pointwise.negative(x)}))
     driver = Recorder()
-    made = backend.CompiledProgram(backend.plan_of(program), Memory(driver))
+    made = backend.CompiledProgram(program, Memory(driver))
     made.run({"x": np.zeros(300, "float32")}, {}, 1)
     room = driver.room
     for number in range(5):
@@ -349,15 +349,14 @@ def test_machine_code_of_another_compiler_is_not_used():
 
 def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
     program, _ = op_program(OPS["exp"], [np.ones((3, 4))], {})
-    plan = backend.plan_of(program)
     first, second, third = Recorder(), Recorder(), Recorder()
-    backend.CompiledProgram(plan, Memory(first))
-    backend.CompiledProgram(plan, Memory(second))
+    backend.CompiledProgram(program, Memory(first))
+    backend.CompiledProgram(program, Memory(second))
     assert first.compiled > 0
     assert second.compiled == 0
     for path in own_cache.glob("*.program"):
         path.write_bytes(path.read_bytes()[:-1])
-    backend.CompiledProgram(plan, Memory(third))
+    backend.CompiledProgram(program, Memory(third))
     assert third.compiled == first.compiled
 
 
@@ -387,7 +386,7 @@ def test_results_of_every_step_and_state_from_chunk_to_chunk():
     expected = ran(reference.compile(program), data, state, 70)
     made = compiled(program)
     same(ran(made, data, state, 70), expected)
-    made._own.capacity = 33  # as if results took all memory
+    made._workspace.capacity = 33  # as if results took all memory
     same(ran(made, data, state, 70), expected)
 
 

@@ -11,9 +11,10 @@ from cpu_checks import op_program, pure
 from folders import GOLDEN
 from step_programs import step_of
 
-from ganglion.compiler.cuda import backend, driver, emit, prelude
-from ganglion.compiler.cuda.emit import Target
+from ganglion.compiler.cuda import driver, emit, prelude
+from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.prelude import source
+from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.text import THREADS, fill, root
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
@@ -34,7 +35,7 @@ def emitted(program, **target):
     """Return a program as text and launches; several tests look at the same one."""
     key = (id(program), *sorted(target.items()))
     if key not in _emissions:
-        emission = emit.emit(backend.plan_of(program), Target(**target))
+        emission = emit.emit_program(program, GpuSpec(**target))
         _emissions[key] = program, emission  # which keeps the id its own
     return _emissions[key][1]
 
@@ -136,7 +137,7 @@ def test_launches_keep_within_limits(name, capability, programs):
 def test_every_array_of_a_launch_has_memory(name, precision, programs):
     emission = emitted(programs[name], precision=precision)
     elsewhere = {"data", "state", "constant", "result", "step"}
-    allocated = emission.workspace.keys() | emission.offsets.keys()
+    allocated = emission.workspace.keys() | emission.schedule.offsets.keys()
     buffers = {buffer for call in emission.calls for buffer in call.buffers}
     assert not [
         buffer
@@ -147,19 +148,18 @@ def test_every_array_of_a_launch_has_memory(name, precision, programs):
 
 @pytest.mark.parametrize("name", ALL)
 def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
-    plan = backend.plan_of(programs[name])
-    emission = emit.emit(plan, Target())
+    emission = emitted(programs[name])
     lives = {}
     for number, call in enumerate(emission.every):
         for buffer in call.buffers:
-            if root(buffer) in emission.offsets and buffer.kind == "arena":
-                start = emission.offsets[root(buffer)]
+            if root(buffer) in emission.schedule.offsets and buffer.kind == "arena":
+                start = emission.schedule.offsets[root(buffer)]
                 first = lives.get(buffer.name, (number,))[0]
                 lives[buffer.name] = (first, number, start, start + buffer.nbytes)
     spans = list(lives.values())
     assert spans
     for i, (first, last, start, stop) in enumerate(spans):
-        assert stop <= emission.arena
+        assert stop <= emission.schedule.arena
         assert start % 256 == 0
         for f, la, s, e in spans[:i]:
             together = first <= la and f <= last
@@ -168,10 +168,9 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "float32"])
 @pytest.mark.parametrize("name", ALL)
-def test_lanes_side_by_side_do_not_need_each_other(name, precision, programs):
+def test_partitions_side_by_side_do_not_need_each_other(name, precision, programs):
     """An emulated GPU runs block after block, and would not notice."""
-    plan = backend.plan_of(programs[name])
-    steps = emit.schedule_of(plan, Target(precision=precision))
+    steps = build(programs[name], GpuSpec(precision=precision))
     launches = [*steps.once, *steps.first, *steps.every, *steps.last]
     for launch in launches:
         touched = [
@@ -191,13 +190,14 @@ def test_wide_accesses_are_aligned(recipes):
     """Every array that is read four elements at a time starts at such a place."""
     for name in RECIPES:
         emission = emitted(recipes[name])
-        starts = [*emission.offsets.values(), *emission.workspace.values()]
+        starts = [*emission.schedule.offsets.values(), *emission.workspace.values()]
         assert all(start % 16 == 0 for start in starts)
 
 
 def test_a_step_has_few_launches(recipes):
     counts = {name: len(emitted(step).every) for name, step in recipes.items()}
-    kernels = {n: len(backend.plan_of(p).kernels) for n, p in recipes.items()}
+    plans = {n: build(p, GpuSpec(), after="fuse") for n, p in recipes.items()}
+    kernels = {name: len(plan.kernels) for name, plan in plans.items()}
     assert all(2 * counts[name] <= kernels[name] for name in RECIPES), counts
 
 

@@ -3,7 +3,6 @@
 >>> from ganglion.preprocessing.image import ImageDataGenerator
 """
 
-from ganglion.compat.image_generator.directory import DirectoryIterator
 from ganglion.compat.image_generator.functions import (
     apply_affine_transform,
     apply_brightness_shift,
@@ -16,7 +15,11 @@ from ganglion.compat.image_generator.functions import (
     random_zoom,
 )
 from ganglion.compat.image_generator.generator import ImageDataGenerator
-from ganglion.compat.image_generator.iterators import Iterator, NumpyArrayIterator
+from ganglion.compat.image_generator.iterators import (
+    DirectoryIterator,
+    Iterator,
+    NumpyArrayIterator,
+)
 from ganglion.utils import (
     array_to_img,
     image_dataset_from_directory,

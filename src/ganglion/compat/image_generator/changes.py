@@ -15,16 +15,16 @@ from ganglion import ops
 from ganglion.ops.sampling import Filling, affine
 
 Parameters = dict[str, Any]
-WHOLE = (1, 2, 3)  # the axes of an image in a batch
+IMAGE_AXES = (1, 2, 3)  # in a batch
 
 
-def moved(x: Any, given: Parameters, filling: Filling, order: int) -> Any:
+def moved(x: Any, parameters: Parameters, filling: Filling, order: int) -> Any:
     """Turn, shift, shear, zoom and flip a batch of images."""
     rows, columns = x.shape[1:3]
-    flips = (given.get("flip_horizontal"), given.get("flip_vertical"))
-    if not any(given.get(name) is not None for name in _MATRIX):
+    flips = (parameters.get("flip_horizontal"), parameters.get("flip_vertical"))
+    if not any(parameters.get(name) is not None for name in _MATRIX):
         return _flipped(x, *flips)
-    to_column, to_row = _matrix(given, rows, columns)
+    to_column, to_row = _matrix(parameters, rows, columns)
     interpolation = "bilinear" if order else "nearest"
     return affine(x, to_column, to_row, filling, interpolation, flips)
 
@@ -39,15 +39,15 @@ def _flipped(x: Any, across: Any, down: Any) -> Any:
     return x
 
 
-def _matrix(given: Parameters, rows: int, columns: int) -> tuple[Any, Any]:
+def _matrix(parameters: Parameters, rows: int, columns: int) -> tuple[Any, Any]:
     """Return how a column and a row of the result map to those of the image.
 
     Keras multiplies rotation, shift, shear and zoom in coordinates (x, y), centres them
     on half of the height for x and half of the width for y, and exchanges x and y in
     the end; on images that are not square that is no turn around the centre.
     """
-    theta, shear = _radians(given.get("theta")), _radians(given.get("shear"))
-    tx, ty = _or(given.get("tx"), 0.0), _or(given.get("ty"), 0.0)
+    theta, shear = _radians(parameters.get("theta")), _radians(parameters.get("shear"))
+    tx, ty = _or(parameters.get("tx"), 0.0), _or(parameters.get("ty"), 0.0)
     xx, xy, yx, yy = 1.0, None, None, 1.0
     if theta is not None:
         xx, xy, yx, yy = ops.cos(theta), -ops.sin(theta), ops.sin(theta), ops.cos(theta)
@@ -57,7 +57,7 @@ def _matrix(given: Parameters, rows: int, columns: int) -> tuple[Any, Any]:
         sine, cosine = ops.sin(shear), ops.cos(shear)
         xy = _sum(_times(xx, -sine), _times(xy, cosine))
         yy = _sum(_times(yx, -sine), _times(yy, cosine))
-    zx, zy = _or(given.get("zx"), 1.0), _or(given.get("zy"), 1.0)
+    zx, zy = _or(parameters.get("zx"), 1.0), _or(parameters.get("zy"), 1.0)
     xx, xy, yx, yy = _times(xx, zx), _times(xy, zy), _times(yx, zx), _times(yy, zy)
     cx, cy = rows / 2 - 0.5, columns / 2 - 0.5
     x0 = _sum(x0, cx, _times(xx, -cx), _times(xy, -cy))
@@ -81,9 +81,9 @@ def _times(a: Any, b: Any) -> Any:
 
 def _sum(*parts: Any) -> Any:
     total: Any = None
-    for one in parts:
-        if one is not None:
-            total = one if total is None else total + one
+    for part in parts:
+        if part is not None:
+            total = part if total is None else total + part
     return total
 
 
@@ -95,9 +95,13 @@ def _each(numbers: Any) -> Any:
     return ops.reshape(numbers, (-1, 1, 1, 1))
 
 
+def _extremes(x: Any) -> tuple[Any, Any]:
+    return tuple(f(x, axis=IMAGE_AXES, keepdims=True) for f in (ops.min, ops.max))
+
+
 def channel_shifted(x: Any, intensity: Any) -> Any:
     """Add to all channels; stay between the smallest and the largest of an image."""
-    low, high = ops.min(x, axis=WHOLE, keepdims=True), ops.max(x, WHOLE, keepdims=True)
+    low, high = _extremes(x)
     return ops.clip(x + _each(intensity), low, high)
 
 
@@ -106,7 +110,7 @@ def brightened(x: Any, factor: Any) -> Any:
 
     An image beyond that range is brought into it first, and back afterwards.
     """
-    low, high = ops.min(x, axis=WHOLE, keepdims=True), ops.max(x, WHOLE, keepdims=True)
+    low, high = _extremes(x)
     beyond = ops.logical_or(low < 0.0, high > 255.0)
     spread = high - low
     inside = (x - low) / ops.where(spread > 0.0, spread, 1.0) * 255.0
@@ -125,9 +129,9 @@ def standardized_alone(
     if rescale:
         x = x * float(rescale)
     if center:
-        x = x - ops.mean(x, axis=WHOLE, keepdims=True)
+        x = x - ops.mean(x, axis=IMAGE_AXES, keepdims=True)
     if deviate:
-        x = x / (ops.std(x, axis=WHOLE, keepdims=True) + 1e-6)
+        x = x / (ops.std(x, axis=IMAGE_AXES, keepdims=True) + 1e-6)
     return x
 
 

@@ -44,15 +44,17 @@ def apply_affine_transform(
     if col_axis < row_axis:
         raise ValueError("`row_axis` must come before `col_axis`.")
     drawn = {"theta": theta, "tx": tx, "ty": ty, "shear": shear}
-    given = {k: np.array([v], "float32") for k, v in drawn.items() if v != 0}
+    changed = {k: v for k, v in drawn.items() if v != 0}
     if zx != 1 or zy != 1:
-        given |= {"zx": np.array([zx], "float32"), "zy": np.array([zy], "float32")}
-    if not given:
+        changed |= {"zx": zx, "zy": zy}
+    if not changed:
         return x
+    parameters = {k: np.array([v], "float32") for k, v in changed.items()}
     order_of_axes = (row_axis, col_axis, channel_axis)
     image = np.transpose(x, order_of_axes)[None].astype("float32")
-    made = changes.moved(image, given, Filling(fill_mode, cval, like_scipy=True), order)
-    return np.transpose(np.asarray(made)[0], np.argsort(order_of_axes)).astype(x.dtype)
+    filling = Filling(fill_mode, cval, like_scipy=True)
+    moved = np.asarray(changes.moved(image, parameters, filling, order))[0]
+    return np.transpose(moved, np.argsort(order_of_axes)).astype(x.dtype)
 
 
 def apply_channel_shift(x: Any, intensity: float, channel_axis: int = 0) -> np.ndarray:
@@ -67,8 +69,8 @@ def apply_brightness_shift(x: Any, brightness: float, scale: bool = True) -> np.
     if scale:
         spread = x.max() - x.min()
         x = (x - x.min()) / (spread if spread > 0 else 1) * 255
-    made = changes.brightened(x[None], np.array([brightness], "float32"))
-    return np.asarray(made)[0]
+    factor = np.array([brightness], "float32")
+    return np.asarray(changes.brightened(x[None], factor))[0]
 
 
 def _uniform(low: float, high: float, count: int = 1) -> Any:
@@ -88,10 +90,8 @@ def random_rotation(
 ) -> np.ndarray:
     """Turn one image by up to `rg` degrees."""
     theta = _uniform(-rg, rg)
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, theta, 0, 0, 0, 1, 1, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, theta, 0, 0, 0, 1, 1, *rest)
 
 
 def random_shift(
@@ -108,10 +108,8 @@ def random_shift(
     """Shift one image by parts of its width and height."""
     tx = _uniform(-hrg, hrg) * x.shape[row_axis]
     ty = _uniform(-wrg, wrg) * x.shape[col_axis]
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, 0, tx, ty, 0, 1, 1, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, 0, tx, ty, 0, 1, 1, *rest)
 
 
 def random_shear(
@@ -126,10 +124,8 @@ def random_shear(
 ) -> np.ndarray:
     """Shear one image by up to `intensity` degrees."""
     shear = _uniform(-intensity, intensity)
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, 0, 0, 0, shear, 1, 1, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, 0, 0, 0, shear, 1, 1, *rest)
 
 
 def random_zoom(
@@ -147,10 +143,8 @@ def random_zoom(
         raise ValueError(f"`zoom_range` must be two numbers, got {zoom_range!r}.")
     low, high = zoom_range
     zx, zy = _uniform(low, high, 2)
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, 0, 0, 0, 0, zx, zy, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, 0, 0, 0, 0, zx, zy, *rest)
 
 
 def random_channel_shift(

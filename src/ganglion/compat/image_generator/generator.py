@@ -7,20 +7,22 @@ it computes the same in NumPy.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ganglion import config, ops, random
 from ganglion.compat.image_generator import changes
-from ganglion.compat.image_generator.directory import DirectoryIterator
-from ganglion.compat.image_generator.iterators import NumpyArrayIterator
-from ganglion.compat.image_generator.ranges import (
-    check,
+from ganglion.compat.image_generator.draws import (
+    check_settings,
     is_range,
-    one_shift,
     shift,
+    shift_of_image,
     zooms,
+)
+from ganglion.compat.image_generator.iterators import (
+    DirectoryIterator,
+    NumpyArrayIterator,
 )
 from ganglion.ops.sampling import Filling
 from ganglion.variables import draw_seed
@@ -33,34 +35,18 @@ class ImageDataGenerator:
 
     ``zoom_range=0.5`` draws two numbers from 0.5 to 1.5, one for each axis.
 
-    >>> made = ImageDataGenerator(zoom_range=0.5, horizontal_flip=True)
-    >>> made.zoom_range
+    >>> generator = ImageDataGenerator(zoom_range=0.5, horizontal_flip=True)
+    >>> generator.zoom_range
     [0.5, 1.5]
-    >>> batches = made.flow(np.zeros((5, 8, 8, 3)), np.arange(5), batch_size=2)
+    >>> batches = generator.flow(np.zeros((5, 8, 8, 3)), np.arange(5), batch_size=2)
     >>> x, y = batches[0]
     >>> x.shape, len(batches)
     ((2, 8, 8, 3), 3)
     """
 
-    featurewise_center: bool
-    samplewise_center: bool
-    featurewise_std_normalization: bool
-    samplewise_std_normalization: bool
-    zca_whitening: bool
-    zca_epsilon: float
-    rotation_range: float
-    width_shift_range: Any
-    height_shift_range: Any
-    brightness_range: Any
-    shear_range: float
-    channel_shift_range: float
-    fill_mode: str
-    cval: float
-    horizontal_flip: bool
-    vertical_flip: bool
-    rescale: float | None
-    preprocessing_function: Any
-    interpolation_order: int
+    if TYPE_CHECKING:  # the arguments are attributes
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(
         self,
@@ -88,9 +74,9 @@ class ImageDataGenerator:
         interpolation_order: int = 1,
         dtype: Any = None,
     ) -> None:
-        given = {k: v for k, v in locals().items() if k != "self"}
-        check(**given)
-        vars(self).update(given)
+        settings = {k: v for k, v in locals().items() if k != "self"}
+        check_settings(settings)
+        vars(self).update(settings)
         self.zoom_range = zooms(zoom_range)
         self.data_format = config.image_data_format()
         self.channel_axis, self.row_axis, self.col_axis = 3, 1, 2
@@ -104,12 +90,12 @@ class ImageDataGenerator:
             self._imply("zca_whitening", "featurewise_center", True)
             self._imply("zca_whitening", "featurewise_std_normalization", False)
         for kind in ("featurewise", "samplewise"):
-            if given[f"{kind}_std_normalization"]:
+            if settings[f"{kind}_std_normalization"]:
                 self._imply(f"{kind}_std_normalization", f"{kind}_center", True)
 
-    def _imply(self, given: str, name: str, value: bool) -> None:
+    def _imply(self, setting: str, name: str, value: bool) -> None:
         if getattr(self, name) != value:
-            warnings.warn(f"`{given}` sets `{name}={value}`.", stacklevel=4)
+            warnings.warn(f"`{setting}` sets `{name}={value}`.", stacklevel=4)
             setattr(self, name, value)
 
     # ---- batches -------------------------------------------------------------------
@@ -129,21 +115,9 @@ class ImageDataGenerator:
         subset: str | None = None,
     ) -> NumpyArrayIterator:
         """Return batches of changed images and their labels, epoch after epoch."""
+        rest = {k: v for k, v in locals().items() if k not in ("self", "x", "y")}
         return NumpyArrayIterator(
-            x,
-            y,
-            self,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            sample_weight=sample_weight,
-            seed=seed,
-            data_format=self.data_format,
-            save_to_dir=save_to_dir,
-            save_prefix=save_prefix,
-            save_format=save_format,
-            ignore_class_split=ignore_class_split,
-            subset=subset,
-            dtype=self.dtype,
+            x, y, self, data_format=self.data_format, dtype=self.dtype, **rest
         )
 
     def flow_from_directory(
@@ -165,9 +139,9 @@ class ImageDataGenerator:
         keep_aspect_ratio: bool = False,
     ) -> DirectoryIterator:
         """Return batches of changed images from a folder with a folder a class."""
-        given = {k: v for k, v in locals().items() if k not in ("self", "directory")}
+        rest = {k: v for k, v in locals().items() if k not in ("self", "directory")}
         return DirectoryIterator(
-            directory, self, data_format=self.data_format, dtype=self.dtype, **given
+            directory, self, data_format=self.data_format, dtype=self.dtype, **rest
         )
 
     def flow_from_dataframe(self, *args: Any, **kwargs: Any) -> Any:
@@ -191,55 +165,53 @@ class ImageDataGenerator:
         """Whether all that it does can be a part of a compiled step."""
         return self.preprocessing_function is None
 
-    @property
-    def _filling(self) -> Filling:
-        return Filling(self.fill_mode, float(self.cval), like_scipy=True)
-
     def drawn(self, count: int, shape: tuple[int, ...], seed: Any) -> dict[str, Any]:
         """Draw the parameters of a batch, each a number for each image."""
 
         def uniform(low: float, high: float) -> Any:
             return random.uniform((count,), float(low), float(high), seed=seed)
 
-        made: dict[str, Any] = {}
+        drawn: dict[str, Any] = {}
         if self.rotation_range:
-            made["theta"] = uniform(-self.rotation_range, self.rotation_range)
+            drawn["theta"] = uniform(-self.rotation_range, self.rotation_range)
         if is_range(self.height_shift_range):
-            made["tx"] = shift(self.height_shift_range, shape[0], uniform)
+            drawn["tx"] = shift(self.height_shift_range, shape[0], uniform)
         if is_range(self.width_shift_range):
-            made["ty"] = shift(self.width_shift_range, shape[1], uniform)
+            drawn["ty"] = shift(self.width_shift_range, shape[1], uniform)
         if self.shear_range:
-            made["shear"] = uniform(-self.shear_range, self.shear_range)
+            drawn["shear"] = uniform(-self.shear_range, self.shear_range)
         if list(self.zoom_range) != [1, 1]:
-            made["zx"], made["zy"] = (uniform(*self.zoom_range) for _ in range(2))
+            drawn["zx"], drawn["zy"] = (uniform(*self.zoom_range) for _ in range(2))
         if self.horizontal_flip:
-            made["flip_horizontal"] = uniform(0, 1) < 0.5
+            drawn["flip_horizontal"] = uniform(0, 1) < 0.5
         if self.vertical_flip:
-            made["flip_vertical"] = uniform(0, 1) < 0.5
+            drawn["flip_vertical"] = uniform(0, 1) < 0.5
         if self.channel_shift_range:
             most = self.channel_shift_range
-            made["channel_shift_intensity"] = uniform(-most, most)
+            drawn["channel_shift_intensity"] = uniform(-most, most)
         if self.brightness_range is not None:
-            made["brightness"] = uniform(*self.brightness_range)
-        return made
+            drawn["brightness"] = uniform(*self.brightness_range)
+        return drawn
 
     def get_random_transform(
         self, img_shape: tuple[int, ...], seed: Any = None
     ) -> dict[str, Any]:
         """Draw the parameters of one image; with a seed, they are those of Keras."""
         rng = np.random.RandomState(draw_seed() if seed is None else seed)
-        spread = self.rotation_range
-        theta = rng.uniform(-spread, spread) if spread else 0
-        tx = one_shift(self.height_shift_range, img_shape[0], rng)
-        ty = one_shift(self.width_shift_range, img_shape[1], rng)
-        spread = self.shear_range
-        shear = rng.uniform(-spread, spread) if spread else 0
+
+        def uniform(limit: float, default: Any = 0) -> Any:
+            return rng.uniform(-limit, limit) if limit else default
+
+        theta = uniform(self.rotation_range)
+        tx = shift_of_image(self.height_shift_range, img_shape[0], rng)
+        ty = shift_of_image(self.width_shift_range, img_shape[1], rng)
+        shear = uniform(self.shear_range)
         zx, zy = 1, 1
         if list(self.zoom_range) != [1, 1]:
             zx, zy = rng.uniform(self.zoom_range[0], self.zoom_range[1], 2)
         across = (rng.random_sample() < 0.5) * self.horizontal_flip
         down = (rng.random_sample() < 0.5) * self.vertical_flip
-        most, bounds = self.channel_shift_range, self.brightness_range
+        bounds = self.brightness_range
         return {
             "theta": theta,
             "tx": tx,
@@ -249,20 +221,21 @@ class ImageDataGenerator:
             "zy": zy,
             "flip_horizontal": across,
             "flip_vertical": down,
-            "channel_shift_intensity": rng.uniform(-most, most) if most else None,
+            "channel_shift_intensity": uniform(self.channel_shift_range, None),
             "brightness": None if bounds is None else rng.uniform(*bounds),
         }
 
     # ---- changing images -------------------------------------------------------------
 
-    def changed(self, x: Any, given: dict[str, Any]) -> Any:
+    def changed(self, x: Any, parameters: dict[str, Any]) -> Any:
         """Change a batch of images by parameters, a number of each for each image."""
-        x = changes.moved(x, given, self._filling, self.interpolation_order)
+        filling = Filling(self.fill_mode, float(self.cval), like_scipy=True)
+        x = changes.moved(x, parameters, filling, self.interpolation_order)
         x = ops.cast(x, self.dtype)
-        if given.get("channel_shift_intensity") is not None:
-            x = changes.channel_shifted(x, given["channel_shift_intensity"])
-        if given.get("brightness") is not None:
-            x = changes.brightened(x, given["brightness"])
+        if parameters.get("channel_shift_intensity") is not None:
+            x = changes.channel_shifted(x, parameters["channel_shift_intensity"])
+        if parameters.get("brightness") is not None:
+            x = changes.brightened(x, parameters["brightness"])
         return x
 
     def augmented(self, x: Any, seed: Any) -> Any:
@@ -272,32 +245,33 @@ class ImageDataGenerator:
 
     def apply_transform(self, x: Any, transform_parameters: dict[str, Any]) -> Any:
         """Change one image by given parameters."""
-        given: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         neutral = {"zx": 1, "zy": 1}
         for name, value in transform_parameters.items():
             if "flip" in name:
                 if value:
-                    given[name] = np.array([True])
+                    parameters[name] = np.array([True])
             elif value is not None and value != neutral.get(name, 0):
-                given[name] = np.array([value], "float32")
+                parameters[name] = np.array([value], "float32")
         for name in ("channel_shift_intensity", "brightness"):
             if transform_parameters.get(name) is not None:
-                given[name] = np.array([transform_parameters[name]], "float32")
+                parameters[name] = np.array([transform_parameters[name]], "float32")
         image = np.asarray(x, self.dtype)
         if image.ndim != 3:
             raise ValueError(
                 "`apply_transform` changes one image (rows, columns, channels), got an "
                 f"array of shape {image.shape}."
             )
-        return np.asarray(self.changed(image[None], given))[0]
+        return np.asarray(self.changed(image[None], parameters))[0]
 
     def random_transform(self, x: Any, seed: Any = None) -> Any:
         """Change one image at random."""
         return self.apply_transform(x, self.get_random_transform(x.shape, seed))
 
     def _standardized_alone(self, x: Any) -> Any:
-        how = (self.samplewise_center, self.samplewise_std_normalization)
-        return changes.standardized_alone(x, self.rescale, *how)
+        return changes.standardized_alone(
+            x, self.rescale, self.samplewise_center, self.samplewise_std_normalization
+        )
 
     def _standardized_by_data(self, x: Any) -> Any:
         self._warn_unless_fitted()
@@ -310,18 +284,19 @@ class ImageDataGenerator:
 
     def standardize(self, x: Any) -> Any:
         """Scale and centre one image, or a batch, in place as Keras does."""
-        made = np.asarray(x)
+        array = np.asarray(x)
         if self.preprocessing_function is not None:
-            made = np.asarray(self.preprocessing_function(made))
+            array = np.asarray(self.preprocessing_function(array))
+        shape = array.shape if array.ndim == 4 else (1, *array.shape)
         # Keras takes one mean over all that it is given, an image or a batch.
-        whole = made.reshape(1, -1, *made.shape[-2:]) if made.ndim == 4 else made[None]
-        alone = np.asarray(self._standardized_alone(whole.astype(self.dtype)))
-        batch = alone.reshape(made.shape if made.ndim == 4 else (1, *made.shape))
-        made = np.asarray(self._standardized_by_data(batch)).reshape(np.shape(x))
-        if isinstance(x, np.ndarray) and x.dtype == made.dtype:
-            x[...] = made
+        image = array.reshape(1, -1, *shape[-2:]) if array.ndim == 4 else array[None]
+        alone = np.asarray(self._standardized_alone(image.astype(self.dtype)))
+        batch = self._standardized_by_data(alone.reshape(shape))
+        result = np.asarray(batch).reshape(np.shape(x))
+        if isinstance(x, np.ndarray) and x.dtype == result.dtype:
+            x[...] = result
             return x
-        return made
+        return result
 
     def _warn_unless_fitted(self) -> None:
         needs = {
@@ -329,8 +304,8 @@ class ImageDataGenerator:
             "featurewise_std_normalization": self.std,
             "zca_whitening": self.zca_whitening_matrix,
         }
-        for name, found in needs.items():
-            if getattr(self, name) and found is None:
+        for name, statistic in needs.items():
+            if getattr(self, name) and statistic is None:
                 warnings.warn(
                     f"This ImageDataGenerator has `{name}`, but was not fitted: call "
                     "`fit(images)` first.",
@@ -352,9 +327,8 @@ class ImageDataGenerator:
         if augment:
             rng = np.random.RandomState(draw_seed() if seed is None else seed)
             seeds = rng.randint(0, 2**31 - 1, rounds * len(x))
-            turns = np.concatenate([x] * rounds)
-            pairs = zip(turns, seeds, strict=True)
-            x = np.stack([self.random_transform(one, int(s)) for one, s in pairs])
+            pairs = zip(np.concatenate([x] * rounds), seeds, strict=True)
+            x = np.stack([self.random_transform(image, int(s)) for image, s in pairs])
         if self.featurewise_center:
             self.mean = x.mean(axis=(0, 1, 2)).reshape(1, 1, -1)
             x -= self.mean

@@ -15,9 +15,8 @@ from functools import cached_property
 from ganglion.compiler.cpu.plan import CpuPlan, Segment
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel
-from ganglion.compiler.plan.lower import SLICES
+from ganglion.compiler.plan.lowering import thread_split
 from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.split import parts_of
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,10 @@ def _step(units: int, members: Iterable[_Member]) -> int:
         for one in (member.footprint for member in members)
         if one is not None
     ]
-    grain, equal = math.lcm(*grains), parts_of(units)
-    if grain == 1 and (equal >= CPU.enough_slices or units <= SLICES):
+    grain, equal = math.lcm(*grains), thread_split(units, CPU.thread_splits)
+    if grain == 1 and (equal >= CPU.enough_slices or units <= CPU.thread_splits):
         return units // equal
-    wanted = -(-units // SLICES)
+    wanted = -(-units // CPU.thread_splits)
     return -(-wanted // grain) * grain
 
 

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.emitter import Emitted, Emitter, Range, shared_ranges
 from ganglion.compiler.cpu.text import F64, I64, WIDTH, Val, vector_widths
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import (
@@ -23,8 +23,6 @@ from ganglion.compiler.plan.kernels import (
     View,
     walk,
 )
-
-Ranges = list[tuple[str, str]]
 
 
 def _in_rows(expr: Expr) -> TypeGuard[Load]:
@@ -80,7 +78,7 @@ class LoopText:
 
     def _map(self) -> Emitted:
         kernel, parallel = self.kernel, self.kernel.shape[0]
-        ranges = [("%lo", "%hi"), *(("0", str(n)) for n in kernel.shape[1:])]
+        ranges = shared_ranges(kernel.shape)
         last = len(ranges) - 1
         repeats = kernel.adds and self.views[0].strides[last] == 0
 
@@ -121,10 +119,10 @@ class LoopText:
         def square(row: str, column: str) -> None:
             vectors = []
             for lane in range(WIDTH):
-                at = [row, text.add(column, str(lane))]
+                at = [row, text.add(column, lane)]
                 vectors.append(emitter.load_view(source, at, 0, WIDTH))
             for lane, vector in enumerate(self.maths.transposed(vectors)):
-                at = [text.add(row, str(lane)), column]
+                at = [text.add(row, lane), column]
                 emitter.store_view(vector, target, at, 1, WIDTH)
 
         def single(at: list[str]) -> None:
@@ -134,23 +132,21 @@ class LoopText:
         down = text.add("%lo", text.let(f"and i64 {count}, {-WIDTH}"))
 
         def block(row: str) -> None:
-            text.each("0", str(across), WIDTH, lambda column: square(row, column))
+            text.each(0, across, WIDTH, lambda column: square(row, column))
             emitter.nest(
-                [("0", str(WIDTH)), (str(across), str(columns))],
+                [(0, WIDTH), (across, columns)],
                 lambda at: single([text.add(row, at[0]), at[1]]),
             )
 
         text.each("%lo", down, WIDTH, block)
-        emitter.nest([(down, "%hi"), ("0", str(columns))], single)
+        emitter.nest([(down, "%hi"), (0, columns)], single)
         return emitter.emitted(rows, WIDTH)
 
     # ---- reductions ----------------------------------------------------------------
 
     def _reduction(self) -> Emitted:
         kernel = self.kernel
-        ranges = [("0", str(n)) for n in kernel.outer]
-        if ranges:
-            ranges[0] = ("%lo", "%hi")
+        ranges = shared_ranges(kernel.outer)
         across = bool(ranges) and self._suits_lanes(len(ranges) - 1)
         if kernel.how == "argmax":
             self.emitter.nest(ranges, self._argmax)
@@ -219,7 +215,7 @@ class LoopText:
             value = self.maths.cast(total, view.buffer.dtype)
             self.emitter.store_view(value, view, at, vector, width)
 
-    def _reduce_across(self, ranges: Ranges) -> None:
+    def _reduce_across(self, ranges: list[Range]) -> None:
         """Lanes are neighbouring results; each adds up its own column."""
         axis = len(ranges) - 1
         size = self.kernel.shape[axis]
@@ -235,8 +231,8 @@ class LoopText:
             panel = count * WIDTH
             middle = 0 if -(-size // WIDTH) <= count else size // panel * panel
             self.text.each(
-                "0",
-                str(middle),
+                0,
+                middle,
                 panel,
                 lambda index: self._columns(at, index, [WIDTH] * count),
             )
@@ -248,7 +244,7 @@ class LoopText:
     def _columns(self, at: list[str], first: str, widths: list[int]) -> None:
         """Reduce some vectors of columns in one walk over the reduced axes."""
         axis, each = len(self.kernel.outer) - 1, len(self.views)
-        columns = [self.text.add(first, str(v * WIDTH)) for v in range(len(widths))]
+        columns = [self.text.add(first, v * WIDTH) for v in range(len(widths))]
 
         def firsts(narrow: bool = False) -> list[Val]:
             return [total for w in widths for total in self._firsts(w, narrow)]
@@ -294,13 +290,11 @@ class LoopText:
                 return list(map(self._joined, totals, sums))
 
             totals = text.carry(
-                "0",
-                str(middle),
+                0,
+                middle,
                 run,
                 totals,
-                lambda start, carried: add_run(
-                    start, text.add(start, str(run)), carried
-                ),
+                lambda start, carried: add_run(start, text.add(start, run), carried),
             )
             return add_run(str(middle), str(size), totals) if middle < size else totals
 
@@ -317,8 +311,8 @@ class LoopText:
         if not axes:
             return body(at, totals)
         return self.text.carry(
-            "0",
-            str(self.kernel.shape[axes[0]]),
+            0,
+            self.kernel.shape[axes[0]],
             1,
             totals,
             lambda index, now: self._nested(axes[1:], [*at, index], now, body),
@@ -335,8 +329,8 @@ class LoopText:
         def through(start: int, stop: int, width: int) -> list[Val]:
             def vectors(here: list[str], totals: list[Val]) -> list[Val]:
                 return self.text.carry(
-                    str(start),
-                    str(stop),
+                    start,
+                    stop,
                     width,
                     totals,
                     lambda index, now: self._joined_at([*here, index], last, now),
@@ -393,7 +387,7 @@ class LoopText:
             ]
 
         firsts = [first, maths.constant(0, I64, 1)]
-        _, index = self.text.carry("1", str(size), 1, firsts, step)
+        _, index = self.text.carry(1, size, 1, firsts, step)
         self._finish([index], at, 1)
 
     def _argmax_of_vector(self, expr: Expr, at: list[str]) -> Val:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from ganglion.compiler.cpu.text import (
     I64,
     WIDTH,
     Maths,
+    Position,
     Text,
     Val,
     lanes,
@@ -32,6 +33,14 @@ from ganglion.compiler.plan.kernels import (
     View,
     walk,
 )
+
+Range = tuple[Position, Position]
+
+
+def shared_ranges(shape: Sequence[int]) -> list[Range]:
+    """Return the ranges of some axes; threads share the first."""
+    first: list[Range] = [("%lo", "%hi")] if shape else []
+    return [*first, *((0, size) for size in shape[1:])]
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class Emitter:
             self._bases[buffer] = name
         return self._bases[buffer]
 
-    def address(self, buffer: Buffer, index: str) -> str:
+    def address(self, buffer: Buffer, index: Position) -> str:
         """Return the address of an element of a buffer."""
         return self.text.address(self.base(buffer), memory_type(buffer.dtype), index)
 
@@ -102,7 +111,7 @@ class Emitter:
         """Load a view at some indices; `vector` is the axis that lanes run along."""
         index = self.text.affine(at, view.strides, view.offset)
         if view in self.prefetched and width > 1:
-            farther = self.text.add(index, str(self.prefetched[view]))
+            farther = self.text.add(index, self.prefetched[view])
             self.prefetch(self.address(view.buffer, farther))
         return self._strided(view.buffer, index, view.strides[vector:], width)
 
@@ -124,7 +133,7 @@ class Emitter:
             return self.maths.splat(scalar, width)
         scalars = []
         for lane in range(width):
-            address = self.address(buffer, self.text.add(index, str(lane * step)))
+            address = self.address(buffer, self.text.add(index, lane * step))
             scalars.append(self.load(address, buffer.dtype, 1))
         return self.maths.gathered(scalars)
 
@@ -138,7 +147,7 @@ class Emitter:
             self.store(value, self.address(view.buffer, index))
             return
         for lane in range(width):
-            offset = self.text.add(index, str(lane * view.strides[vector]))
+            offset = self.text.add(index, lane * view.strides[vector])
             scalar = self.maths.lane(value, lane)
             self.store(scalar, self.address(view.buffer, offset))
 
@@ -207,7 +216,7 @@ class Emitter:
             number = self.maths.lane(row, lane)
             start, exists = self.row_start(number, expr.rows, expr.row_size)
             index = self.text.add(start, within)
-            index = self.text.add(index, str(lane * expr.within[vector]))
+            index = self.text.add(index, lane * expr.within[vector])
             value = self.load(self.address(expr.table, index), expr.table.dtype, 1)
             scalars.append(self._or_nan(value, exists))
         return self.maths.gathered(scalars)
@@ -229,9 +238,7 @@ class Emitter:
 
     # ---- loops over axes -------------------------------------------------------------
 
-    def nest(
-        self, ranges: list[tuple[str, str]], body: Callable[[list[str]], None]
-    ) -> None:
+    def nest(self, ranges: Sequence[Range], body: Callable[[list[str]], None]) -> None:
         """Run a body for every iteration point of some ranges, the last one fastest."""
 
         def inside(at: list[str]) -> None:
@@ -244,21 +251,20 @@ class Emitter:
         inside([])
 
     def in_vectors(
-        self, start: str, stop: str, body: Callable[[str, int], None]
+        self, start: Position, stop: Position, body: Callable[[str, int], None]
     ) -> None:
         """Run a body along an axis, a vector at a time, then for what is left."""
         text = self.text
-        known = start == "0" and stop.isdigit()
-        if known:
-            middle = str(int(stop) // WIDTH * WIDTH)
-        else:
-            count = text.let(f"sub nsw i64 {stop}, {start}")
-            middle = text.add(start, text.let(f"and i64 {count}, {-WIDTH}"))
-        text.each(start, middle, WIDTH, lambda index: body(index, WIDTH))
-        if not known:
-            text.each(middle, stop, 1, lambda index: body(index, 1))
-        elif int(stop) > int(middle):  # one narrower vector
-            body(middle, int(stop) - int(middle))
+        if isinstance(stop, int):
+            middle = stop // WIDTH * WIDTH
+            text.each(start, middle, WIDTH, lambda index: body(index, WIDTH))
+            if stop > middle:  # one narrower vector
+                body(str(middle), stop - middle)
+            return
+        count = text.let(f"sub nsw i64 {stop}, {start}")
+        vectors = text.add(str(start), text.let(f"and i64 {count}, {-WIDTH}"))
+        text.each(start, vectors, WIDTH, lambda index: body(index, WIDTH))
+        text.each(vectors, stop, 1, lambda index: body(index, 1))
 
 
 def _varies(expr: Expr, axis: int) -> bool:

@@ -100,7 +100,7 @@ def each_tile(
         def tile(index: str, size: int = size) -> None:
             body(index, size)
 
-        text.each(str(start), str(start + size * count), size, tile)
+        text.each(start, start + size * count, size, tile)
 
 
 class Contraction:
@@ -154,7 +154,7 @@ class Contraction:
         columns = Span("0", self.columns.size)
 
         def tile(number: list[str]) -> None:
-            batch, block = self._divided(number[0], len(tiles))
+            batch, block = self.text.divided(number[0], len(tiles), "s")
             piece = self._piece(outer, batch)
             first = 0
             for start, size, count in grouped(tiles):
@@ -163,7 +163,7 @@ class Contraction:
                     start: int = start, size: int = size, first: int = first
                 ) -> None:
                     local = text.let(f"sub i64 {block}, {first}")
-                    row = text.add(text.times(local, size), str(start))
+                    row = text.add(text.times(local, size), start)
                     self._region(piece, Span(row, size), columns)
 
                 self._when(block, first, first + count, region)
@@ -181,7 +181,7 @@ class Contraction:
         count = full + bool(rest)
 
         def panel(number: list[str]) -> None:
-            batch, block = self._divided(number[0], count)
+            batch, block = self.text.divided(number[0], count, "s")
             piece = self._piece(outer, batch)
             column = text.times(block, wide)
             if packed:  # each panel begins where the packed ones do
@@ -199,10 +199,6 @@ class Contraction:
 
         self.emitter.nest([("%lo", "%hi")], panel)
         return self.emitter.emitted(pieces * count)
-
-    def _divided(self, number: str, count: int) -> tuple[str, str]:
-        quotient = self.text.let(f"sdiv i64 {number}, {count}")
-        return quotient, self.text.let(f"srem i64 {number}, {count}")
 
     def _when(
         self, value: str, first: int, last: int, body: Callable[[], None]
@@ -301,7 +297,7 @@ class Contraction:
         base = self.emitter.base(out)
         for number, total in enumerate(totals):
             row, vector = divmod(number, len(tile.widths))
-            index = text.add(c, str(row * self.tiled.out + vector * WIDTH))
+            index = text.add(c, row * self.tiled.out + vector * WIDTH)
             self.emitter.store(total, text.address(base, self.element, index))
 
     def _inner(
@@ -316,7 +312,7 @@ class Contraction:
             left, right = self._moved(a, b, axis, index)
             return self._inner(tile, depth + 1, left, right, carried)
 
-        return self.text.carry("0", str(axis.size), 1, totals, step)
+        return self.text.carry(0, axis.size, 1, totals, step)
 
     def _moved(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
         """Return the addresses in both operands at an index of an axis."""
@@ -336,18 +332,18 @@ class Contraction:
             index = text.let(f"zext i32 {short} to i64")
             return self._step(tile, *self._moved(a, b, axis, index), carried)
 
-        return text.carry("0", stop, 1, self._zeros(tile), step)
+        return text.carry(0, stop, 1, self._zeros(tile), step)
 
     def _step(self, tile: Tile, a: str, b: str, totals: list[Val]) -> list[Val]:
         """Add the products of one element a row and the vectors of columns."""
         text = self.text
         right = []
         for v, width in enumerate(tile.widths):
-            address = text.address(b, self.element, str(v * WIDTH))
+            address = text.address(b, self.element, v * WIDTH)
             right.append(self.emitter.load(address, self.dtype, width))
         sums = []
         for r in range(tile.size):
-            address = text.address(a, self.element, str(r * self.tiled.left))
+            address = text.address(a, self.element, r * self.tiled.left)
             scalar = self.emitter.load(address, self.dtype, 1)
             copies: dict[int, Val] = {}
             for v, width in enumerate(tile.widths):
@@ -370,7 +366,7 @@ def list_of(emitter: Emitter, lists: Places, piece: str, row: str) -> tuple[str,
     head = text.address(base, "i32", text.times(group, length))
     count = text.let(f"load i32, ptr {head}, align 4")
     full = text.let(f"icmp slt i32 {count}, 0")
-    own = text.address(head, "i32", str(Places.HEAD))
+    own = text.address(head, "i32", Places.HEAD)
     every = emitter.base(lists.every)
     first = text.let(f"select i1 {full}, ptr {every}, ptr {own}")
     short = text.let(f"select i1 {full}, i32 {lists.every.size}, i32 {count}")
@@ -385,7 +381,7 @@ def _leaves_out(emitter: Emitter, lists: Places, piece: str, rows: Span) -> str:
         count, _ = list_of(emitter, lists, piece, text.add(rows.start, row))
         return [text.add(carried[0], count)]
 
-    (total,) = text.loop("0", str(rows.size), lists.group, add, [("i64", "0")])
+    (total,) = text.loop(0, rows.size, lists.group, add, [("i64", "0")])
     groups = -(-rows.size // lists.group)
     most = int(CPU.worth_skipping * groups * lists.every.size)
     return text.let(f"icmp sle i64 {total}, {most}")
@@ -419,21 +415,21 @@ def _emit_pack(emitter: Emitter, kernel: Contract, first: str, size: int) -> Non
 
     def block(row: str) -> None:
         for start in range(0, across, WIDTH):
-            column = text.add(first, str(start))
+            column = text.add(first, start)
             if square == 1:
                 vectors = [emitter.load_view(source, [row, column], 1, WIDTH)]
             else:
-                ats = [[row, text.add(column, str(lane))] for lane in range(WIDTH)]
+                ats = [[row, text.add(column, lane)] for lane in range(WIDTH)]
                 vectors = [emitter.load_view(source, at, 0, WIDTH) for at in ats]
                 vectors = emitter.maths.transposed(vectors)
             for lane, vector in enumerate(vectors):
-                at = [text.add(row, str(lane)), str(start)]
+                at = [text.add(row, lane), str(start)]
                 emitter.store_view(vector, target, at, 1, WIDTH)
 
     def single(at: list[str]) -> None:
         value = emitter.load_view(source, [at[0], text.add(first, at[1])], 1, 1)
         emitter.store_view(value, target, at, 1, 1)
 
-    text.each("0", str(rows), square, block)
-    emitter.nest([("0", str(rows)), (str(across), str(size))], single)
-    emitter.nest([(str(rows), str(inner.size)), ("0", str(size))], single)
+    text.each(0, rows, square, block)
+    emitter.nest([(0, rows), (across, size)], single)
+    emitter.nest([(rows, inner.size), (0, size)], single)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-# Levels of x86-64, and what tells that a processor has them.
+# Levels of x86-64, and features that show that a processor has them.
 _LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64": (),
     "x86-64-v2": ("sse4.2", "popcnt"),
     "x86-64-v3": ("avx2", "fma", "bmi2"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
 }
-# Objects of equal keys must be equal: what changes the passes changes this number.
+# Part of the cache's key: to be counted up when `linked` runs other passes.
 PASSES = 2
 
 
@@ -45,15 +45,15 @@ def host() -> Target:
 
     ``GANGLION_CPU=x86-64-v3`` makes code without AVX-512.
     """
-    asked = os.environ.get("GANGLION_CPU")
-    return Target(_possible(asked)) if asked else _this_machine()
+    cpu = os.environ.get("GANGLION_CPU")
+    return Target(_possible(cpu)) if cpu else _this_machine()
 
 
 @cache
 def _possible(cpu: str) -> str:
     """Return the name of a processor; refuse one that this machine cannot stand for.
 
-    LLVM takes any name, with a murmur, and its code would end in an illegal
+    LLVM accepts any name, with a warning, and its code would end in an illegal
     instruction, or be for a processor of thirty years ago.
     """
     if family() != "x86":
@@ -81,12 +81,12 @@ def _this_machine() -> Target:
 def _new_machine(target: Target) -> Any:
     llvm = _llvm()
     if not target.triple:
-        found = llvm.Target.from_default_triple()
+        chosen = llvm.Target.from_default_triple()
     else:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-        found = llvm.Target.from_triple(target.triple)
-    return found.create_target_machine(
+        chosen = llvm.Target.from_triple(target.triple)
+    return chosen.create_target_machine(
         cpu=target.cpu, features=target.features, opt=3, jit=not target.triple
     )
 
@@ -105,7 +105,7 @@ def family() -> str:
 def identity(target: Target) -> str:
     """Return all that machine code depends on besides its text."""
     llvm = _llvm()
-    version = ".".join(str(one) for one in llvm.llvm_version_info)
+    version = ".".join(map(str, llvm.llvm_version_info))
     triple = target.triple or llvm.get_default_triple()
     return f"llvm {version}, passes {PASSES}, {triple}, {target.cpu} {target.features}"
 
@@ -113,19 +113,19 @@ def identity(target: Target) -> str:
 def linked(texts: Iterable[str], target: Target) -> Any:
     """Return modules as one, verified and optimised for a target."""
     llvm = _llvm()
-    whole = llvm.parse_assembly("")
+    module = llvm.parse_assembly("")
     for text in texts:
-        whole.link_in(llvm.parse_assembly(text))
-    whole.triple = machine(target).triple
-    whole.verify()
+        module.link_in(llvm.parse_assembly(text))
+    module.triple = machine(target).triple
+    module.verify()
     # Kernels are written in vectors and unrolled already: LLVM's -O2 took twice as long
     # to compile, and made no kernel faster.
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     passes = llvm.create_new_module_pass_manager()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(whole, llvm.create_pass_builder(machine(target), options))
-    return whole
+    passes.run(module, llvm.create_pass_builder(machine(target), options))
+    return module
 
 
 def object_code(texts: Iterable[str], target: Target) -> bytes:

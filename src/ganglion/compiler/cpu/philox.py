@@ -70,5 +70,5 @@ def shuffled(m: Maths, address: str, position: Val, rows: int) -> Val:
         return [m.select(swaps, partner.val, x.val)]
 
     start = m.cast(position, U64)
-    (row,) = m.text.carry("0", str(SHUFFLE_ROUNDS), 1, [start], swap)
+    (row,) = m.text.carry(0, SHUFFLE_ROUNDS, 1, [start], swap)
     return m.cast(row, I32)

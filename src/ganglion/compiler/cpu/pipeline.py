@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ganglion import config
@@ -11,6 +12,7 @@ from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena, verify_memory
 from ganglion.compiler.cpu.pool_masks import mask_pooled
 from ganglion.compiler.cpu.pool_readers import into_readers
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
     VERIFIERS,
@@ -21,19 +23,28 @@ from ganglion.compiler.pipeline import (
 )
 from ganglion.compiler.plan import verify as plan_verify
 from ganglion.compiler.plan.kernels import Contract, PoolBack
-from ganglion.compiler.plan.lower_structured import lower
+from ganglion.compiler.plan.lower import lower
+from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.collapse import collapse
-from ganglion.compiler.plan.passes.empty import without_empty
 from ganglion.compiler.plan.passes.fuse import fuse
-from ganglion.compiler.plan.passes.integer_products import as_sums
+from ganglion.compiler.plan.passes.graph import (
+    integer_products_as_sums,
+    transpose_narrow,
+    without_empty,
+)
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.passes.narrow import turn_narrow
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.verify import PlanError
 
 
 def _lower(program: Program) -> Plan:
-    return lower(program, winograd=not config.precise())
+    wants = Preferences(
+        thread_splits=CPU.thread_splits,
+        winograd=not config.precise(),
+        packs_panels=True,
+        pools_by_window=True,
+    )
+    return lower(program, wants)
 
 
 def _shortcuts(stage: Any) -> bool:
@@ -60,7 +71,7 @@ PIPELINE = Pipeline(
         graph_pass(
             "integer-products",
             "kernels multiply floats: products of whole numbers become sums",
-            as_sums,
+            integer_products_as_sums,
             ops=("matmul",),
         ),
         graph_pass(
@@ -71,13 +82,13 @@ PIPELINE = Pipeline(
         graph_pass(
             "one-pass-moments",
             "batch norm reads its data once for mean and variance",
-            one_pass,
+            partial(one_pass, thread_splits=CPU.thread_splits),
             ops=("sum",),
         ),
         graph_pass(
             "narrow-products",
             "a product of few columns would leave vectors empty: it is transposed",
-            turn_narrow,
+            transpose_narrow,
             ops=("matmul",),
         ),
         graph_pass(

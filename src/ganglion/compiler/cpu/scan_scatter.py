@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.emitter import Emitted, Emitter, shared_ranges
 from ganglion.compiler.cpu.text import BOOL, Val, memory_type
 from ganglion.compiler.plan.kernels import PoolBack, Scan, Scatter, View
 
@@ -10,9 +10,6 @@ from ganglion.compiler.plan.kernels import PoolBack, Scan, Scatter, View
 def emit_scan(kernel: Scan) -> Emitted:
     """Return a running sum as text."""
     emitter = Emitter()
-    ranges = [("0", str(n)) for n in kernel.shape[:-1]]
-    if ranges:
-        ranges[0] = ("%lo", "%hi")
     zero = emitter.maths.constant(0, kernel.source.buffer.dtype, 1)
 
     def row(at: list[str]) -> None:
@@ -22,9 +19,9 @@ def emit_scan(kernel: Scan) -> Emitted:
             emitter.store_view(total, kernel.target, [*at, index], 0, 1)
             return [total]
 
-        emitter.text.carry("0", str(kernel.shape[-1]), 1, [zero], step)
+        emitter.text.carry(0, kernel.shape[-1], 1, [zero], step)
 
-    emitter.nest(ranges, row)
+    emitter.nest(shared_ranges(kernel.shape[:-1]), row)
     return emitter.emitted(kernel.parallel)
 
 
@@ -49,9 +46,9 @@ def emit_scatter(kernel: Scatter) -> Emitted:
             new = maths.select(exists, new, zero)  # nothing for a row that is missing
             emitter.store(maths.add(old, new), to)
 
-        emitter.in_vectors("0", str(kernel.row), add)
+        emitter.in_vectors(0, kernel.row, add)
 
-    emitter.nest([("0", str(kernel.count))], update)
+    emitter.nest([(0, kernel.count)], update)
     return emitter.emitted(1)
 
 
@@ -59,7 +56,6 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
     """Return the gradient of max pooling as text: the first largest element gets it."""
     emitter = Emitter()
     maths, axis = emitter.maths, len(kernel.shape) - 1
-    ranges = [("%lo", "%hi"), *(("0", str(n)) for n in kernel.shape[1:-1])]
 
     def channels(at: list[str], width: int) -> None:
         dy = emitter.load_view(kernel.dy, at, axis, width)
@@ -88,8 +84,8 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
             waiting = maths.binary("and", waiting, maths.logical_not(wins))
 
     def window(at: list[str]) -> None:
-        stop = str(kernel.shape[-1])
-        emitter.in_vectors("0", stop, lambda index, w: channels([*at, index], w))
+        size = kernel.shape[-1]
+        emitter.in_vectors(0, size, lambda index, w: channels([*at, index], w))
 
-    emitter.nest(ranges, window)
+    emitter.nest(shared_ranges(kernel.shape[:-1]), window)
     return emitter.emitted(kernel.shape[0])

@@ -52,8 +52,7 @@ class NonzeroLists:
         rest = kernel.rows.size % kernel.places.group
 
         def piece(number: list[str]) -> None:
-            batch = text.let(f"sdiv i64 {number[0]}, {kernel.groups}")
-            group = text.let(f"srem i64 {number[0]}, {kernel.groups}")
+            batch, group = text.divided(number[0], kernel.groups, "s")
             start = self._origin(batch)
             row = text.times(group, kernel.places.group)
             start = text.add(start, text.times(row, kernel.rows.left))
@@ -105,7 +104,7 @@ class NonzeroLists:
 
     def _list(self, source: str, target: str, size: int) -> None:
         text = self.text
-        first = text.address(target, "i32", str(Places.HEAD))
+        first = text.address(target, "i32", Places.HEAD)
 
         def vector(index: str, carried: list[str]) -> list[str]:
             return [self._append(source, first, size, index, carried[0])]
@@ -117,7 +116,7 @@ class NonzeroLists:
             return [text.add(carried[0], more)]
 
         middle, stop = str(self.in_vectors), str(self.kernel.inner.size)
-        (count,) = text.loop("0", middle, WIDTH, vector, [("i64", "0")])
+        (count,) = text.loop(0, middle, WIDTH, vector, [("i64", "0")])
         (count,) = text.loop(middle, stop, 1, single, [("i64", count)])
         text.put_index(count, target)
 
@@ -167,7 +166,7 @@ class NonzeroLists:
         """Return the bits that are set in any of some rows."""
         text, stride = self.text, self.kernel.rows.left
         addresses = [
-            text.address(start, self.bits, str(row * stride)) for row in range(rows)
+            text.address(start, self.bits, row * stride) for row in range(rows)
         ]
         total = ""
         for address in addresses:
@@ -203,7 +202,7 @@ def emit_bits(kernel: NonzeroBits) -> Emitted:
         text.do(f"store i{padded} {word}, ptr {address}, align 1")
 
     def piece(number: list[str]) -> None:
-        emitter.in_vectors("0", str(each), partial(mark, number[0]))
+        emitter.in_vectors(0, each, partial(mark, number[0]))
 
     emitter.nest([("%lo", "%hi")], piece)
     return emitter.emitted(kernel.parallel)
@@ -248,7 +247,7 @@ class BitContraction(Contraction):
         farthest = max(0, reach + 1 - LOADED)
         total = "0"
         for part in CPU.sampled_words:
-            element = text.add(start, str(int(farthest * part)))
+            element = text.add(start, int(farthest * part))
             word = self._any_row(self._bits_from(element))
             word = text.let(f"and i64 {word}, {2**LOADED - 1}")
             total = text.add(total, self._count(word))
@@ -304,7 +303,7 @@ class BitContraction(Contraction):
             right = text.address(b, self.element, text.times(index, axis.right))
             return self._words(tile, depth + 1, left, right, carried, seen)
 
-        return text.carry("0", str(axis.size), 1, totals, step)
+        return text.carry(0, axis.size, 1, totals, step)
 
     def _set_bits(
         self, tile: Tile, a: str, b: str, totals: list[Val], seen: _Seen
@@ -327,7 +326,7 @@ class BitContraction(Contraction):
             return [rest, *sums]
 
         kinds = [("i64", word), *((t.type, t.name) for t in totals)]
-        _, *ends = text.loop("0", self._count(word), 1, step, kinds)
+        _, *ends = text.loop(0, self._count(word), 1, step, kinds)
         return named(ends, totals)
 
     def _offsets(self, bit: str) -> tuple[str, str]:
@@ -361,7 +360,7 @@ class BitContraction(Contraction):
     def _see(self, a: str) -> _Seen:
         """Return the bits of a window's rows: whether any row of a tile is not zero."""
         middle = self.word.middle
-        rows = [self.text.add(a, str(n * middle.left)) for n in range(middle.size)]
+        rows = [self.text.add(a, n * middle.left) for n in range(middle.size)]
         return _Seen(a, [self._any_row(self._bits_from(row)) for row in rows])
 
     def _any_row(self, bits: str) -> str:

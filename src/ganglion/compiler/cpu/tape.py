@@ -3,6 +3,15 @@
 Programs run one after the other, and nothing in an arena outlives a step: so a model's
 steps of training, testing and prediction need the memory of the largest, not the sum.
 A tape holds every call of a step, with its pointers and what the thread runs of it.
+
+Tapes have records of five words: function, arguments, end and start of the thread's
+range, barrier or not. Where there is much to do, a record without a function stands
+before some that are run slice by slice: (0, ranges, number of records, threads, barrier
+or not), and those hold the size of a slice, the end of the range, and the cursors: how
+many of their pointers move with the slices, then of each its slot, its address for
+slice 0, and the bytes of a slice that it moves back by. Each thread owns a range of the
+slices and takes one at a time; a thread that is done steals from the others, so that
+one that was interrupted holds up nobody for long.
 """
 
 from __future__ import annotations
@@ -19,15 +28,14 @@ import numpy as np
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.plan import ALIGNMENT, CpuPlan
-from ganglion.compiler.cpu.step_loop import (
-    JOB_WORDS,
-    RANGE_WORDS,
-    RECORD_WORDS,
-    THREAD_WORDS,
-)
 from ganglion.compiler.plan.kernels import Buffer
 
 _LINE = 8  # words of a cache line
+RECORD_WORDS = 5
+# Words of a job: steps, threads, barrier, spins; then each thread's tape and cursors.
+JOB_WORDS, THREAD_WORDS = 4, 4
+# Words of a thread's range of slices, a cache line: taken so far, first, how many.
+RANGE_WORDS = 8
 
 
 def aligned(nbytes: int) -> np.ndarray:
@@ -149,7 +157,7 @@ class Layout:
                 self._pointers[:, column] = self._constants[-1].ctypes.data
             elif buffer.kind != "arena":
                 columns.setdefault(buffer.name, []).append(column)
-        self._columns = {name: np.array(found) for name, found in columns.items()}
+        self._columns = {name: np.array(slot) for name, slot in columns.items()}
         self._bound: dict[str, int] = {}
         self._results = [name for name in columns if name in plan.results]
         self._in_arena = [n for n, b in enumerate(slots) if b.kind == "arena"]
@@ -260,7 +268,7 @@ class Layout:
 
     def _slice_ranges(self) -> dict[int, np.ndarray]:
         """Return the threads' ranges of the runs whose slices they take as they go."""
-        found = {}
+        ranges_of = {}
         for run in self._plan.runs():
             if self._plan.execution[run.start].one_thread:
                 continue
@@ -279,8 +287,8 @@ class Layout:
             for thread in range(self._threads):
                 first, last = share(self._slices[run.start], 1, thread, self._threads)
                 ranges[thread, 1:3] = first, last - first
-            found[run.start] = ranges
-        return found
+            ranges_of[run.start] = ranges
+        return ranges_of
 
     def _cursors(self, slots: Sequence[Buffer], thread: int) -> np.ndarray:
         """Return the pointers that move on after each step, and by how much."""

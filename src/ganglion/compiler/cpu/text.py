@@ -13,6 +13,7 @@ import numpy as np
 from ganglion.compiler.cpu.tuning import CPU
 
 WIDTH = CPU.vector_width
+Position = str | int  # a name or a number
 F32, F64, BOOL = (np.dtype(name) for name in ("float32", "float64", "bool"))
 I32, I64 = np.dtype("int32"), np.dtype("int64")
 
@@ -109,8 +110,9 @@ class Text:
 
     # ---- indices: integers of 64 bits ----------------------------------------------
 
-    def add(self, a: str, b: str) -> str:
+    def add(self, a: str, b: Position) -> str:
         """Add two indices."""
+        b = str(b)
         if a == "0":
             return b
         if b == "0":
@@ -136,13 +138,18 @@ class Text:
         total = "0"
         for index, stride in zip(indices, strides, strict=True):
             total = self.add(total, self.times(index, stride))
-        return self.add(total, str(offset))
+        return self.add(total, offset)
 
-    def address(self, base: str, element: str, index: str) -> str:
+    def address(self, base: str, element: str, index: Position) -> str:
         """Return the address of an element."""
-        if index == "0":
+        if index in ("0", 0):
             return base
         return self.let(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
+
+    def divided(self, number: str, by: int, sign: str = "u") -> tuple[str, str]:
+        """Return the quotient and the remainder of an index."""
+        quotient = self.let(f"{sign}div i64 {number}, {by}")
+        return quotient, self.let(f"{sign}rem i64 {number}, {by}")
 
     def put_index(self, index: str, address: str) -> None:
         """Store an index in 32 bits."""
@@ -156,10 +163,11 @@ class Text:
         condition: str,
         body: Callable[[], None],
         otherwise: Callable[[], None] | None = None,
+        end: str = "after",
     ) -> None:
         """Run a body if a condition holds, else perhaps another."""
         yes, no = self.fresh("yes"), self.fresh("no")
-        after = self.fresh("after") if otherwise else no
+        after = self.fresh(end) if otherwise else no
         self.do(f"br i1 {condition}, label {yes}, label {no}")
         for label, emit in ((yes, body), (no, otherwise)):
             if emit:
@@ -169,7 +177,7 @@ class Text:
         self.label(after)
 
     def each(
-        self, start: str, stop: str, step: int, body: Callable[[str], None]
+        self, start: Position, stop: Position, step: int, body: Callable[[str], None]
     ) -> None:
         """Run a body for each index."""
 
@@ -181,8 +189,8 @@ class Text:
 
     def carry(
         self,
-        start: str,
-        stop: str,
+        start: Position,
+        stop: Position,
         step: int,
         totals: list[Val],
         body: Callable[[str, list[Val]], list[Val]],
@@ -197,8 +205,8 @@ class Text:
 
     def loop(
         self,
-        start: str,
-        stop: str,
+        start: Position,
+        stop: Position,
         step: int,
         body: Callable[[str, list[str]], list[str]],
         carried: Sequence[tuple[str, str]] = (),
@@ -207,6 +215,7 @@ class Text:
 
         Carried values are (type, first value); the body returns the next ones.
         """
+        start, stop = str(start), str(stop)
         known = _is_number(start) and _is_number(stop)
         if known and int(start) >= int(stop):
             return [value for _, value in carried]

@@ -78,7 +78,7 @@ class Transforms:
 
     def at(self, base: str, index: str | int) -> str:
         """Return the address of an element."""
-        return self.text.address(base, "float", str(index))
+        return self.text.address(base, "float", index)
 
     def both(
         self, matrix: np.ndarray, load: Pixel, only: Sequence[int] | None = None
@@ -177,7 +177,7 @@ class Transforms:
                 index = text.let(f"select i1 {before}, i64 {index}, i64 {last}")
             body(index, width)
 
-        text.each("0", str(channels), width, step)
+        text.each(0, channels, width, step)
 
     def vectors_once(self, channels: int, body: Callable[[str, int], None]) -> None:
         """Run over channels in vectors, narrower ones at the end; none is repeated."""
@@ -186,19 +186,6 @@ class Transforms:
             tiles = [(at, width) for at in range(start, channels - width + 1, width)]
             each_tile(self.text, tiles, body)
             start, width = start + len(tiles) * width, width // 2
-
-    def choose(
-        self, condition: str, yes: Callable[[], None], no: Callable[[], None]
-    ) -> None:
-        """Do one thing or the other."""
-        text = self.text
-        names = [text.fresh(stem) for stem in ("yes", "no", "done")]
-        text.do(f"br i1 {condition}, label {names[0]}, label {names[1]}")
-        for name, body in zip(names, (yes, no), strict=False):
-            text.label(name)
-            body()
-            text.do(f"br label {names[2]}")
-        text.label(names[2])
 
     def within(self, index: str, size: int) -> str:
         """Return whether 0 <= index < size."""
@@ -219,7 +206,7 @@ class Blocks(Transforms):
         """Run over the blocks of a piece: its first tile, a block's, their count."""
         text, tiling = self.text, self.tiling
         first = text.times(piece, tiling.piece)
-        last = self._least(text.add(first, str(tiling.piece)), tiling.tiles)
+        last = self._least(text.add(first, tiling.piece), tiling.tiles)
 
         def block(start: str) -> None:
             left = text.let(f"sub i64 {last}, {start}")
@@ -237,13 +224,11 @@ class Blocks(Transforms):
 
         def tile(number: str) -> None:
             index = text.add(start, number)
-            rest = text.let(f"udiv i64 {index}, {right}")
-            column = text.let(f"urem i64 {index}, {right}")
-            image = text.let(f"udiv i64 {rest}, {down}")
-            row = text.let(f"urem i64 {rest}, {down}")
+            rest, column = text.divided(index, right)
+            image, row = text.divided(rest, down)
             body(number, (image, row, column))
 
-        text.each("0", count, 1, tile)
+        text.each(0, count, 1, tile)
 
     def pixels(
         self, window: Window, where: Where, body: Callable[[list[list[str]]], None]
@@ -260,8 +245,8 @@ class Blocks(Transforms):
             body([[pixel(i, j) for j in range(size)] for i in range(size)])
 
         def careful() -> None:
-            rows = [self.within(text.add(top, str(i)), height) for i in range(size)]
-            columns = [self.within(text.add(left, str(j)), width) for j in range(size)]
+            rows = [self.within(text.add(top, i), height) for i in range(size)]
+            columns = [self.within(text.add(left, j), width) for j in range(size)]
 
             def chosen(i: int, j: int) -> str:
                 both = text.let(f"and i1 {rows[i]}, {columns[j]}")
@@ -275,13 +260,14 @@ class Blocks(Transforms):
             return
         down = self.within(top, max(height - size + 1, 0))
         across = self.within(left, max(width - size + 1, 0))
-        self.choose(text.let(f"and i1 {down}, {across}"), inside, careful)
+        fits = text.let(f"and i1 {down}, {across}")
+        text.when(fits, inside, careful, "done")
 
     def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
         """Return the row and the column of a tile's first pixel, and its address."""
         text, view, step = self.text, window.view, self.tiling.step
-        top = text.add(text.times(where[1], step), str(-window.before[0]))
-        left = text.add(text.times(where[2], step), str(-window.before[1]))
+        top = text.add(text.times(where[1], step), -window.before[0])
+        left = text.add(text.times(where[2], step), -window.before[1])
         index = text.affine([where[0], top, left], view.strides[:3], view.offset)
         base = self.emitter.base(view.buffer)
         return top, left, self.at(base, text.add(index, window.first))
@@ -301,7 +287,7 @@ class Blocks(Transforms):
                 offset = (window.size + i) * view.strides[1] + j * view.strides[2]
                 self.emitter.prefetch(self.at(here, offset))
 
-        self.text.each("0", str(channels), LANES, line)
+        self.text.each(0, channels, LANES, line)
 
     def _all_inside(self, window: Window) -> bool:
         spans = zip(self.tiling.across, window.before, window.extent, strict=True)
@@ -357,7 +343,7 @@ class Blocks(Transforms):
                 sums += map(self.maths.fma, copies, vectors, old)
             return sums
 
-        return text.carry("0", inner, 1, totals, step)
+        return text.carry(0, inner, 1, totals, step)
 
     def row_tiles(
         self, rows: int, vectors: int, body: Callable[[str, int], None]
@@ -441,7 +427,7 @@ class Weights(Transforms):
                 return totals
 
             zeros = [self.maths.constant(0, FLOAT, width)] * points
-            totals = text.carry("0", str(kernel.slices), 1, zeros, add)
+            totals = text.carry(0, kernel.slices, 1, zeros, add)
             there = self.at(self.at(target, text.times(row, channels)), channel)
             for i, value in self.both(matrix, lambda i, j: totals[i * span + j]):
                 self.emitter.store(value, self.at(there, i * rows * channels))

@@ -106,7 +106,7 @@ class Conv(Blocks):
                 self._products(first, widths)
                 self._outputs(first, live, sum(widths), block, count)
 
-            self.text.each(str(start), str(start + many * wide), wide, panel)
+            self.text.each(start, start + many * wide, wide, panel)
             at += many
 
     def _products(self, first: str, widths: tuple[int, ...]) -> None:
@@ -133,7 +133,7 @@ class Conv(Blocks):
 
             self.row_tiles(self.tiling.block, len(widths), rows)
 
-        text.each("0", str(self.tiling.places), 1, point)
+        text.each(0, self.tiling.places, 1, point)
 
     def _outputs(
         self, first: str, live: int, wide: int, block: str, count: str
@@ -199,8 +199,11 @@ class Grads(Blocks):
         each = tiling.places * self.channels * self.wide
 
         def piece(number: list[str]) -> None:
-            part, group = self._divided(number[0], kernel.groups)
-            part, self.pair = self._divided(part, kernel.pairs)
+            part, group, self.pair = number[0], "0", "0"
+            if kernel.groups > 1:
+                part, group = text.divided(part, kernel.groups)
+            if kernel.pairs > 1:
+                part, self.pair = text.divided(part, kernel.pairs)
             channel = text.times(group, self.group)
             sums = self.at(self.emitter.base(kernel.sums), text.times(part, each))
             sums = self.at(sums, channel)
@@ -215,13 +218,6 @@ class Grads(Blocks):
 
         self.emitter.nest([("%lo", "%hi")], piece)
         return self.emitter.emitted(kernel.parallel)
-
-    def _divided(self, number: str, by: int) -> tuple[str, str]:
-        """Return the quotient and the remainder of a number."""
-        if by == 1:
-            return number, "0"
-        quotient = self.text.let(f"udiv i64 {number}, {by}")
-        return quotient, self.text.let(f"urem i64 {number}, {by}")
 
     def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
         """Run a body for the rows of points that a piece has."""
@@ -304,7 +300,7 @@ class Grads(Blocks):
             self._cells(channels, tile)
 
         rows = str(tiling.span // self.kernel.pairs)
-        self.emitter.nest([("0", rows), ("0", str(tiling.span))], point)
+        self.emitter.nest([("0", rows), (0, tiling.span)], point)
 
     def _cells(
         self, rows: int, tile: Callable[[str, int, str, tuple[int, ...]], None]
@@ -321,7 +317,7 @@ class Grads(Blocks):
                 )
 
             stop = starts[-1] + sum(widths)
-            self.text.each(str(starts[0]), str(stop), sum(widths), panel)
+            self.text.each(starts[0], stop, sum(widths), panel)
 
     def _sum_so_far(self, starts: str, address: str, width: int) -> Val:
         """Return the sum so far; at the start of a slice it is zero."""

@@ -1,78 +1,181 @@
-"""Where what kernels make is kept: nowhere, with a block, or in the arena."""
+"""Where results are: nowhere, in shared memory, in the arena, or in the workspace.
+
+Also what fused kernels need to know of it: which arrays are rounded, and which can be
+fetched while the launch before still runs.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ganglion.compiler.cuda.epilogue import Root, is_producer
-from ganglion.compiler.cuda.launches import Launch, fused_kernels_of
+import numpy as np
+
+from ganglion.compiler.cuda.epilogue import Root, is_map, is_producer
+from ganglion.compiler.cuda.launches import (
+    NEXT,
+    Launch,
+    Partition,
+    Schedule,
+    fused_kernels_of,
+    without,
+)
 from ganglion.compiler.cuda.row_fusion import row_sizes, whole_rows
 from ganglion.compiler.cuda.text import root
-from ganglion.compiler.plan.kernels import Buffer
+from ganglion.compiler.plan.kernels import Contract, Kernel, Load, Loop
 from ganglion.compiler.plan.memory import packed, rounded
 
 ALIGNMENT = 256  # bytes
 
 
-def drop_unread_stores(launches: list[Launch]) -> None:
+def drop_unread_stores(schedule: Schedule) -> Schedule:
     """Do not store what only epilogues of the same fused kernel read."""
     readers: dict[Root, set[int]] = defaultdict(set)
-    for _, fused in fused_kernels_of(launches):
-        for one in {root(b) for k in fused.kernels for b in k.reads()}:
-            readers[one].add(id(fused))
-    for _, fused in fused_kernels_of(launches):
-        for kernel in fused.kernels:
-            for one in {root(b) for b in kernel.writes() if b.kind == "arena"}:
-                if not readers[one] - {id(fused)} and is_producer(fused.kernel):
-                    fused.unstored.add(one)
+    for _, fused in fused_kernels_of(schedule.every):
+        for key in fused.reads():
+            readers[key].add(id(fused))
+    for _, fused in fused_kernels_of(schedule.every):
+        if is_producer(fused.kernel):
+            written = {key for key in fused.writes() if key[0] == "arena"}
+            fused.unstored |= {k for k in written if not readers[k] - {id(fused)}}
+    return replace(schedule)
 
 
-def stage_rows(launches: list[Launch], kept: Collection[Root]) -> None:
+def stage_rows(schedule: Schedule) -> Schedule:
     """Keep in shared memory what row-wise partitions compute and read again.
 
     Arrays that nobody else reads are private, and are never in global memory; others
-    are written back, too. Of each, the elements of a row are known.
+    are written back, too.
     """
     users: dict[Root, set[int]] = defaultdict(set)
     writers: dict[Root, set[int]] = defaultdict(set)
-    partitions = [partition for launch in launches for partition in launch.partitions]
+    partitions = list(_partitions(schedule.every))
     for partition in partitions:
         for fused in partition.fused_kernels:
-            for one in (fused.reads() | fused.writes()) - fused.unstored:
-                users[one].add(id(partition))
-            for one in fused.writes():
-                writers[one].add(id(partition))
+            for key in (fused.reads() | fused.writes()) - fused.unstored:
+                users[key].add(id(partition))
+            for key in fused.writes():
+                writers[key].add(id(partition))
+    persistent = schedule.step.persistent
     for partition in (one for one in partitions if one.row_wise):
-        sizes = row_sizes(partition.kernels)
-        arena = {one: sizes[one] for one in sizes if one[0] == "arena"}
-        whole = whole_rows(partition.kernels)
-        for one, size in arena.items():
-            if users[one] == {id(partition)} and one not in kept:
-                partition.private[one] = size
-            elif (
-                one in whole
-                and writers[one] == {id(partition)}
-                and partition.goes_on(one)
-            ):
-                partition.written_back[one] = size
+        alone, whole = {id(partition)}, whole_rows(partition.kernels)
+        for key, size in row_sizes(partition.kernels).items():
+            if key[0] != "arena":
+                continue
+            if users[key] == alone and key not in persistent:
+                partition.private[key] = size
+            elif key in whole and writers[key] == alone and partition.reads_again(key):
+                partition.written_back[key] = size
+    return replace(schedule)
 
 
-def place(launches: Sequence[Launch], kept: set[Root]) -> tuple[dict[Root, int], int]:
-    """Give each temporary buffer a place for as long as it lives; return the size."""
+def _partitions(launches: Sequence[Launch]) -> Iterator[Partition]:
+    return (partition for launch in launches for partition in launch.partitions)
+
+
+def round_stores(schedule: Schedule) -> Schedule:
+    """Store what only products read, or plain sums, rounded as tensor cores take it."""
+    launches = [*schedule.once, *schedule.first, *schedule.every]
+    exact: set[Root] = set()
+    operands: set[Root] = set()
+    for _, fused in fused_kernels_of(launches):
+        for kernel in fused.kernels:
+            if isinstance(kernel, Contract):
+                operands |= {root(b) for b in kernel.reads() if b.dtype == np.float32}
+                continue
+            if not _is_plain_sum(kernel):
+                exact |= {root(b) for b in kernel.reads() if b.kind == "arena"}
+            if not is_map(kernel):
+                exact |= {root(b) for b in kernel.writes()}
+    names = [name for kind, name in operands - exact if kind == "arena"]
+    keys = frozenset((kind, name) for name in names for kind in ("arena", NEXT))
+    for _, fused in fused_kernels_of(launches):
+        fused.rounded = keys
+    return replace(schedule)
+
+
+def _is_plain_sum(kernel: Kernel) -> bool:
+    return (
+        isinstance(kernel, Loop)
+        and kernel.how == "sum"
+        and all(isinstance(expr, Load) for expr, _ in kernel.outputs)
+    )
+
+
+def mark_ready(schedule: Schedule) -> Schedule:
+    """Tell fused kernels what they read that the launch before theirs does not write.
+
+    A launch starts when the one before it is under way, so that the one before that has
+    ended. Before the first of a program may be any launch of another one.
+    """
+    before = written_before(schedule)
+    for launch in schedule.every:
+        for fused in launch.fused_kernels:
+            if before is not None:
+                fused.ready = frozenset(fused.reads() - before)
+        before = launch.writes()
+    return replace(schedule)
+
+
+def written_before(schedule: Schedule) -> set[Root] | None:
+    """Return what may be written right before a step, None if that is unknown."""
+    if not schedule.first:
+        return None
+    written = schedule.every[-1].writes() | schedule.first[-1].writes()
+    return {("arena" if kind == NEXT else kind, name) for kind, name in written}
+
+
+def end_run(schedule: Schedule) -> Schedule:
+    """Make the launches of a run's last step, where steps prepare the next one.
+
+    It makes what no step will read, but does not count for a next one.
+    """
+    if not schedule.first:
+        return schedule
+    for_next = schedule.step.for_next
+    counting = [k for k in for_next if any(b.kind == "state" for b in k.writes())]
+    return replace(schedule, last=without(schedule.every, counting))
+
+
+def allocate(schedule: Schedule) -> Schedule:
+    """Give temporary arrays memory while they live, and persistent ones forever."""
+    workspace: dict[Root, int] = {}
+    end = 0
+    persistent = schedule.step.persistent
+    launches = [*schedule.once, *schedule.first, *schedule.every]
+    for _, fused in fused_kernels_of(launches):
+        for buffer in fused.buffers():
+            key = root(buffer)
+            if (key in persistent or buffer.kind == NEXT) and key not in workspace:
+                workspace[key] = end
+                end += rounded(buffer.nbytes, ALIGNMENT)
+    lives, sizes = lifetimes(schedule)
+    rounded_sizes = {key: rounded(size, ALIGNMENT) for key, size in sizes.items()}
+    offsets, arena = packed(lives, rounded_sizes)
+    return replace(
+        schedule,
+        offsets=offsets,
+        arena=arena,
+        workspace=workspace,
+        workspace_bytes=end,
+    )
+
+
+def lifetimes(
+    schedule: Schedule,
+) -> tuple[dict[Root, tuple[int, int]], dict[Root, int]]:
+    """Return the first and last launch of arrays in the arena, and their bytes."""
     lives: dict[Root, tuple[int, int]] = {}
     sizes: dict[Root, int] = {}
-    partitions = [partition for launch in launches for partition in launch.partitions]
-    nowhere = kept.union(*(partition.private for partition in partitions))
-    for number, fused in fused_kernels_of(launches):
-        for one in _temporary(fused.buffers()):
-            if root(one) in nowhere or root(one) in fused.unstored:
+    private = (partition.private for partition in _partitions(schedule.every))
+    elsewhere = schedule.step.persistent.union(*private)
+    for number, fused in fused_kernels_of(schedule.every):
+        for buffer in fused.buffers():
+            key = root(buffer)
+            if key[0] != "arena" or key in elsewhere or key in fused.unstored:
                 continue
-            first, _ = lives.get(root(one), (number, number))
-            lives[root(one)] = (first, number)
-            sizes[root(one)] = rounded(one.nbytes, ALIGNMENT)
-    return packed(lives, sizes)
-
-
-def _temporary(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
-    return (one for one in buffers if one.kind == "arena")
+            first, _ = lives.get(key, (number, number))
+            lives[key] = (first, number)
+            sizes[key] = buffer.nbytes
+    return lives, sizes

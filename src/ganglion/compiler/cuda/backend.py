@@ -19,16 +19,20 @@ from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
-from ganglion.compiler.cuda.emit import Call, Emission, Target, emit
-from ganglion.compiler.cuda.memory import IN_USE, Memory, Mirror, as_bytes, contiguous
-from ganglion.compiler.cuda.passes.prefetch import NEXT
-from ganglion.compiler.cuda.pipeline import build
+from ganglion.compiler.cuda.emit import Call, Emission, emit_program
+from ganglion.compiler.cuda.launches import NEXT
+from ganglion.compiler.cuda.memory import (
+    IN_USE,
+    Memory,
+    Mirror,
+    Workspace,
+    as_bytes,
+    contiguous,
+)
 from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS, root
-from ganglion.compiler.cuda.workspace import Workspace
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.plan import Plan
 from ganglion.system import terminal
 
 BUNDLE, TURNS = 4, 3  # functions compiled as one; turns of a core
@@ -45,12 +49,7 @@ def missing() -> str | None:
 
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
     """Compile a program for this machine's GPU."""
-    return CompiledProgram(plan_of(program), memory())
-
-
-def plan_of(program: Program) -> Plan:
-    """Return the plan of a program, as a GPU runs it best."""
-    return build(program)
+    return CompiledProgram(program, memory())
 
 
 @contextmanager
@@ -146,23 +145,26 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
 
 
 class CompiledProgram:
-    """A plan as machine code, its memory on the device, and its recorded steps."""
+    """A program as machine code, its memory on the device, and its recorded steps."""
 
-    def __init__(self, plan: Plan, on: Memory) -> None:
-        self.plan = plan
+    keeps_on_device = True
+
+    def __init__(self, program: Program, on: Memory) -> None:
         self._memory, self._driver = on, on.driver
         self._driver.use()
-        target = Target(self._driver.capability, config.precision())
-        if target.products != target.precision:
+        spec = replace(self._driver.spec, precision=config.precision())
+        if spec.products != spec.precision:
             terminal.tell_once(
-                f"{self._driver.name} has no {target.precision}: products are "
-                f"{target.products}."
+                f"{self._driver.name} has no {spec.precision}: products are "
+                f"{spec.products}."
             )
-        self.emission = emit(plan, target)
+        self.emission = emit_program(program, spec)
+        self._schedule = self.emission.schedule
+        self.plan = plan = self._schedule.plan
         self._places: dict[tuple[int, ...], _Place] = {}
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
-            self._own = Workspace(self.emission, on)
+            self._workspace = Workspace(self.emission, on)
         written = {root(b) for one in plan.kernels for b in one.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._prepared = False
@@ -179,26 +181,12 @@ class CompiledProgram:
         data: Mapping[str, np.ndarray],
         state: Mapping[str, np.ndarray],
         steps: int,
+        keep_on_device: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Advance the state arrays in place; return the results of every step."""
-        return self._run(data, state, steps, keeps=False)
+        """Advance the state arrays; return the results of every step.
 
-    def run_and_keep(
-        self,
-        data: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray],
-        steps: int,
-    ) -> dict[str, np.ndarray]:
-        """Do the same, but leave large state on the device (`device_arrays`)."""
-        return self._run(data, state, steps, keeps=True)
-
-    def _run(
-        self,
-        data: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray],
-        steps: int,
-        keeps: bool,
-    ) -> dict[str, np.ndarray]:
+        With `keep_on_device`, large state stays there, see `device_arrays`.
+        """
         results = {
             name: np.empty((steps, *one.shape), one.dtype)
             for name, one in self.plan.results.items()
@@ -213,10 +201,12 @@ class CompiledProgram:
             mirrors = self._mirrored(arrays | copies)
             place = self._place(mirrors)
             if self.poisons:
-                arena = self._memory.arena(self.emission.arena)
-                self._driver.fill(arena, 0xFF, self.emission.arena)
+                arena = self._memory.arena(self._schedule.arena)
+                self._driver.fill(arena, 0xFF, self._schedule.arena)
             self._advance(place, results, steps)
-            kept = self._leave_on_device(mirrors, state, copies) if keeps else set()
+            kept: set[str] = set()
+            if keep_on_device:
+                kept = self._leave_on_device(mirrors, state, copies)
             self._take_back(mirrors, state, copies, kept)
         return results
 
@@ -276,7 +266,7 @@ class CompiledProgram:
 
     def _place(self, mirrors: Mapping[str, Mirror]) -> _Place:
         """Return the launches for where arrays are now; a few places are kept."""
-        arena = self._memory.arena(self.emission.arena)
+        arena = self._memory.arena(self._schedule.arena)
         key = (arena, *(one.address for one in mirrors.values()))
         place = self._places.pop(key, None)
         if place is None:
@@ -287,7 +277,7 @@ class CompiledProgram:
             place = self._new_place(mirrors, arena)
         self._places[key] = place  # the last one used is the last to go
         if not self._prepared:  # what never changes, also where odd steps have it
-            for odd in (0, 1) if self.emission.double_buffered else (0,):
+            for odd in (0, 1) if self._schedule.double_buffered else (0,):
                 self._launch_all(place, self.emission.once, odd)
             self._driver.wait()
             self._prepared = True
@@ -309,25 +299,25 @@ class CompiledProgram:
     ) -> int:
         if buffer.kind in ("data", "state"):
             return mirrors[buffer.name]
-        if buffer.kind == "arena" and root(buffer) in self.emission.offsets:
-            return arena + self.emission.offsets[root(buffer)]
-        if odd and buffer.name in self.emission.double_buffered:
+        if buffer.kind == "arena" and root(buffer) in self._schedule.offsets:
+            return arena + self._schedule.offsets[root(buffer)]
+        if odd and buffer.name in self._schedule.double_buffered:
             buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
-        return self._own.address(buffer)
+        return self._workspace.address(buffer)
 
     def _advance(
         self, place: _Place, results: Mapping[str, np.ndarray], steps: int
     ) -> None:
         done = 0
         while done < steps:
-            count = min(steps - done, self._own.capacity)
+            count = min(steps - done, self._workspace.capacity)
             if results:
-                self._own.restart()
+                self._workspace.restart()
             self._launch(place, count)
             for name, array in results.items():
                 part = array[done : done + count]
                 if part.nbytes:
-                    self._driver.download(part, self._own.results[name])
+                    self._driver.download(part, self._workspace.results[name])
             if results:
                 self._driver.wait()
             done += count

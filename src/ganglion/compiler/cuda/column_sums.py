@@ -25,7 +25,7 @@ from ganglion.compiler.cuda.expressions import (
     evaluate,
     evaluate_vectors,
 )
-from ganglion.compiler.cuda.passes.cse import written
+from ganglion.compiler.cuda.passes.rewrite import expression_key
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -183,6 +183,7 @@ def _spread_of(exprs: list[Expr]) -> Expr | None:
         return None
     if not isinstance(wide, Apply) or wide.op != "cast" or wide.dtype != F64:
         return None
-    if any(written(factor) != written(wide) for factor in square.args):
+    key = expression_key(wide)
+    if any(expression_key(factor) != key for factor in square.args):
         return None
     return wide.args[0] if wide.args[0].dtype == np.float32 else None

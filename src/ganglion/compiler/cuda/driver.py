@@ -20,6 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ganglion.compiler.cuda.target import GpuSpec
+
 INSTALL = "pip install 'ganglion-nn[cuda]'"
 Handle = Any
 
@@ -32,8 +34,7 @@ class Driver(Protocol):
     """A GPU, as the backend sees it."""
 
     name: str
-    capability: int  # 90 is compute capability 9.0
-    processors: int
+    spec: GpuSpec
     cores: int  # of the host, which compile
 
     def use(self) -> None:
@@ -246,14 +247,20 @@ class CudaDriver:
         context = self._check(cu.cuDevicePrimaryCtxRetain(self._device))
         self._context = context
         self._check(cu.cuCtxSetCurrent(context))
-        self.capability = _capability(cu, self._device)
         name = self._check(cu.cuDeviceGetName(128, self._device))
         self.name = name.split(b"\0")[0].decode()
-        wanted = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-        self.processors = self._check(cu.cuDeviceGetAttribute(wanted, self._device))
+        self.spec = GpuSpec(
+            _capability(cu, self._device),
+            processors=self._attribute("MULTIPROCESSOR_COUNT"),
+            shared_per_block=self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            shared_per_processor=self._attribute(
+                "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"
+            ),
+            l2_bytes=self._attribute("L2_CACHE_SIZE"),
+        )
         flag = cu.CUstream_flags.CU_STREAM_NON_BLOCKING
         self._stream = self._check(cu.cuStreamCreate(flag))
-        self._overlap = self.capability >= 90
+        self._overlap = self.spec.capability >= 90
         self._attributes = self._overlapping()
 
     def _check(self, answer: tuple[Any, ...]) -> Any:
@@ -270,6 +277,10 @@ class CudaDriver:
             return None
         return values[0] if len(values) == 1 else values
 
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(self._cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._check(self._cu.cuDeviceGetAttribute(attribute, self._device)))
+
     def use(self) -> None:
         """Make this thread speak to the device."""
         self._check(self._cu.cuCtxSetCurrent(self._context))
@@ -278,14 +289,14 @@ class CudaDriver:
         """Return all that machine code depends on besides its source."""
         with self._importing:
             if self._compiler is None:
-                self._compiler = compiler(self.capability)
+                self._compiler = compiler(self.spec.capability)
             return self._compiler
 
     def compile(self, source: str) -> bytes:
         """Compile CUDA C to machine code."""
         with self._importing:  # threads must not race for the first import
             import cuda.core  # noqa: F401
-        return compile_source(source, f"sm_{self.capability}")
+        return compile_source(source, f"sm_{self.spec.capability}")
 
     def load(
         self, code: bytes, functions: Sequence[str]

@@ -13,6 +13,7 @@ from ganglion.compiler.cuda.expressions import (
     evaluate_vectors,
     store_vector,
 )
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -25,15 +26,13 @@ from ganglion.compiler.cuda.text import (
 )
 from ganglion.compiler.plan.kernels import Load, Loop, Shape
 
-ONE_BLOCK_ELEMENTS = 2048  # elements that one block runs through as fast as many would
-BUSY_THREADS = 132 * THREADS  # threads that keep a large GPU busy
 MOST_BLOCKS = 65_535  # beyond, blocks take several turns
 TILE = 32  # rows and columns that are transposed at a time, in shared memory
 FEWEST_TRANSPOSED = 8  # elements of an axis that are worth it
 TILES_PER_BLOCK, TRANSPOSING_BLOCKS = 4, 64  # if there are enough tiles for all
 
 
-def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
+def emit_map(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
     """Return a loop without reduction, and its epilogues, as text.
 
     With `rows`, a block has so many of its rows.
@@ -44,13 +43,11 @@ def emit_map(fused: FusedKernel, rows: int = 0) -> Emitted:
     body = Body(is_wide(fused.buffers(), total), row_wise=rows > 0)
     shape = kernel.shape or (1,)
     row_size = math.prod(shape[1:])
-    width = _map_width(fused, kernel, total)
+    width = _map_width(fused, kernel, total, spec)
     if rows:
         shape, total, width = (rows, *shape[1:]), rows * row_size, 1
     count = total // width
-    if (
-        THREADS < count <= ONE_BLOCK_ELEMENTS
-    ):  # one block may have to take several turns
+    if THREADS < count <= TUNING.one_block_elements:  # of which a block takes turns
         body.unroll(4)
     with body.block(each_index(body, count, loops=count > THREADS)):
         at = body.indices("i", (*shape[:-1], shape[-1] // width))
@@ -81,12 +78,12 @@ def blocks_for(count: int) -> int:
     return min(-(-count // THREADS), MOST_BLOCKS)
 
 
-def _map_width(fused: FusedKernel, kernel: Loop, total: int) -> int:
+def _map_width(fused: FusedKernel, kernel: Loop, total: int, spec: GpuSpec) -> int:
     """Return how many neighbours a thread computes: more where there is much to do."""
     if not kernel.shape:
         return 1
     most = widest_access(kernel)
-    while most > 1 and total // most < BUSY_THREADS:
+    while most > 1 and total // most < spec.processors * TUNING.busy_threads:
         most //= 2
     return vector_width(fused, kernel.shape[-1], most)
 

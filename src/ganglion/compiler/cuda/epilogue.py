@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -30,14 +31,6 @@ from ganglion.compiler.plan.kernels import (
     row_major,
     walk,
 )
-
-MOST_EPILOGUES = 8
-MOST_STORED = 16  # values in one loop: more would not stay in registers
-MOST_COLUMN_SUMS = 2  # sums of a column sum
-MOST_COLUMNS = 256  # of a column sum that are one block's
-FEWEST_SUMMED = 1 << 17  # elements that are worth it
-FEWEST_OF_PART = 512  # elements of a map that a block adds up at a time
-MOST_OF_LONG, LARGE = 6, 1 << 18  # in a reduction of so many elements
 
 Root = tuple[str, str]
 Stored = tuple[tuple[Expr, View], ...]
@@ -69,6 +62,10 @@ class FusedKernel:
         """The producer, its epilogues and its column sums."""
         with_sums = [kernel for one in self.column_sums for kernel in one.kernels]
         return [self.kernel, *self.epilogues, *with_sums]
+
+    def add_column_sum(self, kernel: Loop) -> None:
+        """Let its blocks add up what they compute."""
+        self.column_sums.append(FusedKernel(kernel, unstored=self.unstored))
 
     def reads(self) -> set[Root]:
         """Return the memory that is read, but for what is passed on."""
@@ -140,7 +137,7 @@ def can_fuse_epilogue(
 
     They may have so many values at `most`, else as many as suit the producer.
     """
-    if not is_map(epilogue) or len(fused.epilogues) >= MOST_EPILOGUES:
+    if not is_map(epilogue) or len(fused.epilogues) >= TUNING.most_epilogues:
         return False
     stored = sum(len(k.outputs) if isinstance(k, Loop) else 1 for k in fused.kernels)
     if stored + len(epilogue.outputs) > (most or _most_stored(fused.kernel)):
@@ -156,7 +153,7 @@ def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
     columns = _columns(fused.kernel)
     if columns is None or not isinstance(kernel, Loop) or kernel.how != "sum":
         return False
-    if kernel.outer != (columns,) or math.prod(kernel.shape) < FEWEST_SUMMED:
+    if kernel.outer != (columns,) or math.prod(kernel.shape) < TUNING.fewest_summed:
         return False
     return _adds_columns(fused, kernel)
 
@@ -175,9 +172,9 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
     others = {
         one.kernel.outer for one in fused.column_sums if isinstance(one.kernel, Loop)
     }
-    if others - {kernel.outer} or kernel.outer[1] > MOST_COLUMNS:
+    if others - {kernel.outer} or kernel.outer[1] > TUNING.most_sum_columns:
         return False
-    if math.prod(kernel.shape[1:]) < FEWEST_OF_PART:
+    if math.prod(kernel.shape[1:]) < TUNING.fewest_summed_per_block:
         return False
     return _adds_columns(fused, kernel)
 
@@ -186,7 +183,7 @@ def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
     """Return whether a loop adds up a fused kernel's results, and hinders nobody."""
     targets = {root(view.buffer) for _, view in kernel.outputs}
     return (
-        len(kernel.outputs) <= MOST_COLUMN_SUMS
+        len(kernel.outputs) <= TUNING.most_column_sums
         and all(kind == "arena" for kind, _ in targets)
         and not targets & (fused.reads() | fused.writes())
         and all(expr.dtype.kind == "f" for expr, _ in kernel.outputs)
@@ -199,7 +196,7 @@ def _columns(kernel: Kernel) -> int | None:
     """Return how many columns a result has that its blocks can add up."""
     if isinstance(kernel, PoolBack):
         columns, beside = kernel.shape[-1], kernel.dx.strides[-1] == 1
-        return columns if beside and columns <= MOST_COLUMNS else None
+        return columns if beside and columns <= TUNING.most_sum_columns else None
     if not isinstance(kernel, Contract) or not is_producer(kernel):
         return None
     if any(axis.right for axis in kernel.batch if axis.size > 1):
@@ -241,8 +238,10 @@ def _most_stored(kernel: Kernel) -> int:
     registers of all the threads that add.
     """
     long = isinstance(kernel, Loop) and kernel.reduced
-    large = isinstance(kernel, Loop) and math.prod(kernel.shape) >= LARGE
-    return MOST_OF_LONG if long and large else MOST_STORED
+    large = (
+        isinstance(kernel, Loop) and math.prod(kernel.shape) >= TUNING.long_reduction
+    )
+    return TUNING.most_stored_of_long if long and large else TUNING.most_stored
 
 
 def tables_of(expr: Expr) -> list[Buffer]:

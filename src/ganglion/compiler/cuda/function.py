@@ -85,7 +85,7 @@ class Function:
     def __init__(self, partitions: Iterable[PartitionText]) -> None:
         self.buffers: list[Buffer] = []
         self._bodies: dict[str, str] = {}
-        self._arguments: dict[Root, int] = {}
+        self._arguments: dict[Root, str] = {}
         self._scratch = 0
         self._partitions: list[tuple[int, list[str]]] = []
         start = 0
@@ -142,7 +142,7 @@ class Function:
         before, after = list[str](), list[str]()
         for key, buffer in partition.buffers.items():
             if key in staging.staged_whole or key in staging.staged:
-                size, source = staging.size(buffer), f"a{self._argument(buffer)}"
+                size, source = staging.size(buffer), self._argument(buffer)
                 if key not in staging.staged_whole:
                     source += f" + ({block}) * {size}"
                 copies = before if key in staging.ready else after
@@ -160,24 +160,24 @@ class Function:
         for buffer in partition.bodies[number].buffers:
             if root(buffer) in staging.written_back[number]:
                 size = staging.size(buffer)
-                target = f"a{self._argument(buffer)} + ({block}) * {size}"
+                target = f"{self._argument(buffer)} + ({block}) * {size}"
                 yield f"show_others<{size}>({target}, {partition.staged(buffer)});"
 
     def _address(self, partition: PartitionText, buffer: Buffer, block: str) -> str:
         """Return an array's address; of a block's own rows, where all would begin."""
         staging, address = partition.staging, partition.staged(buffer)
         if not address or staging is None:
-            return f"a{self._argument(buffer)}"
+            return self._argument(buffer)
         if root(buffer) in staging.staged_whole:
             return address
         return f"{address} - ({block}) * {staging.size(buffer)}"
 
-    def _argument(self, buffer: Buffer) -> int:
+    def _argument(self, buffer: Buffer) -> str:
         key = root(buffer)
         if buffer.kind == "scratch":  # never shared, whatever it is called
             self._scratch += 1
             key = ("scratch", f"#{self._scratch}")
         if key not in self._arguments:
-            self._arguments[key] = len(self.buffers)
+            self._arguments[key] = f"a{len(self.buffers)}"
             self.buffers.append(buffer)
         return self._arguments[key]

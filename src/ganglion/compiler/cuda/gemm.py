@@ -13,17 +13,22 @@ from functools import lru_cache
 import numpy as np
 
 from ganglion.compiler.cuda.column_sums import ColumnSum
-from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root, joined, sizes
-from ganglion.compiler.cuda.fprop_tiling import (
+from ganglion.compiler.cuda.conv_tiling import (
     ConvGeometry,
     FpropTiling,
+    WgradTiling,
     choose_fprop_tiling,
+    choose_wgrad_tiling,
     conv_fprop_of,
+    conv_wgrad_of,
     fprop_blocks,
     fprop_bytes,
+    wgrad_bytes,
 )
-from ganglion.compiler.cuda.passes.byte_operands import Scaled
+from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
+from ganglion.compiler.cuda.epilogue import FusedKernel, Root, joined, sizes
+from ganglion.compiler.cuda.passes.operands import Scaled
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     SHAPE,
     THREADS,
@@ -40,8 +45,6 @@ from ganglion.compiler.cuda.text import (
 from ganglion.compiler.cuda.tiling import (
     PLAIN,
     PLAIN_STEP,
-    PROCESSORS,
-    READS_AGAIN,
     LaunchContext,
     Product,
     Tile,
@@ -51,13 +54,6 @@ from ganglion.compiler.cuda.tiling import (
     on_tensor_cores,
     plain_splits,
     shared_bytes,
-    side_by_side,
-)
-from ganglion.compiler.cuda.wgrad_tiling import (
-    WgradTiling,
-    choose_wgrad_tiling,
-    conv_wgrad_of,
-    wgrad_bytes,
 )
 from ganglion.compiler.plan.kernels import Axis, Contract, View
 
@@ -75,47 +71,47 @@ _ROW_OF_FPROP_TILE = [
 ]
 
 
-def emit_contract(
-    fused: FusedKernel, precision: str, room: int, context: LaunchContext
-) -> Emitted:
-    """Return a contraction, and its epilogues, as text; `room` is its shared memory."""
-    kernel = fused.kernel
+def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
+    """Return a contraction, and its epilogues, as text."""
+    kernel, spec = fused.kernel, context.spec
     assert isinstance(kernel, Contract)
-    if not on_tensor_cores(kernel, precision):
-        return _Contraction(fused, kernel, bf16=False).on_plain_cores()
-    contraction = _Contraction(fused, kernel, precision == "bf16")
-    context = replace(context, early=root(kernel.right.buffer) in fused.ready)
-    with_sums = bool(fused.column_sums)
-    tiling = _cheapest_tiling(kernel, contraction.bf16, room, context, with_sums)
+    if not on_tensor_cores(kernel, spec.products):
+        return _Contraction(fused, kernel, spec, bf16=False).on_plain_cores()
+    contraction = _Contraction(fused, kernel, spec, spec.bf16)
+    ready = root(kernel.right.buffer) in fused.ready
+    context = replace(context, weights_ready=ready)
+    tiling = _cheapest_tiling(kernel, context, bool(fused.column_sums))
     if isinstance(tiling, FpropTiling):
         return contraction.conv_fprop(tiling, context)
     if isinstance(tiling, WgradTiling):
         return contraction.conv_wgrad(tiling)
-    return contraction.on_tensor_cores(tiling, context.most)
+    return contraction.on_tensor_cores(tiling, context.most_blocks)
 
 
 @lru_cache(maxsize=64)  # a program has most of its products twice
 def _cheapest_tiling(
-    kernel: Contract, bf16: bool, room: int, context: LaunchContext, with_sums: bool
+    kernel: Contract, context: LaunchContext, with_sums: bool
 ) -> Tiling | FpropTiling | WgradTiling:
-    product = Product(kernel)
+    product, spec, room = Product(kernel), context.spec, context.room
     # Where column sums are taken, blocks take several turns anyway.
-    most = 1 << 30 if with_sums else context.most
-    tiling, cost = choose_tiling(product, bf16, room, most)
-    if geometry := conv_fprop_of(product, bf16):
-        fprop = choose_fprop_tiling(product, geometry, bf16, room, context, cost)
+    most = 1 << 30 if with_sums else context.most_blocks
+    tiling, cost = choose_tiling(product, spec, room, most)
+    if geometry := conv_fprop_of(product, spec.bf16):
+        fprop = choose_fprop_tiling(product, geometry, context, cost)
         if fprop is not None:
             return fprop
-    wgrad = None if with_sums else conv_wgrad_of(product, bf16)
-    choice = wgrad and choose_wgrad_tiling(product, wgrad, bf16, room, product.parts)
+    wgrad = None if with_sums else conv_wgrad_of(product, spec.bf16)
+    choice = wgrad and choose_wgrad_tiling(product, wgrad, spec, room, product.parts)
     return choice[0] if choice and choice[1] < cost else tiling
 
 
 class _Contraction:
     """A product on its way to text: the struct its template takes, and its body."""
 
-    def __init__(self, fused: FusedKernel, kernel: Contract, bf16: bool) -> None:
-        self.fused, self.kernel, self.bf16 = fused, kernel, bf16
+    def __init__(
+        self, fused: FusedKernel, kernel: Contract, spec: GpuSpec, bf16: bool
+    ) -> None:
+        self.fused, self.kernel, self.spec, self.bf16 = fused, kernel, spec, bf16
         self.product = Product(kernel)
         self.body = Body(is_wide(fused.buffers(), self.product.m * self.product.n))
         self.width = _stored_width(fused, self.product)
@@ -129,7 +125,9 @@ class _Contraction:
     def on_plain_cores(self) -> Emitted:
         """Return a product in plain arithmetic."""
         product, itemsize = self.product, self.kernel.out.buffer.dtype.itemsize
-        splits = product.parts if product.parts > 1 else plain_splits(product)
+        splits = product.parts
+        if splits == 1:
+            splits = plain_splits(product, self.spec)
         tiling = Tiling(PLAIN, splits, 1)
         self._append("contract_plainly", tiling, PLAIN_STEP)
         shared = max(2 * PLAIN_STEP * 68, 64 * 68) * itemsize
@@ -149,7 +147,8 @@ class _Contraction:
         blocks = product.tiles(tile) * splits
         if self.column_sums and splits == 1:  # a block adds up what it has only once
             across = -(-product.n // tile.columns)
-            slots = min(PROCESSORS * side_by_side(shared), most)
+            resident = self.spec.resident_blocks(shared)
+            slots = min(self.spec.processors * resident, most)
             blocks = min(blocks, max(slots // across, 1) * across)
         steps = math.ceil(math.ceil(product.k / step) / splits)
         elements = steps * tile.rows * tile.columns * step
@@ -179,7 +178,7 @@ class _Contraction:
         """Return the gradient of a convolution's weights, by patches of images."""
         product, wgrad = self.product, conv_wgrad_of(self.product, self.bf16)
         assert wgrad is not None
-        geometry = wgrad.window
+        geometry = wgrad.conv
         product.rows = list(self.kernel.rows)  # tap by tap, as they lie in memory
         self.width = min(self.width, 2 if self.bf16 else 4)
         warps = tiling.warps_down, tiling.warps_across
@@ -199,7 +198,7 @@ class _Contraction:
         blocks = tiling.results(product, geometry) * tiling.parts
         shared = wgrad_bytes(product, geometry, tiling, self.bf16)
         points = geometry.images * geometry.y * geometry.x / tiling.parts
-        size = tiling.tap_rows * geometry.window[1] * tile.rows * tile.columns
+        size = tiling.tap_rows * geometry.filter_size[1] * tile.rows * tile.columns
         return replace(self.body.emitted(blocks, shared), work=points * size / 500)
 
     def _finish(
@@ -255,7 +254,7 @@ class _Contraction:
         }
         flags = {
             "LEFT_ROWS": product.along_rows,
-            "LEFT_AGAIN": product.again > READS_AGAIN,
+            "LEFT_AGAIN": product.again > TUNING.window_reuse,
             "EARLY_LEFT": root(left) in self.prefetched,
             "EARLY_RIGHT": root(right) in self.prefetched,
             "LEFT_SAME": _rows_alike(product, tile, step),
@@ -353,8 +352,8 @@ def _conv_numbers(
         "Y": geometry.y,
         "ACROSS_X": geometry.x,
         "CHANNELS": geometry.channels,
-        "KY": geometry.window[0],
-        "KX": geometry.window[1],
+        "KY": geometry.filter_size[0],
+        "KX": geometry.filter_size[1],
         "TILE_IMAGES": tiling.tile_images,
         "TILE_Y": tiling.tile_y,
         "TILES_Y": tiling.tiles_y(geometry),

@@ -1,62 +1,206 @@
-"""The GPU's passes in order, from a program to a plan."""
+"""The GPU's passes, all of them, in order: from a program to launches."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
-from ganglion.compiler.ir.program import Program
-from ganglion.compiler.pipeline import Pass, Pipeline, graph_pass, kernel_pass
-from ganglion.compiler.plan.lower_structured import lower
-from ganglion.compiler.plan.passes.collapse import collapse
-from ganglion.compiler.plan.passes.empty import without_empty
-from ganglion.compiler.plan.passes.fuse import fuse
-from ganglion.compiler.plan.passes.integer_products import as_sums
-from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.passes.narrow import turn_narrow
-
-PIPELINE = Pipeline(
-    (
-        graph_pass(
-            "integer-products",
-            "kernels multiply floats: products of whole numbers become sums",
-            as_sums,
-            ops=("matmul",),
-        ),
-        graph_pass(
-            "no-empty",
-            "behind it, every kernel has something to do",
-            without_empty,
-        ),
-        graph_pass(
-            "one-pass-moments",
-            "batch norm reads its data once, and adds it up in float64",
-            partial(one_pass, in_float64=True),
-            ops=("sum",),
-        ),
-        graph_pass(
-            "narrow-products",
-            "a product of few columns would leave lanes idle: it is transposed",
-            turn_narrow,
-            ops=("matmul",),
-        ),
-        Pass(
-            "lower",
-            "values become buffers, ops become kernels",
-            partial(lower, winograd=False, for_gpu=True),
-        ),
-        kernel_pass(
-            "collapse",
-            "fewer axes make tighter loops, and more loops alike",
-            lambda kernels: [collapse(one) for one in kernels],
-        ),
-        kernel_pass(
-            "fuse", "loops that share data read it once", partial(fuse, for_gpu=True)
-        ),
-    )
+from ganglion.compiler.cuda import allocation
+from ganglion.compiler.cuda.launches import Schedule, StepKernels
+from ganglion.compiler.cuda.passes.convolutions import (
+    depthwise_as_loops,
+    read_inside_padding,
 )
+from ganglion.compiler.cuda.passes.operands import keep_bytes, round_operands
+from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_prefetch
+from ganglion.compiler.cuda.passes.simplify import (
+    eliminate_common_subexpressions,
+    hoist_constants,
+)
+from ganglion.compiler.cuda.passes.split import (
+    split_column_sums,
+    split_long_contractions,
+)
+from ganglion.compiler.cuda.row_fusion import narrow_as_loop
+from ganglion.compiler.cuda.scheduler import schedule
+from ganglion.compiler.cuda.target import GpuSpec
+from ganglion.compiler.cuda.verify import verify_schedule, verify_step
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.pipeline import (
+    VERIFIERS,
+    Pass,
+    Pipeline,
+    graph_pass,
+    kernel_pass,
+)
+from ganglion.compiler.plan.kernels import Kernel
+from ganglion.compiler.plan.lower import lower
+from ganglion.compiler.plan.lowering import Preferences
+from ganglion.compiler.plan.passes.collapse import collapse
+from ganglion.compiler.plan.passes.fuse import fuse
+from ganglion.compiler.plan.passes.graph import (
+    integer_products_as_sums,
+    transpose_narrow,
+    without_empty,
+)
+from ganglion.compiler.plan.passes.moments import one_pass
 
 
-def build(program: Program, after: str | None = None) -> Any:
-    """Return the plan of a program, or the stage after the pass of this name."""
-    return PIPELINE.run(program, after)
+def step_pass(
+    name: str, why: str, run: Callable[[Sequence[Kernel]], Iterable[Kernel]]
+) -> Pass:
+    """Return a pass over the kernels of every step."""
+
+    def change(step: StepKernels) -> StepKernels:
+        return replace(step, every=tuple(run(step.every)))
+
+    return Pass(name, why, change)
+
+
+@cache
+def pipeline(spec: GpuSpec) -> Pipeline:
+    """Return the passes for a GPU: from a program to its `Schedule`."""
+    precision = spec.products
+    return Pipeline(
+        (
+            graph_pass(
+                "integer-products",
+                "kernels multiply floats: products of whole numbers become sums",
+                integer_products_as_sums,
+                ops=("matmul",),
+            ),
+            graph_pass(
+                "no-empty",
+                "behind it, every kernel has something to do",
+                without_empty,
+            ),
+            graph_pass(
+                "one-pass-moments",
+                "batch norm reads its data once, and adds it up in float64",
+                one_pass,
+                ops=("sum",),
+            ),
+            graph_pass(
+                "narrow-products",
+                "a product of few columns would leave lanes idle: it is transposed",
+                transpose_narrow,
+                ops=("matmul",),
+            ),
+            Pass(
+                "lower",
+                "values become buffers, ops become kernels",
+                partial(lower, target=Preferences()),
+            ),
+            kernel_pass(
+                "collapse",
+                "fewer axes make tighter loops, and more loops alike",
+                lambda kernels: [collapse(one) for one in kernels],
+            ),
+            kernel_pass(
+                "fuse",
+                "loops that share data read it once",
+                partial(fuse, for_gpu=True),
+            ),
+            kernel_pass(
+                "cse",
+                "arrays that are computed twice are computed once",
+                eliminate_common_subexpressions,
+            ),
+            Pass(
+                "constants",
+                "what never changes is computed once, before the first step",
+                hoist_constants,
+            ),
+            step_pass(
+                "inside-padding",
+                "products read an array inside of its padded copy, if there is one",
+                read_inside_padding,
+            ),
+            step_pass(
+                "depthwise",
+                "channels that never mix are loops: they would fill a column of a tile",
+                depthwise_as_loops,
+            ),
+            step_pass(
+                "narrow-loops",
+                "narrow products are loops, so that they can be fused row-wise",
+                partial(map, narrow_as_loop),
+            ),
+            Pass(
+                "byte-operands",
+                "images stay bytes: a quarter of the memory, and products scale sums",
+                keep_bytes,
+                lambda step: precision == "tf32",
+            ),
+            Pass(
+                "rounded-operands",
+                "tensor cores take rounded operands: round once, not in every tile",
+                partial(round_operands, bf16=spec.bf16),
+                lambda step: precision != "float32",
+            ),
+            Pass(
+                "split-k",
+                "long sums with few results would leave most of a GPU idle",
+                partial(split_long_contractions, spec=spec),
+            ),
+            Pass(
+                "prefetch",
+                "the next batch is drawn and gathered beside a step's products",
+                split_prefetch,
+            ),
+            Pass(
+                "exact-prefetch",
+                "a first batch must not differ from those that follow, to the bit",
+                keep_prefetched_exact,
+            ),
+            Pass(
+                "split-column-sums",
+                "deferred sums are fused into the maps that they add up",
+                split_column_sums,
+            ),
+            Pass(
+                "launches",
+                "kernels become epilogues, rows or partitions of as few launches",
+                schedule,
+            ),
+            Pass(
+                "drop-stores",
+                "what only an epilogue reads stays in registers",
+                allocation.drop_unread_stores,
+            ),
+            Pass(
+                "stage-rows",
+                "what a row-wise block reads again stays in shared memory",
+                allocation.stage_rows,
+            ),
+            Pass(
+                "rounded-stores",
+                "what only products read is rounded where it is stored",
+                allocation.round_stores,
+                lambda schedule: precision == "tf32",
+            ),
+            Pass(
+                "ready-before-launch",
+                "operands are fetched while the launch before still runs",
+                allocation.mark_ready,
+            ),
+            Pass(
+                "last-step",
+                "a run's last step does not count for a next one",
+                allocation.end_run,
+            ),
+            Pass(
+                "memory",
+                "arrays that do not live together share memory",
+                allocation.allocate,
+            ),
+        ),
+        {**VERIFIERS, StepKernels: verify_step, Schedule: verify_schedule},
+    )
+
+
+def build(program: Program, spec: GpuSpec, after: str | None = None) -> Any:
+    """Return the schedule of a program, or the stage after the pass of this name."""
+    return pipeline(spec).run(program, after)

@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from ganglion.compiler.cuda.emit import Call, Emission, Target, schedule_of
+from ganglion.compiler.cuda.emit import Emission
 from ganglion.compiler.cuda.epilogue import FusedKernel, SplitContract
-from ganglion.compiler.cuda.launches import Launch, Partition, Priority
+from ganglion.compiler.cuda.launches import (
+    Launch,
+    Partition,
+    Priority,
+    Schedule,
+    StepKernels,
+)
+from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.plan.kernels import Kernel
-from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.printer import kernel_text
 
 _WHEN = {
@@ -30,36 +36,46 @@ _PRIORITY = {
 }
 
 
-def show(plan: Plan, emission: Emission, target: Target) -> str:
-    """Return the text of all launches of a plan."""
-    schedule = schedule_of(plan, target)
+def show(emission: Emission, spec: GpuSpec) -> str:
+    """Return the text of all launches of a program."""
+    schedule = emission.schedule
     lines = [
-        f"plan {plan.name} on sm_{target.capability}, {target.products}: "
-        f"{len(emission.every)} launches a step, arena {emission.arena:,} bytes, "
-        f"{emission.workspace_bytes:,} bytes of its own"
+        f"plan {schedule.plan.name} on sm_{spec.capability}, {spec.products}: "
+        f"{len(emission.every)} launches a step, arena {schedule.arena:,} bytes, "
+        f"workspace {emission.workspace_bytes:,} bytes"
     ]
     for when, title in _WHEN.items():
         launches, calls = getattr(schedule, when), getattr(emission, when)
         if calls:
             lines += ["", f"{title}:"]
         for number, (call, launch) in enumerate(zip_longest(calls, launches)):
+            head = f"  {when:5} {number:2}"
             if when == "last" and call in emission.every:
-                lines.append(
-                    f"  last  {number:2} as every {emission.every.index(call)}"
-                )
-            else:
-                lines += _launch(when, number, call, launch)
+                lines.append(f"{head} as every {emission.every.index(call)}")
+                continue
+            size = f"{call.blocks} blocks, {call.shared:,} bytes shared"
+            lines.append(f"{head} {call.function}: {size}")
+            lines += ["      counts the step"] if launch is None else _launch(launch)
     return "\n".join(lines)
 
 
-def _launch(when: str, number: int, call: Call, launch: Launch | None) -> Iterator[str]:
-    yield (
-        f"  {when:5} {number:2} {call.function}: {call.blocks} blocks, "
-        f"{call.shared:,} bytes shared"
-    )
-    if launch is None:
-        yield "      counts the step"
-        return
+def show_stage(stage: StepKernels | Schedule) -> str:
+    """Return the text of a step on its way to launches."""
+    lines = [f"plan {stage.plan.name}"]
+    for when, title in _WHEN.items():
+        part: list[str] = []
+        if isinstance(stage, StepKernels):
+            name = {"first": "prefetched", "last": ""}.get(when, when)
+            for kernel in getattr(stage, name, ()):
+                part += _kernel(kernel, "  ", "")
+        else:
+            for number, launch in enumerate(getattr(stage, when)):
+                part += [f"  {when:5} {number:2}", *_launch(launch)]
+        lines += ["", f"{title}:", *part] if part else []
+    return "\n".join(lines)
+
+
+def _launch(launch: Launch) -> Iterator[str]:
     for position, partition in enumerate(launch.partitions):
         priority = _PRIORITY[partition.priority]
         yield f"    partition {position}{priority}{_rows(partition)}:"

@@ -26,6 +26,7 @@ from ganglion.compiler.cuda.expressions import (
     evaluate_vectors,
     store_vector,
 )
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -37,15 +38,10 @@ from ganglion.compiler.cuda.text import (
     power_of_two,
     root,
 )
-from ganglion.compiler.cuda.tiling import PROCESSORS
 from ganglion.compiler.plan.kernels import Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
 WARP = 32  # threads that see each other's registers
-RESIDENT_BLOCKS = 528  # as many as a large GPU runs at once
-RESIDENT_THREADS = 132 * 1024  # threads that run at once
-FEWEST_VECTORIZED = 1 << 18  # elements from which a thread has several results
-WORTH_A_THREAD, WORTH_A_BLOCK = 8, 8  # elements of each thread
 _JOINED = {
     "argmax": "take_better({total}, {value});",
     "sum": "{total} += {value};",
@@ -74,47 +70,39 @@ class Tiling:
         return min(self.along, max(WARP // self.stride, 1))
 
 
-def choose_tiling(kernel: Loop, fused: FusedKernel) -> Tiling:
+def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
     """Return how to share a reduction, by where its elements lie."""
     length = math.prod(kernel.shape[len(kernel.outer) :])
     beside = bool(kernel.outer) and _reads_beside(kernel)
-    width = _results_per_thread(kernel, fused, length) if beside else 1
+    width = _results_per_thread(kernel, fused, length, spec) if beside else 1
     results = math.prod(kernel.outer) // width
-    along = 1
-    most = THREADS
+    along, most, splits = 1, THREADS, 1
     if beside:  # a line of memory at a time, or a part of it
         across = min(power_of_two(results), 32 // width)
-        while across > 8 and results < across * PROCESSORS:
+        while across > 8 and results < across * spec.processors:
             across //= 2
         most = THREADS // across
-    while (
-        along < most
-        and along * WORTH_A_THREAD < length
-        and results * along < RESIDENT_THREADS
-    ):
+    wanted = min(-(-length // TUNING.reduced_per_thread), most)
+    while along < wanted and results * along < spec.threads:
         along *= 2
     while along < most and results * along < THREADS and along < length:
         along *= 2
     across = THREADS // along
     tiles = -(-results // across)
-    splits = 1
     if kernel.how != "argmax":
-        while (
-            tiles * splits * 2 <= RESIDENT_BLOCKS
-            and along * splits * 2 * WORTH_A_BLOCK <= length
-        ):
+        most = length // (along * TUNING.reduced_per_split)
+        while splits * 2 <= most and tiles * splits * 2 <= 4 * spec.processors:
             splits *= 2
     return Tiling(across, along, splits, beside, width)
 
 
-def _results_per_thread(kernel: Loop, fused: FusedKernel, length: int) -> int:
+def _results_per_thread(
+    kernel: Loop, fused: FusedKernel, length: int, spec: GpuSpec
+) -> int:
     """Return how many neighbouring results a thread has, where there is much to add."""
-    much = length >= 64 or math.prod(kernel.outer) >= RESIDENT_THREADS
-    if (
-        kernel.how == "argmax"
-        or math.prod(kernel.shape) < FEWEST_VECTORIZED
-        or not much
-    ):
+    much = math.prod(kernel.shape) >= TUNING.several_results_elements
+    many = length >= 64 or math.prod(kernel.outer) >= spec.threads
+    if kernel.how == "argmax" or not much or not many:
         return 1
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
     most = 4 if len(kernel.outputs) <= 4 and widest <= 4 else 2
@@ -137,20 +125,22 @@ def _reads_beside(kernel: Loop) -> bool:
     return votes > 0 and kernel.shape[outer] > 1
 
 
-def emit_reduction(fused: FusedKernel, rows: int = 0) -> Emitted:
+def emit_reduction(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
     """Return a reduction and its epilogues as text, of some rows where it says so."""
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
-    return _Reduction(fused, kernel, rows).emitted()
+    return _Reduction(fused, kernel, spec, rows).emitted()
 
 
 class _Reduction:
-    def __init__(self, fused: FusedKernel, kernel: Loop, rows: int) -> None:
+    def __init__(
+        self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: int
+    ) -> None:
         self.row_size = math.prod(kernel.outer[1:])
         if rows:
             kernel = replace(kernel, shape=(rows, *kernel.shape[1:]))
         self.fused, self.kernel = fused, kernel
-        tiling = choose_tiling(kernel, fused)
+        tiling = choose_tiling(kernel, fused, spec)
         if rows:  # one block does it all: in one turn, if it can
             most = max(THREADS // power_of_two(math.prod(kernel.outer)), 1)
             along = min(tiling.along, most)

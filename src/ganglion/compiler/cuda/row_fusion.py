@@ -19,6 +19,7 @@ from ganglion.compiler.cuda.epilogue import (
     loop_of,
     tables_of,
 )
+from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.cuda.tiling import Product
 from ganglion.compiler.plan.kernels import (
@@ -32,13 +33,6 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-FEWEST_ROWS, MOST_ROWS = 16, 1024
-MOST_PLACES, MOST_OF_PRODUCT = 1 << 17, 1 << 20
-FEWEST_BLOCKS, PLACES_OF_BLOCK = 32, 1024
-NARROW = 16  # columns, or inner places, of a product that is as fast as a loop
-MOST_NEAR, FEW_BYTES = 48 * 1024, 2048  # of arrays that are copied to a block
-MOST_OF_ROW = 2048  # elements
-
 Access = tuple[Root, View, tuple[int, ...]]
 
 
@@ -47,8 +41,15 @@ def rows_of(kernel: Kernel) -> int:
     if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
         return 0
     rows = kernel.outer[0]
-    most = MOST_OF_PRODUCT if _is_product(kernel) else MOST_PLACES
-    fits = FEWEST_ROWS <= rows <= MOST_ROWS and math.prod(kernel.shape) <= most
+    most = (
+        TUNING.most_row_wise_products
+        if _is_product(kernel)
+        else TUNING.most_row_wise_elements
+    )
+    fits = (
+        TUNING.fewest_rows <= rows <= TUNING.most_rows
+        and math.prod(kernel.shape) <= most
+    )
     return rows if fits else 0
 
 
@@ -62,7 +63,10 @@ def _is_product(kernel: Loop) -> bool:
 def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
     """Return how many rows a block has: fewer where there is more to do."""
     most = max(math.prod(one.shape) for one in kernels if isinstance(one, Loop))
-    wanted = min(max(FEWEST_BLOCKS, most // PLACES_OF_BLOCK), rows)
+    wanted = min(
+        max(TUNING.fewest_row_wise_blocks, most // TUNING.row_wise_elements_per_block),
+        rows,
+    )
     return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
 
 
@@ -121,10 +125,10 @@ def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
     loads = [view for _, view, _ in _given(fused_kernels)]
     row_wise = {root(view.buffer) for view in loads if any(view.strides[:1])}
     found: dict[Root, Buffer] = {}
-    room = MOST_NEAR
+    room = TUNING.most_staged_bytes
     for buffer in (view.buffer for view in loads):
         key = root(buffer)
-        alike = key not in row_wise or buffer.nbytes <= FEW_BYTES
+        alike = key not in row_wise or buffer.nbytes <= TUNING.staged_whole_bytes
         if key not in found and alike and buffer.nbytes <= room:
             found[key] = buffer
             room -= buffer.nbytes
@@ -148,7 +152,7 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
     return {
         key: size
         for key, size in sizes.items()
-        if steps[key] == {size} and size <= MOST_OF_ROW
+        if steps[key] == {size} and size <= TUNING.most_staged_row
     }
 
 
@@ -181,18 +185,18 @@ def _row_step(view: View, shape: tuple[int, ...]) -> int | None:
     return first if view.offset + span < first else None
 
 
-def as_loop(kernel: Kernel) -> Kernel:
-    """Return a narrow product as a loop, so that it can go on row by row."""
+def narrow_as_loop(kernel: Kernel) -> Kernel:
+    """Return a narrow product as a loop, so that it can be fused row-wise."""
     if not isinstance(kernel, Contract) or type(kernel) is not Contract:
         return kernel
     product = Product(kernel)
     rows = joined(product.rows, "left", "out")
     suits = (
-        min(product.n, product.k) <= NARROW
+        min(product.n, product.k) <= TUNING.narrow_product
         and len(rows) == 1
         and product.batches == 1
-        and FEWEST_ROWS <= product.m <= MOST_ROWS
-        and product.m * product.n * product.k <= MOST_OF_PRODUCT
+        and TUNING.fewest_rows <= product.m <= TUNING.most_rows
+        and product.m * product.n * product.k <= TUNING.most_row_wise_products
         and product.k > 1
         and kernel.inner[-1].left == 1
     )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from ganglion.compiler.cuda.allocation import drop_unread_stores, stage_rows
-from ganglion.compiler.cuda.elementwise import ONE_BLOCK_ELEMENTS
 from ganglion.compiler.cuda.epilogue import (
-    MOST_STORED,
     FusedKernel,
     Root,
     can_fuse_column_sum,
@@ -19,29 +16,34 @@ from ganglion.compiler.cuda.epilogue import (
     is_map,
     is_producer,
 )
-from ganglion.compiler.cuda.launches import Launch, Partition, Priority
-from ganglion.compiler.cuda.passes.simplify import split_column_sums
+from ganglion.compiler.cuda.launches import (
+    Launch,
+    Partition,
+    Priority,
+    Schedule,
+    StepKernels,
+)
+from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
 from ganglion.compiler.cuda.row_fusion import can_fuse_rows, rows_of
+from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
-
-LONGEST_PARTITION = 24
-LARGE = 1 << 20  # places of a loop that needs a GPU for itself
 
 
 def is_small(kernel: Kernel) -> bool:
     """Return whether one block is enough for a kernel."""
     if not isinstance(kernel, Loop) or kernel.adds:
         return False
-    return _places(kernel) <= ONE_BLOCK_ELEMENTS
+    return _elements(kernel) <= TUNING.one_block_elements
 
 
-def _places(kernel: Loop) -> int:
-    return math.prod(kernel.shape)
+def _elements(kernel: Kernel) -> int:
+    """Return the elements that a loop runs through, 0 for other kernels."""
+    return math.prod(kernel.shape) if isinstance(kernel, Loop) else 0
 
 
-class _Memory:
-    """Who touched what last."""
+class _LastUses:
+    """Which fused kernels used each array last."""
 
     def __init__(self) -> None:
         self._writers: dict[Root, list[FusedKernel]] = defaultdict(list)
@@ -49,16 +51,12 @@ class _Memory:
 
     def needs(self, kernel: Kernel) -> list[FusedKernel]:
         """Return what must be done before a kernel."""
-        found: dict[
-            int, FusedKernel
-        ] = {}  # in an order that is the same in every process
         reads = dict.fromkeys(root(b) for b in kernel.reads())
         writes = dict.fromkeys(root(b) for b in kernel.writes())
-        for one in reads | writes:
-            found |= {id(w): w for w in self._writers[one]}
-        for one in writes:
-            found |= {id(w): w for w in self._readers[one]}
-        return list(found.values())
+        users = [fused for key in reads | writes for fused in self._writers[key]]
+        users += [fused for key in writes for fused in self._readers[key]]
+        # In an order that is the same in every process:
+        return list({id(fused): fused for fused in users}.values())
 
     def note(self, kernel: Kernel, fused: FusedKernel) -> None:
         """Remember what a kernel touches; those before it are waited for through it."""
@@ -74,18 +72,18 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.launches: list[Launch] = []
-        self._memory = _Memory()
+        self._uses = _LastUses()
         self._partition_of: dict[int, Partition] = {}
 
     def add(self, kernel: Kernel, priority: Priority) -> None:
         """Put a kernel into a launch."""
-        needs = self._memory.needs(kernel)
+        needs = self._uses.needs(kernel)
         scatters = priority is Priority.PREFETCH and self._scatters(kernel, needs)
         fused = None if scatters else self._fuse_epilogue(kernel, needs, priority)
         if fused is None:
             fused = FusedKernel(kernel)
             self._put(fused, needs, priority)
-        self._memory.note(kernel, fused)
+        self._uses.note(kernel, fused)
 
     def _fuse_epilogue(
         self, kernel: Kernel, needs: list[FusedKernel], priority: Priority
@@ -106,12 +104,9 @@ class Scheduler:
             # The last block to come ends a column sum: only what is critical may wait.
             if priority is Priority.CRITICAL and _fuse_column_sum(kernel, producer):
                 return producer
-            if can_fuse_partial_column_sum(producer, kernel) and self._has_all_rows(
-                producer
-            ):
-                producer.column_sums.append(
-                    FusedKernel(kernel, unstored=producer.unstored)
-                )
+            partial = can_fuse_partial_column_sum(producer, kernel)
+            if partial and self._has_all_rows(producer):
+                producer.add_column_sum(kernel)
                 return producer
         return None
 
@@ -151,17 +146,16 @@ class Scheduler:
         small = is_small(fused.kernel)
         # Sums for a next step are taken as those for the first, in other company.
         row_wise = priority is not Priority.PREFETCH or is_map(fused.kernel)
-        latest = [
-            self._partition_of[id(w)] for w in needs if self._launch_of(w) == last
-        ]
-        partitions = list({id(one): one for one in latest}.values())
+        needed = (self._partition_of[id(one)] for one in needs)
+        latest = {id(one): one for one in needed if one.launch == last}
+        partitions = list(latest.values())
         length = sum(len(one.fused_kernels) for one in partitions)
         follows = small and partitions and all(one.small for one in partitions)
         follows = follows and not any(one.row_wise for one in partitions)
         # Without hurry, one after the other would only make a launch longer.
         may = priority is Priority.CRITICAL or last + 1 >= len(self.launches)
-        may = may and length < LONGEST_PARTITION
-        if may and row_wise and self._goes_on(fused.kernel, partitions):
+        may = may and length < TUNING.longest_partition
+        if may and row_wise and self._continues(fused.kernel, partitions):
             partition = partitions[0]
             partition.fused_kernels.append(fused)
         elif may and follows:
@@ -169,7 +163,7 @@ class Scheduler:
             partition.fused_kernels.append(fused)
             partition.rows = 0
         else:
-            large = isinstance(fused.kernel, Loop) and _places(fused.kernel) >= LARGE
+            large = _elements(fused.kernel) >= TUNING.own_launch_elements
             waits = large or (priority is not Priority.CRITICAL and not small)
             launch = self._quiet(last + 1) if waits else last + 1
             if launch == len(self.launches) and priority is not Priority.CRITICAL:
@@ -188,15 +182,13 @@ class Scheduler:
             and last + 1 < len(self.launches)
         )
 
-    def _goes_on(self, kernel: Kernel, partitions: list[Partition]) -> bool:
+    def _continues(self, kernel: Kernel, partitions: list[Partition]) -> bool:
         """Return whether a kernel continues its only partition, row-wise."""
-        if (
-            len(partitions) != 1
-            or not partitions[0].rows
-            or partitions[0].rows != rows_of(kernel)
-        ):
+        if len(partitions) != 1 or not partitions[0].rows:
             return False
-        return can_fuse_rows(partitions[0].kernels, kernel)
+        (partition,) = partitions
+        same_rows = partition.rows == rows_of(kernel)
+        return same_rows and can_fuse_rows(partition.kernels, kernel)
 
     def _quiet(self, launch: int) -> int:
         """Return the next launch without products.
@@ -208,10 +200,7 @@ class Scheduler:
         return launch
 
     def _multiplies(self, launch: int) -> bool:
-        partitions = self.launches[launch].partitions
-        return any(
-            isinstance(one.fused_kernels[0].kernel, Contract) for one in partitions
-        )
+        return self.launches[launch].products > 0
 
     def _merged(self, partitions: list[Partition]) -> Partition:
         first, *others = partitions
@@ -232,75 +221,70 @@ class Scheduler:
 
 
 def _reads_from(kernel: Kernel, fused: FusedKernel) -> bool:
-    made = {root(b) for one in fused.kernels for b in one.writes()}
-    return any(root(b) in made for b in kernel.reads())
+    return not read_by([kernel]).isdisjoint(written_by(fused.kernels))
 
 
 def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
     """Let a producer add up what it computes, or go on with what it added up."""
     if can_fuse_column_sum(producer, kernel):
-        producer.column_sums.append(FusedKernel(kernel, unstored=producer.unstored))
+        producer.add_column_sum(kernel)
         return True
     if is_map(producer.kernel):
         return False  # its sums are of some rows each, and only stored
-    reads, writes = (
-        {root(b) for b in side} for side in (kernel.reads(), kernel.writes())
-    )
+    reads, writes = read_by([kernel]), written_by([kernel])
     for column_sum in producer.column_sums:
         # Blocks of other columns may still be at work.
         still = producer.writes() - column_sum.writes()
         apart = not (reads & still or writes & producer.reads())
-        goes_on = apart and _reads_from(kernel, column_sum)
-        if goes_on and can_fuse_epilogue(column_sum, kernel, MOST_STORED):
+        continues = apart and _reads_from(kernel, column_sum)
+        if continues and can_fuse_epilogue(column_sum, kernel, TUNING.most_stored):
             column_sum.epilogues.append(kernel)
             return True
     return False
 
 
-def schedule(
-    kernels: Sequence[Kernel],
-    aside: Sequence[Kernel] = (),
-    drops: bool = True,
-    kept: Collection[Root] = (),
+def launches_of(
+    kernels: Sequence[Kernel], prefetched: Sequence[Kernel] = ()
 ) -> list[Launch]:
-    """Return the launches of a step, in order; what nobody reads may be dropped.
-
-    Kernels `aside` find their places where they do not disturb. Arrays that are `kept`
-    have elements from before the step: zeros around images, for one.
-    """
+    """Return the launches of kernels, and of others for which nobody waits."""
     scheduler = Scheduler()
-    now, later = _by_priority(kernels)
-    later = split_column_sums(later, kernels)
-    for kernel in now:
-        scheduler.add(kernel, Priority.CRITICAL)
-    for kernel in later:
-        scheduler.add(kernel, Priority.DEFERRED)
-    for kernel in aside:
-        scheduler.add(kernel, Priority.PREFETCH)
-    if drops:
-        drop_unread_stores(scheduler.launches)
-        stage_rows(scheduler.launches, kept)
+    critical, deferred = by_priority(kernels)
+    for priority, group in (
+        (Priority.CRITICAL, critical),
+        (Priority.DEFERRED, deferred),
+        (Priority.PREFETCH, prefetched),
+    ):
+        for kernel in group:
+            scheduler.add(kernel, priority)
     return scheduler.launches
 
 
-def _by_priority(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
-    """Tell kernels that products wait for from those that can come after all of them.
+def schedule(step: StepKernels) -> Schedule:
+    """Put the kernels of a step into launches, in order."""
+    return Schedule(
+        step,
+        once=launches_of(step.once),
+        first=launches_of((), step.prefetched),
+        every=launches_of(step.every, step.for_next),
+    )
+
+
+def by_priority(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
+    """Return the critical kernels, which products wait for, and the deferred ones.
 
     The latter do not touch what the former touch after them.
     """
-    now: list[Kernel] = []
-    later: list[Kernel] = []
-    read: set[Root] = set()  # by those that come after
+    critical: list[Kernel] = []
+    deferred: list[Kernel] = []
+    read: set[Root] = set()  # by critical ones that come after
     written: set[Root] = set()
     for kernel in reversed(kernels):
-        reads = {root(b) for b in kernel.reads()}
-        writes = {root(b) for b in kernel.writes()}
-        if not isinstance(kernel, Contract) and not (
-            writes & read or (reads | writes) & written
-        ):
-            later.append(kernel)
+        reads, writes = read_by([kernel]), written_by([kernel])
+        waited_for = writes & read or (reads | writes) & written
+        if not isinstance(kernel, Contract) and not waited_for:
+            deferred.append(kernel)
             continue
-        now.append(kernel)
+        critical.append(kernel)
         read |= reads
         written |= writes
-    return now[::-1], later[::-1]
+    return critical[::-1], deferred[::-1]

@@ -1,4 +1,4 @@
-"""How contractions are cut: tiles, parts of sums, and what that costs on a GPU."""
+"""Tilings of contractions: tiles, split sums, and what they cost on a GPU."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from ganglion.compiler.cuda.epilogue import SplitContract, sizes
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import THREADS, computed
 from ganglion.compiler.plan.kernels import Axis, Contract
-
-PROCESSORS = 132  # of the GPU that this is tuned for
-MOST_STAGES = 16
-LONG, LARGE = 2048, 1 << 20  # sums and results that are worth parts of their own
-CHANNELS = 32  # of an image that are taken together where windows overlap
-# Bytes a nanosecond that a processor gets from far, cycles a nanosecond, and how long
-# the first byte takes.
-BANDWIDTH, CLOCK, LATENCY = 36.0, 1.75, 900.0
-READS_AGAIN = 1.5  # times that elements are read where windows overlap
-SHARED = 228 * 1024  # bytes of shared memory of a processor
 
 
 def line_of(columns: int) -> int:
@@ -36,7 +27,7 @@ def line_of(columns: int) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """How a product is cut: a block's part, and how warps share it."""
+    """The part of a product that is one block's, and how warps share it."""
 
     rows: int
     columns: int
@@ -49,7 +40,7 @@ class Tile:
         return THREADS // 32 // (self.warps_down * self.warps_across)
 
     def step(self, bf16: bool) -> int:
-        """Return how many inner places are copied at a time."""
+        """Return how much of the inner axis is copied at a time."""
         return max(32, (16 if bf16 else 8) * self.groups)
 
 
@@ -87,7 +78,7 @@ class Product:
 
     @property
     def parts(self) -> int:
-        """How many parts of the sums are stored: 1 for the whole."""
+        """How many parts of split sums are stored: 1 for the sums themselves."""
         return self.kernel.parts if isinstance(self.kernel, SplitContract) else 1
 
     @cached_property
@@ -112,7 +103,7 @@ class Product:
 
     @cached_property
     def along_rows(self) -> bool:
-        """Whether the left operand is contiguous along inner places, not along rows."""
+        """Whether the left operand is contiguous along the inner axis, not rows."""
         inner = next((a for a in reversed(self.inner) if a.size > 1), None)
         row = next((a for a in reversed(self.rows) if a.size > 1), None)
         return row is None or row.left != 1 or (inner is not None and inner.left == 1)
@@ -169,15 +160,17 @@ class Product:
 class LaunchContext:
     """What a kernel finds on the GPU."""
 
+    spec: GpuSpec
+    room: int  # bytes of shared memory that a block may have
     alone: bool  # at most one product is launched
-    early: bool = False  # its right operand has long been ready
-    most: int = 1 << 30  # blocks that run at once beside what else is launched
-    aside: int = 1 << 30  # blocks of what nobody waits for
+    weights_ready: bool = False  # the right operand has long been there
+    most_blocks: int = 1 << 30  # that run at once beside what else is launched
+    most_prefetch_blocks: int = 1 << 30
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tile, over how many blocks its inner axis is cut, and how far copies run."""
+    """A tile, over how many blocks the inner axis is split, and how far copies run."""
 
     tile: Tile
     splits: int
@@ -185,19 +178,22 @@ class Tiling:
 
 
 def choose_tiling(
-    product: Product, bf16: bool, room: int, most: int = 1 << 30
+    product: Product, spec: GpuSpec, room: int, most_blocks: int = 1 << 30
 ) -> tuple[Tiling, float]:
-    """Choose the cheapest way to cut a product, by a rough model of a large GPU.
+    """Return the cheapest tiling of a product, by a rough model, and its cost.
 
-    Into `most` blocks, if that can be. Also return what it costs.
+    It has so many blocks at most, if there is one that has.
     """
-    parts = product.parts
-    found = _cuts(product, bf16, room, [parts] if parts > 1 else None)
-    few = [one for one in found if product.tiles(one.tile) * one.splits <= most]
-    found = few or found
-    costs = [_cost(product, one, bf16, parts > 1) for one in found]
-    best = min(range(len(found)), key=costs.__getitem__)
-    return found[best], costs[best]
+    stored = product.parts > 1
+    tilings = _tilings(product, spec, room, [product.parts] if stored else None)
+    few = [
+        tiling
+        for tiling in tilings
+        if product.tiles(tiling.tile) * tiling.splits <= most_blocks
+    ]
+    costs = {one: _cost(product, one, spec, stored) for one in few or tilings}
+    best = min(costs, key=costs.__getitem__)
+    return best, costs[best]
 
 
 def on_tensor_cores(kernel: Contract, precision: str) -> bool:
@@ -207,78 +203,79 @@ def on_tensor_cores(kernel: Contract, precision: str) -> bool:
     return not exact and Product(kernel).k > 0
 
 
-def choose_split_k(product: Product, bf16: bool, room: int) -> tuple[int, float]:
-    """Return into how many parts to cut the sums of a product, and its cost then."""
-    found = _cuts(product, bf16, room)
-    costs = [_cost(product, one, bf16, one.splits > 1) for one in found]
-    whole = min(_cost(product, one, bf16, False) for one in found)
-    best = min(range(len(found)), key=costs.__getitem__)
-    return (found[best].splits, costs[best]) if costs[best] < whole else (1, whole)
+def choose_split_k(product: Product, spec: GpuSpec, room: int) -> tuple[int, float]:
+    """Return into how many parts to split the sums of a product, and its cost then."""
+    tilings = _tilings(product, spec, room)
+    costs = [_cost(product, one, spec, one.splits > 1) for one in tilings]
+    unsplit = min(_cost(product, one, spec, False) for one in tilings)
+    best = min(range(len(tilings)), key=costs.__getitem__)
+    return (
+        (tilings[best].splits, costs[best]) if costs[best] < unsplit else (1, unsplit)
+    )
 
 
-def _cuts(
-    product: Product, bf16: bool, room: int, splits: list[int] | None = None
+def _tilings(
+    product: Product, spec: GpuSpec, room: int, splits: list[int] | None = None
 ) -> list[Tiling]:
-    made = []
+    tilings = []
     for tile in TILES:
-        steps = -(-product.k // tile.step(bf16))
-        each = _stage_bytes(product, tile, bf16)
+        steps = -(-product.k // tile.step(spec.bf16))
+        stage = _stage_bytes(product, tile, spec.bf16)
         if _sums_bytes(tile) > room:
             continue
-        for count in splits or _splits(product.tiles(tile), steps):
-            most = max(2, min(-(-steps // count), MOST_STAGES))
-            stages = min(most, room // each)
+        for count in splits or _splits(product.tiles(tile), steps, spec):
+            most = max(2, min(-(-steps // count), TUNING.most_stages))
+            stages = min(most, room // stage)
             if stages > 1:
-                made.append(Tiling(tile, count, stages))
-    return made
+                tilings.append(Tiling(tile, count, stages))
+    return tilings
 
 
-def _splits(tiles: int, steps: int) -> list[int]:
-    """Return numbers of splits to think about: powers of two, and what fills a GPU."""
-    found = {1, 2, 4, 8, 16, 32, 64}
-    found |= {turns * PROCESSORS // tiles for turns in (1, 2, 3, 4)}
-    return sorted(n for n in found if 1 <= n <= min(steps, 128))
+def _splits(tiles: int, steps: int, spec: GpuSpec) -> list[int]:
+    """Return numbers of splits to consider: powers of two, and what fills a GPU."""
+    counts = {1, 2, 4, 8, 16, 32, 64}
+    counts |= {turns * spec.processors // tiles for turns in (1, 2, 3, 4)}
+    return sorted(n for n in counts if 1 <= n <= min(steps, 128))
 
 
-def _cost(product: Product, cut: Tiling, bf16: bool, parted: bool) -> float:
-    """Return about how many nanoseconds a product takes."""
-    tile, step = cut.tile, cut.tile.step(bf16)
-    each = -(-product.tiles(tile) * cut.splits // PROCESSORS)  # blocks of a processor
-    steps = math.ceil(math.ceil(product.k / step) / cut.splits)
+def _cost(product: Product, tiling: Tiling, spec: GpuSpec, stored: bool) -> float:
+    """Return about how many nanoseconds a product takes; split sums may be `stored`."""
+    tile, step = tiling.tile, tiling.tile.step(spec.bf16)
+    # Blocks of a processor:
+    each = -(-product.tiles(tile) * tiling.splits // spec.processors)
+    steps = math.ceil(math.ceil(product.k / step) / tiling.splits)
     left, right = product.width("left"), product.width("right")
     far = tile.rows / min(product.again, 4.0) * left + tile.columns * right
-    copied = far * step / BANDWIDTH
+    copied = far * step / TUNING.bandwidth
     lanes = tile.rows * left / _speed(product.lanes("left") * left)
     lanes += tile.columns * right / _speed(product.lanes("right") * right)
     near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
-    shared = shared_bytes(product, tile, cut.stages, bf16)
-    together = side_by_side(shared)
-    if not parted:  # else other products work while this one waits
+    shared = shared_bytes(product, tile, tiling.stages, spec.bf16)
+    together = spec.resident_blocks(shared)
+    if not stored:  # else other products work while this one waits
         together = min(together, each)
-    # While the only block of a processor waits, nobody works.
+    # While the only block of a processor waits, nothing works.
     slowly = 1.7 if together == 1 else 1.2
-    if product.again > READS_AGAIN:  # windows: places of elements take some arithmetic
+    if product.again > TUNING.window_reuse:  # their indices take some arithmetic
         slowly *= 1.2
-    worked = (near + lanes) / 128 * step / CLOCK * slowly
-    waits = max(steps / (cut.stages - 1), 1)
-    waited = -(-each // together) * (waits * LATENCY + steps * 80)
+    worked = (near + lanes) / TUNING.shared_bandwidth * step / TUNING.clock * slowly
+    waits = max(steps / (tiling.stages - 1), 1)
+    waited = -(-each // together) * (waits * TUNING.latency + steps * 80)
     size = tile.rows * tile.columns * 4
-    near_ends = tile.groups * tile.rows * tile.columns / 12 / CLOCK
-    ends = 1000 + each * (200 + near_ends + size / BANDWIDTH)
-    if cut.splits > 1 and parted:
-        ends += cut.splits * product.m * product.n * 4 / BANDWIDTH / PROCESSORS
-    elif cut.splits > 1:
-        ends += 2500 + cut.splits * size / BANDWIDTH
+    near_ends = tile.groups * tile.rows * tile.columns / 12 / TUNING.clock
+    ends = 1000 + each * (200 + near_ends + size / TUNING.bandwidth)
+    if tiling.splits > 1 and stored:
+        ends += (
+            tiling.splits
+            * product.m
+            * product.n
+            * 4
+            / TUNING.bandwidth
+            / spec.processors
+        )
+    elif tiling.splits > 1:
+        ends += 2500 + tiling.splits * size / TUNING.bandwidth
     return max(each * steps * max(copied, worked), waited) + ends
-
-
-def side_by_side(shared: int) -> int:
-    """Return how many blocks with so much shared memory run on a processor, 2 at most.
-
-    >>> side_by_side(100 * 1024), side_by_side(120 * 1024)
-    (2, 1)
-    """
-    return min(max(SHARED // (shared + 1024), 1), 2)
 
 
 def _speed(copied: int) -> float:
@@ -306,7 +303,7 @@ def _sums_bytes(tile: Tile) -> int:
 
 
 def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:
-    """Put the places of a window that share elements into the same tiles.
+    """Put the taps of a window that share elements into the same tiles.
 
     The rows of a kernel's gradient are (taps, channels), the last two one long axis;
     some channels of all taps read the same pixels.
@@ -317,21 +314,22 @@ def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:
     *outer, last = axes
     steps = [a.left for a in inner if a.size > 1 and 1 < a.left < last.size]
     channels = min(steps, default=last.size)
-    if last.size % channels or channels % CHANNELS:
+    together = TUNING.channels_together
+    if last.size % channels or channels % together:
         return list(rows)
     if channels < last.size:
         part = Axis(last.size // channels, channels, 0, channels * last.out)
         outer.append(part)
     if not outer:
         return list(rows)
-    first = Axis(channels // CHANNELS, CHANNELS, 0, CHANNELS * last.out)
-    return [first, *outer, Axis(CHANNELS, 1, 0, last.out)]
+    first = Axis(channels // together, together, 0, together * last.out)
+    return [first, *outer, Axis(together, 1, 0, last.out)]
 
 
-def plain_splits(product: Product) -> int:
-    """Return over how many blocks to cut an exact product's sums."""
+def plain_splits(product: Product, spec: GpuSpec) -> int:
+    """Return over how many blocks to split an exact product's sums."""
     splits = 1
     steps = -(-product.k // PLAIN_STEP)
-    while product.tiles(PLAIN) * splits < PROCESSORS and splits * 8 <= steps:
+    while product.tiles(PLAIN) * splits < spec.processors and splits * 8 <= steps:
         splits *= 2
     return splits

@@ -23,8 +23,7 @@ from ganglion.compiler.plan.kernels import (
     View,
     row_major,
 )
-from ganglion.compiler.plan.lower import SLICES, Lowering
-from ganglion.compiler.plan.split import padded_images, parts_of
+from ganglion.compiler.plan.lowering import Lowering, padded_images, thread_split
 
 LANES = 16  # rows or columns: products with fewer are thin
 PANEL = 2 * LANES  # columns that a tile of registers has, if it has many rows
@@ -76,7 +75,7 @@ def _panels(low: Lowering, node: Node, right: View) -> Buffer | None:
     a, b = node.inputs
     (inner, columns), rows = b.shape[-2:], a.shape[-2]
     turned = right.strides[-1] != 1 and right.strides[-2] == 1
-    if low.for_gpu or node.ndim > 2 or not turned or b.size <= a.size:
+    if not low.target.packs_panels or node.ndim > 2 or not turned or b.size <= a.size:
         return None
     if rows < PACKED_ROWS or columns < PANEL:
         return None
@@ -93,7 +92,8 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
     low.buffers[node] = target
     by_rows = columns < LANES
     long = rows if by_rows else inner
-    parts = parts_of(long, max(1, min(SLICES, long // LANES)))
+    most = min(low.target.thread_splits, long // LANES)
+    parts = thread_split(long, max(1, most))
     if not by_rows and node.size * parts > MOST_IN_PARTS:
         parts = 1
     each = long // parts
@@ -290,8 +290,8 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
         grads = View.whole(low.store(dy))
     per_in, per_out = x.shape[-1] // groups, dy.shape[-1] // groups
     out = row_major(node.shape)
-    parts = parts_of(x.shape[0])
-    partial = low.new((parts, *node.shape), node.dtype)
+    parts = thread_split(x.shape[0], low.target.thread_splits)
+    partial = low.new((parts, *node.shape) if parts > 1 else node.shape, node.dtype)
     spatial = range(len(node.shape) - 2)
     taps = tuple(
         Axis(node.shape[i], images.strides[i + 1] * attrs["dilation"][i], 0, out[i])
@@ -316,6 +316,9 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     columns = (Axis(per_out, 0, 1, 1),)
     whole = View(partial, (node.size, *out))
     low.emit(Contract("conv_kernel", batch, rows, columns, inner, images, grads, whole))
+    if parts == 1:
+        low.buffers[node] = partial
+        return
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     strides = row_major(partial.shape)

@@ -9,8 +9,7 @@ import numpy as np
 
 from ganglion.compiler.ir.graph import Node, Value
 from ganglion.compiler.plan.kernels import Buffer, Load, Loop, Shape, View
-from ganglion.compiler.plan.lower import SLICES, Lowering
-from ganglion.compiler.plan.split import parts_of
+from ganglion.compiler.plan.lowering import Lowering, thread_split
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
@@ -54,7 +53,7 @@ def chosen(
     low: Lowering, node: Node, taps: Shape, inputs: Shape, outputs: Shape
 ) -> bool:
     """Whether to lower an op of these images and outputs by Winograd's method."""
-    if not low.winograd or not possible(node, taps):
+    if not low.target.winograd or not possible(node, taps):
         return False
     return worth(node.op.name, taps[0], inputs, outputs)
 
@@ -100,7 +99,7 @@ def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
     """Cut tiles into at most `at_once` pieces, of blocks of about `most` tiles."""
     images, tiles = tiling.outputs[0], tiling.tiles
     pieces = min(at_once, -(-tiles // FEWEST_TILES))
-    whole = parts_of(images, pieces)
+    whole = thread_split(images, pieces)
     piece = tiles // whole
     if 2 * whole < pieces:  # too few equal ones: whole images, and the last has less
         each = tiles // images if images >= pieces else 1
@@ -116,7 +115,7 @@ def lower_conv(
     before = (pairs[0][0], pairs[1][0])
     whole = _best(x.shape, node.shape, shape[0], before)
     most = CACHE // (whole.places * (shape[2] + _widest(shape[3])))
-    tiling = _cut(whole, most, SLICES)
+    tiling = _cut(whole, most, low.target.thread_splits)
     _emit_conv(low, node, x, kernel, shape, tiling, WinogradConv)
 
 
@@ -138,7 +137,7 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
         return
     each = math.prod(whole.across)
     most = CACHE // (whole.places * each * (shape[2] + _widest(shape[3])))
-    images = -(-dy.shape[0] // SLICES)
+    images = -(-dy.shape[0] // low.target.thread_splits)
     block = max(1, min(most, images))
     tiling = replace(whole, piece=images * each, block=block * each)
     _emit_conv(low, node, dy, kernel, shape, tiling, WinogradSpread)

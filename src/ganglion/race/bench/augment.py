@@ -18,8 +18,8 @@ from typing import Any
 
 from ganglion import config, recipes
 from ganglion.race import machine
-from ganglion.race.bench import steps
-from ganglion.race.bench.result import Entry, shown
+from ganglion.race.bench import report, steps
+from ganglion.race.bench.result import Entry, milliseconds
 from ganglion.race.bench.steps import Bench, Running
 from ganglion.race.engines import Engine, engine
 from ganglion.recipes import Recipe
@@ -57,8 +57,8 @@ class Cost:
         """Return a row of the table."""
         return (
             f"{self.engine}: {self.changed.form}",
-            shown(self.plain.median),
-            shown(self.changed.median),
+            milliseconds(self.plain.median),
+            milliseconds(self.changed.median),
             f"{self.milliseconds:.2f}",
             f"{self.share:.1%}",
         )
@@ -110,19 +110,19 @@ def measure(
 ) -> list[Costs]:
     """Measure recipes that change their images; with no names, the published ones."""
     chosen = [recipes.get(name) for name in names or recipes.published()]
-    with_it = [one for one in chosen if one.augment]
-    if not with_it:
+    augmented = [recipe for recipe in chosen if recipe.augment]
+    if not augmented:
         raise ValueError(f"Nothing is augmented in {', '.join(names)}.")
-    rivals = [one.strip() for one in against.split(",") if one.strip()]
+    rivals = filter(None, map(str.strip, against.split(",")))
     engines = [engine(name) for name in dict.fromkeys(["ganglion", *rivals])]
     count = threads or config.threads()
-    found = []
-    for recipe in with_it:
+    results: list[Costs] = []
+    for recipe in augmented:
         say(f"{recipe.name}:")
-        found.append(run(recipe, engines, rounds, count, batch_size, say))
-        if found[-1].interrupted:
+        results.append(run(recipe, engines, rounds, count, batch_size, say))
+        if results[-1].interrupted:
             break
-    return found
+    return results
 
 
 def run(
@@ -136,18 +136,19 @@ def run(
     """Measure one recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
     costs = Costs(recipe.name, size, threads, [], busy=steps.busy())
-    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        folder = Path(place)
-        given = {"recipe": recipe.name, "folder": place, "batch_size": size}
-        given["threads"] = threads
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        task = {"recipe": recipe.name, "folder": name, "batch_size": size}
+        task["threads"] = threads
         try:
-            steps.lay_out(recipe, size, folder)
+            steps.write_data(recipe, size, folder)
             pair = []
             for augment in (False, True):
                 logs = folder / ("augmented" if augment else "plain")
                 logs.mkdir()
-                more = given | {"augment": augment}
-                pair.append(Bench(stack, more, logs, threads, say))
+                pair.append(
+                    Bench(stack, task | {"augment": augment}, logs, threads, say)
+                )
             ready = _prepare(costs, engines, pair)
             for number in range(rounds):
                 say(f"round {number + 1} of {rounds}")
@@ -160,64 +161,51 @@ def run(
 def _prepare(costs: Costs, engines: list[Engine], pair: list[Bench]) -> list[Running]:
     """Start each engine twice; an engine that cannot do both is not timed."""
     ready: list[Running] = []
-    for one in engines:
-        if one.name not in OWN:
-            costs.skipped.append(one.name)
+    for rival in engines:
+        if rival.name not in OWN:
+            costs.skipped.append(rival.name)
             continue
-        entries = [Entry(one.name, problem=one.missing() or "") for _ in pair]
-        costs.entries.append(Cost(one.name, *entries))
-        found = [
+        problem = rival.unavailable_reason() or ""
+        entries = [Entry(rival.name, problem=problem) for _ in pair]
+        costs.entries.append(Cost(rival.name, *entries))
+        both = [
             running
-            for bencher, entry in zip(pair, entries, strict=True)
-            for running in bencher.prepare([one], [entry])
+            for bench, entry in zip(pair, entries, strict=True)
+            for running in bench.prepare([rival], [entry])
         ]
-        if len(found) == len(pair):
-            ready += found
+        if len(both) == len(pair):
+            ready += both
     return ready
 
 
 def notes(costs: Costs) -> list[str]:
     """Return what else there is to say."""
-    found = [
-        f"{one.engine}: {one.problem.splitlines()[0]}"
-        for one in costs.entries
-        if one.problem
+    texts = [
+        f"{cost.engine}: {cost.problem.splitlines()[0]}"
+        for cost in costs.entries
+        if cost.problem
     ]
     if costs.skipped:
-        found.append(
+        texts.append(
             f"Not timed, because they have no augmentation of their own here: "
             f"{', '.join(costs.skipped)}."
         )
     if costs.busy > steps.QUIET:
-        found.append(
-            f"Other work took {costs.busy:.0%} of all cores when this began: mistrust "
-            "small differences."
-        )
+        texts.append(f"{steps.busy_text(costs.busy)}: mistrust small differences.")
     if costs.interrupted:
-        found.append("Interrupted: this is what was measured so far.")
-    return found
+        texts.append(steps.INTERRUPTED)
+    return texts
 
 
 def print_table(costs: Costs) -> None:
     """Print the costs for people."""
-    from rich.table import Table
-
-    from ganglion.system import terminal
-
-    console = terminal.console(highlight=False)
     kinds = ", ".join(kind for kind, _ in recipes.get(costs.recipe).augment)
-    console.print(
-        f"\n{costs.recipe}: a step with {kinds} and without; batch "
-        f"{costs.batch_size}, threads: {costs.threads}",
-        markup=False,
+    title = (
+        f"{costs.recipe}: a step with {kinds} and without; batch "
+        f"{costs.batch_size}, threads: {costs.threads}"
     )
-    if costs.timed:
-        table = Table(*COLUMNS)
-        for one in costs.timed:
-            table.add_row(*one.cells())
-        terminal.show(table, console)
-    for note in notes(costs):
-        console.print(note, markup=False)
+    rows = [cost.cells() for cost in costs.timed]
+    report.print_result(title, COLUMNS, rows, notes(costs))
 
 
 def as_json(found: list[Costs]) -> str:

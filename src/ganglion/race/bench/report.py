@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ganglion import config, files, recipes
 from ganglion.race import machine
 from ganglion.race.bench import steps
-from ganglion.race.bench.result import Entry, Result, shown
+from ganglion.race.bench.result import Entry, Result, milliseconds
 from ganglion.race.engines import ON_GPU, PRECISE, RIVALS, engine
 
-COLUMNS = (
-    "engine",
-    "ms/step",
-    "quartiles",
-    "ratio",
-    "of peak",
-    "memory",
-    "start",
-)
-GPU_COLUMNS = (*COLUMNS[:4], "precision")
 GPU_HEADING = "## Against its rivals"
 _OF_CUDA = ("cuda-core", "cuda-bindings")
 PRECISIONS = {"cpu": "float32", "cuda": "tf32,bf16"}
@@ -46,11 +37,11 @@ def measure(
     """Measure recipes against rivals, both by name; hand on what is there so far."""
     precisions = _precisions(device, precision)
     chosen = [(recipes.get(name), one) for name in names for one in precisions]
-    usual = ON_GPU if device == "cuda" else RIVALS
-    rivals = usual if against is None else against.split(",")
+    default = ON_GPU if device == "cuda" else RIVALS
+    rivals = default if against is None else against.split(",")
     ours = ["ganglion"] if device == "cuda" else ["ganglion", PRECISE]
-    wanted = dict.fromkeys([*ours, *(one.strip() for one in rivals)])
-    engines = [engine(name) for name in wanted if name]
+    unique = dict.fromkeys([*ours, *map(str.strip, rivals)])
+    engines = [engine(name) for name in unique if name]
     done: list[Result] = []
     for recipe, kind in chosen:
         say(f"{recipe.name}{_in(kind)}:")
@@ -72,59 +63,65 @@ def measure(
     return done
 
 
-def _precisions(device: str, given: str | None) -> list[str]:
+def _precisions(device: str, names: str | None) -> list[str]:
     """Return the precisions to measure: on a GPU, TF32 and bf16 if none is given."""
     if device not in PRECISIONS:
         raise ValueError(f"Unknown device {device!r}: choose cpu or cuda.")
-    if given is not None and device == "cpu":
+    if names is not None and device == "cpu":
         raise ValueError("--precision goes with --device cuda: a CPU has float32.")
-    found = [one.strip() for one in (given or PRECISIONS[device]).split(",")]
-    for one in found:
-        if one not in config.PRECISIONS:
-            known = config.closest(one, config.PRECISIONS)
-            raise ValueError(f"Unknown precision {one!r}. {known}")
-    return found
+    precisions = list(map(str.strip, (names or PRECISIONS[device]).split(",")))
+    for name in precisions:
+        if name not in config.PRECISIONS:
+            known = config.closest(name, config.PRECISIONS)
+            raise ValueError(f"Unknown precision {name!r}. {known}")
+    return precisions
 
 
 def _in(precision: str) -> str:
     return "" if precision == "float32" else f" in {precision}"
 
 
-def rows(result: Result) -> list[tuple[str, ...]]:
-    """Return the cells of a table, fastest engine first, then those without times."""
-    timed = sorted(result.timed, key=lambda one: one.median)
-    return [_row(result, one, result.ours) for one in timed]
+# ---- what a result says --------------------------------------------------------------
+
+Cell = Callable[[Result, Entry], str]
+_TIMES: dict[str, Cell] = {
+    "engine": lambda result, entry: f"{entry.engine}: {entry.form}",
+    "ms/step": lambda result, entry: milliseconds(entry.median),
+    "quartiles": lambda result, entry: "–".join(map(milliseconds, entry.quartiles)),
+    "ratio": lambda result, entry: (
+        f"{result.ratio(entry, result.ours):.2f}" if result.ours else ""
+    ),
+}
+COLUMNS: dict[str, dict[str, Cell]] = {  # by device
+    "cpu": _TIMES
+    | {
+        "of peak": lambda result, entry: f"{result.share_of_peak(entry):.0%}",
+        "memory": lambda result, entry: f"{entry.memory / 2**20:.0f} MB",
+        "start": lambda result, entry: f"{entry.start_seconds:.1f} s",
+    },
+    "cuda": _TIMES | {"precision": lambda result, entry: result.precision},
+}
 
 
-def _row(result: Result, entry: Entry, ours: Entry | None) -> tuple[str, ...]:
-    low, high = entry.quartiles
-    times = (
-        f"{entry.engine}: {entry.form}",
-        shown(entry.median),
-        f"{shown(low)}–{shown(high)}",
-        f"{result.ratio(entry, ours):.2f}" if ours else "",
-    )
-    if result.device == "cuda":
-        return (*times, result.precision)
-    return (
-        *times,
-        f"{result.share_of_peak(entry):.0%}",
-        f"{entry.memory / 2**20:.0f} MB",
-        f"{entry.start_seconds:.1f} s",
-    )
+def rows(result: Result) -> list[list[str]]:
+    """Return the head and the rows of a table, fastest engine first."""
+    columns = COLUMNS[result.device]
+    timed = sorted(result.timed, key=lambda entry: entry.median)
+    cells = [[cell(result, entry) for cell in columns.values()] for entry in timed]
+    return [list(columns), *cells]
 
 
 def title(result: Result) -> str:
     """Return what was measured, in one line."""
-    what = recipes.get(result.recipe).title
     where = f"threads: {result.threads}"
     if result.device == "cuda":
         where = f"{result.precision}, {result.gpu or 'CUDA'}"
-    return f"{result.recipe}: {what}; batch {result.batch_size}, {where}"
+    recipe = f"{result.recipe}: {recipes.get(result.recipe).title}"
+    return f"{recipe}; batch {result.batch_size}, {where}"
 
 
 def verdict(result: Result) -> str:
-    """Return how Ganglion stands to the best rival, in one line."""
+    """Return how Ganglion compares with the best rival, in one line."""
     ours, best = result.ours, result.best_rival
     if ours is None or best is None:
         return "Nothing to compare."
@@ -135,194 +132,152 @@ def verdict(result: Result) -> str:
     )
     if result.device == "cuda":
         return text + "."
-    torch = [one for one in result.timed if one.engine.startswith("torch")]
+    torch = [entry for entry in result.timed if entry.engine.startswith("torch")]
     if torch:
-        least = min(torch, key=lambda one: one.memory)
+        least = min(torch, key=lambda entry: entry.memory)
         share = ours.memory / least.memory
         text += f", with {share:.2f} of the memory of {least.engine}"
-    return f"{text}.{_without_shortcuts(result)}"
-
-
-def _without_shortcuts(result: Result) -> str:
-    """Return how Ganglion stands if it multiplies all that the rivals multiply."""
-    plain = result.precise
-    if plain is None:
-        return ""
-    least = min(result.ratio(one, plain) for one in result.rivals)
+    if result.precise is None:
+        return text + "."
+    slowest = min(result.ratio(entry, result.precise) for entry in result.rivals)
     return (
-        f" Without shortcuts ({PRECISE}), which leave out zeros of the data and "
-        f"shorten convolutions, {least:.2f}×."
+        f"{text}. Without shortcuts ({PRECISE}), which leave out zeros of the data and "
+        f"shorten convolutions, {slowest:.2f}×."
     )
 
 
 def notes(result: Result) -> list[str]:
     """Return what else there is to say: problems, other forms, the data."""
-    found = []
+    texts = []
     if result.peak:
-        peaks = ", ".join(f"{name} {one:.0f}" for name, one in result.peak.items())
-        found.append(
+        peaks = ", ".join(f"{name} {peak:.0f}" for name, peak in result.peak.items())
+        texts.append(
             f"Peak of a matrix product here, GFLOP/s: {peaks}; a step has "
             f"{result.operations / 1e6:.0f} million operations in its products."
         )
-    for one in result.entries:
-        if one.problem:
-            found.append(f"{one.engine}: {one.problem}")
-        others = {k: v for k, v in one.tried.items() if k != one.form}
-        for form, why in others.items() if not one.problem else ():
-            found.append(
-                f"{one.engine} was also tried as {form!r}: {why.splitlines()[0]}"
-            )
+    for entry in result.entries:
+        if entry.problem:
+            texts.append(f"{entry.engine}: {entry.problem}")
+            continue
+        for form, outcome in entry.tried.items():
+            if form != entry.form:
+                first = outcome.splitlines()[0]
+                texts.append(f"{entry.engine} was also tried as {form!r}: {first}")
     if result.busy > steps.QUIET:
-        found.append(
-            f"Other work took {result.busy:.0%} of all cores when this began: times "
+        texts.append(
+            f"{steps.busy_text(result.busy)}: times "
             "are longer than on a quiet machine, most of all for engines whose threads "
             "wait for each other; mistrust small ratios."
         )
     if result.remark:
-        found.append(result.remark)
+        texts.append(result.remark)
     if result.interrupted:
-        found.append("Interrupted: this is what was measured so far.")
-    return found
+        texts.append(steps.INTERRUPTED)
+    return texts
 
 
-def columns(result: Result) -> tuple[str, ...]:
-    """Return the heads of a table; what a processor is asked is not of a GPU."""
-    return COLUMNS if result.device == "cpu" else GPU_COLUMNS
+# ---- what it looks like --------------------------------------------------------------
 
 
 def print_table(result: Result) -> None:
     """Print a result for people."""
+    head, *cells = rows(result)
+    split = [[row[0].replace(": ", "\n"), *row[1:]] for row in cells]
+    lines = [verdict(result)] if result.timed else []
+    print_result(title(result), head, split, [*lines, *notes(result)])
+
+
+def print_result(
+    title: str, head: Iterable[str], rows: list[Any], notes: Iterable[str]
+) -> None:
+    """Print a title, a table if it has rows, and notes."""
     from rich.table import Table
 
     from ganglion.system import terminal
 
-    table = Table(*columns(result))
-    for name, *cells in rows(result):
-        table.add_row(name.replace(": ", "\n"), *cells)
     console = terminal.console(highlight=False)
-    console.print(f"\n{title(result)}", markup=False)
-    if result.timed:
+    console.print(f"\n{title}", markup=False)
+    if rows:
+        table = Table(*head)
+        for row in rows:
+            table.add_row(*row)
         terminal.show(table, console)
-        console.print(verdict(result), markup=False)
-    for note in notes(result):
+    for note in notes:
         console.print(note, markup=False)
 
 
 def as_json(results: list[Result]) -> str:
     """Return everything that was measured, and where."""
-    found: list[dict[str, Any]] = []
+    data: list[dict[str, Any]] = []
     for result in results:
-        one = asdict(result)
-        for entry, cells in zip(result.entries, one["entries"], strict=True):
+        plain = asdict(result)
+        for entry, cells in zip(result.entries, plain["entries"], strict=True):
             if entry.milliseconds:
                 cells["median_milliseconds"] = entry.median
                 cells["share_of_peak"] = result.share_of_peak(entry)
         ours, best = result.ours, result.best_rival
-        one["best_rival"] = best.engine if best else None
-        one["ratio_to_best_rival"] = result.ratio(best, ours) if ours and best else None
-        found.append(one)
+        plain["best_rival"] = best.engine if best else None
+        ratio = result.ratio(best, ours) if ours and best else None
+        data.append(plain | {"ratio_to_best_rival": ratio})
     where = {"date": _today(), "machine": machine.facts()}
-    return json.dumps({**where, "results": found}, indent=2)
+    return json.dumps({**where, "results": data}, indent=2)
 
 
 def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-_ABOUT = """\
-# Benchmarks
-
-This page is made by `ganglion bench`; to repeat it, install the rivals and run
-
-    pip install "ganglion-nn[rivals]"
-    {command}
-
-Milliseconds a training step: forward, backward and update, on a batch already in
-memory. Every engine has a process of its own with the same number of threads, starts
-from the same weights and sees the same batches; the loss of the first batch, before and
-after a step, must agree before a clock starts. Engines take turns in rounds of about
-half a second, the order rotates, warm-up and compiling come before ("start"). Shown are
-medians over the rounds; "ratio" is the time in units of Ganglion's, as the median of
-the ratios round by round.
-
-Rivals are in their fastest form on the CPU that we know, in files of their own in
-`src/ganglion/race/engines`: their pixels are scaled to floats before the clock starts,
-and where there are several forms (XLA or not, a loop in the graph or a jitted step),
-each is tried and the fastest is shown. Ganglion is timed through `fit`: images as whole
-numbers, metrics and callbacks included. "Of peak" is the share of the fastest large
-float32 matrix product measured here; a convolution counts as a direct one. "Memory" is
-the most that the engine's whole process ever had, with its libraries and the data.
-
-Ganglion takes shortcuts that its rivals do not: it leaves out products with zeros of
-the data (of MNIST's pixels 81% are zero, and about half of what mnist-mlp multiplies is
-in its first layer), and its convolutions may be Winograd's. `ganglion-precise` is the
-same with `GANGLION_PRECISE=1`, which multiplies everything: what to expect of data
-without zeros. "Of peak" counts all products, left out or not.
-"""
+def _about(name: str) -> str:
+    return (resources.files("ganglion.race.bench") / name).read_text("utf-8")
 
 
 def page(results: list[Result], command: str) -> str:
     """Return the results as a page of the docs."""
-    parts = [_ABOUT.format(command=command)]
     facts = machine.facts()
     where = f"{facts['processor']}, {facts['vectors']}, {facts['cores'].split(',')[0]}"
-    names = ", ".join(_versions(results))
-    parts.append(
+    measured = (
         f"Measured on {_today()}: {where}; Python {facts['python']}, "
-        f"numpy {facts['numpy']}, llvmlite {facts['llvmlite']}, {names}.\n"
+        f"numpy {facts['numpy']}, llvmlite {facts['llvmlite']}, "
+        f"{', '.join(_versions(results))}.\n"
     )
-    for result in results:
-        parts.append(_section(result))
-    return "\n".join(parts)
+    about = _about("about.md").format(command=command)
+    return "\n".join([about, measured, *map(_section, results)])
 
 
 def _section(result: Result) -> str:
     lines = [f"## {result.recipe}{_in(result.precision)}", "", f"{title(result)}.", ""]
     if result.timed:
-        names = columns(result)
-        lines += [_line(names), _line(["---"] * len(names))]
-        lines += [_line(cells) for cells in rows(result)]
+        head, *cells = rows(result)
+        table = [head, ["---"] * len(head), *cells]
+        lines += ["| " + " | ".join(row) + " |" for row in table]
         lines += ["", verdict(result)]
     for note in notes(result):
         first, *rest = note.splitlines()
-        lines += ["", f"- {first}", *(f"      {one}" for one in rest)]
+        lines += ["", f"- {first}", *(f"      {line}" for line in rest)]
     return "\n".join(lines) + "\n"
-
-
-def _line(cells: Any) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-_ABOUT_GPU = """\
-{heading}
-
-Made by `{command}`. Milliseconds a training step, data on the device; every engine has
-a process of its own, starts from the same weights and sees the same batches, and its
-loss before and after a step must agree. Rounds of about {seconds} s, clocks read when
-the device is done, warm-up and compiling before; medians over {rounds} rounds. "Ratio"
-is the time in units of Ganglion's in the same precision. Rivals may use TF32 (`tf32`)
-or bf16 autocasts (`bf16`), in their fastest form; Ganglion is timed through `fit`.
-"""
 
 
 def gpu_section(results: list[Result], command: str) -> str:
     """Return the results on a GPU as a section of the docs."""
-    rounds = max((len(one.milliseconds) for r in results for one in r.timed), default=0)
-    about = {"command": command, "rounds": rounds, "seconds": steps.GPU_ROUND_SECONDS}
-    parts = [_ABOUT_GPU.format(heading=GPU_HEADING, **about)]
-    where = next((one.gpu for one in results if one.gpu), "")
+    rounds = [len(entry.milliseconds) for one in results for entry in one.timed]
+    about = _about("about_gpu.md").format(
+        heading=GPU_HEADING,
+        command=command,
+        rounds=max(rounds, default=0),
+        seconds=steps.GPU_ROUND_SECONDS,
+    )
+    where = next((result.gpu for result in results if result.gpu), "")
     own = (f"{name} {machine.version(name)}" for name in _OF_CUDA)
-    names = ", ".join([*_versions(results), *own])
-    python = platform.python_version()
-    parts.append(f"Measured on {_today()}: {where}; Python {python}, {names}.\n")
-    for result in results:
-        parts.append("#" + _section(result))
-    return "\n".join(parts)
+    measured = (
+        f"Measured on {_today()}: {where}; Python {platform.python_version()}, "
+        f"{', '.join([*_versions(results), *own])}.\n"
+    )
+    return "\n".join([about, measured, *("#" + _section(one) for one in results)])
 
 
 def _versions(results: list[Result]) -> list[str]:
-    used = {one.version for result in results for one in result.entries if one.version}
-    return sorted({part for text in used for part in text.split(", ")})
+    texts = {entry.version for result in results for entry in result.entries}
+    return sorted({part for text in texts if text for part in text.split(", ")})
 
 
 def replaced(text: str, section: str) -> str:
@@ -340,10 +295,7 @@ def replaced(text: str, section: str) -> str:
 
 
 def write(results: list[Result], path: Path, command: str) -> None:
-    """Write the page, beside first, so that a crash leaves the old one.
-
-    What was measured on a GPU is a section of a page, and leaves the rest as it is.
-    """
+    """Write the page; what was measured on a GPU is a section of a page."""
     if results[0].device == "cuda":
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         text = replaced(text, gpu_section(results, command))

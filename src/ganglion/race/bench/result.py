@@ -1,4 +1,4 @@
-"""What `ganglion bench` found about engines: their times, and how they compare."""
+"""What `ganglion bench` measured of engines: their times, and how they compare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ganglion.race.engines import PRECISE
 
 @dataclass
 class Entry:
-    """What was found about one engine."""
+    """What was measured of one engine."""
 
     engine: str
     form: str = ""
@@ -57,22 +57,26 @@ class Result:
     @property
     def timed(self) -> list[Entry]:
         """Return the engines that have times."""
-        return [one for one in self.entries if one.milliseconds]
+        return [entry for entry in self.entries if entry.milliseconds]
 
     @property
     def ours(self) -> Entry | None:
         """Return Ganglion, if it was timed."""
-        return next((one for one in self.timed if one.engine == "ganglion"), None)
+        return self._named("ganglion")
 
     @property
     def precise(self) -> Entry | None:
         """Return Ganglion without shortcuts, if it was timed."""
-        return next((one for one in self.timed if one.engine == PRECISE), None)
+        return self._named(PRECISE)
+
+    def _named(self, engine: str) -> Entry | None:
+        return next((entry for entry in self.timed if entry.engine == engine), None)
 
     @property
     def rivals(self) -> list[Entry]:
         """Return the others that have times."""
-        return [one for one in self.timed if one.engine not in ("ganglion", PRECISE)]
+        ours = ("ganglion", PRECISE)
+        return [entry for entry in self.timed if entry.engine not in ours]
 
     @property
     def best_rival(self) -> Entry | None:
@@ -94,10 +98,10 @@ class Result:
         return speed / max(self.peak.values())
 
 
-def shown(value: float) -> str:
+def milliseconds(value: float) -> str:
     """Return milliseconds with three digits that count.
 
-    >>> shown(0.01234), shown(1.234), shown(123.4)
+    >>> milliseconds(0.01234), milliseconds(1.234), milliseconds(123.4)
     ('0.0123', '1.23', '123')
     """
     if value >= 100:

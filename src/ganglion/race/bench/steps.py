@@ -20,8 +20,10 @@ import numpy as np
 
 from ganglion import recipes
 from ganglion.race import machine
-from ganglion.race.bench.result import Entry, Result, shown
+from ganglion.race.bench.result import Entry, Result
+from ganglion.race.bench.result import milliseconds as milliseconds_text
 from ganglion.race.engines import PRECISE, Engine, process
+from ganglion.race.engines.augmented import save_weights
 from ganglion.race.engines.process import EngineError, Process
 from ganglion.recipes import Recipe
 
@@ -36,6 +38,7 @@ QUIET = 0.1  # the share of the cores that others may use without a remark
 PAUSE = 0.2  # threads of the engine before may still be spinning
 # Relative, of the first batch's loss, and after one update, which rounding moves more.
 TOLERANCES = {"float32": (1e-3, 1e-2), "tf32": (2e-3, 5e-2), "bf16": (2e-2, 3e-1)}
+INTERRUPTED = "Interrupted: this is what was measured so far."
 _STAT = Path("/proc/stat")
 
 Say = Callable[[str], None]
@@ -54,36 +57,36 @@ def run(
 ) -> Result:
     """Measure one recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
-    entries = [Entry(one.name, problem=one.missing() or "") for one in engines]
+    entries = [
+        Entry(engine.name, problem=engine.unavailable_reason() or "")
+        for engine in engines
+    ]
     result = Result(recipe.name, size, threads, entries, 0.0, {}, busy())
     result.device, result.precision = device, precision
-    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        folder = Path(place)
-        given = {"recipe": recipe.name, "folder": place, "batch_size": size}
-        given |= {"threads": threads, "device": device, "precision": precision}
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        task = {"recipe": recipe.name, "folder": name, "batch_size": size}
+        task |= {"threads": threads, "device": device, "precision": precision}
         try:
             rows = ROWS if device == "cpu" else GPU_ROWS
-            result.operations, result.remark = lay_out(recipe, size, folder, rows)
-            yard = _yard(stack, threads, folder) if device == "cpu" else None
-            result.gpu = "" if yard else machine.gpu()
-            bench = Bench(stack, given, folder, threads, say)
+            result.operations, result.remark = write_data(recipe, size, folder, rows)
+            meter = None
+            if device == "cpu":  # a process that measures what the processor can do
+                meter = Process("", "peak", threads, folder / "peak.log")
+                stack.callback(meter.end)
+            else:
+                result.gpu = machine.gpu()
+            bench = Bench(stack, task, folder, threads, say)
             bench.unit = len(np.load(folder / "y.npy", mmap_mode="r")) // size
             running = bench.prepare(engines, entries)
             running = _agreeing(running, recipe.parameters, TOLERANCES[precision])
             for number in range(rounds):
                 say(f"round {number + 1} of {rounds}")
-                result.peak = _peak(yard, threads, result.peak) if yard else {}
+                result.peak = _peak(meter, threads, result.peak) if meter else {}
                 running = bench.take_turns(running, number)
         except KeyboardInterrupt:
             result.interrupted = True
     return result
-
-
-def _yard(stack: contextlib.ExitStack, threads: int, folder: Path) -> Process:
-    """Start the process that measures what the processor can do."""
-    yard = Process("", "peak", threads, folder / "peak.log")
-    stack.callback(yard.end)
-    return yard
 
 
 def busy(seconds: float = 1.0) -> float:
@@ -100,7 +103,12 @@ def busy(seconds: float = 1.0) -> float:
     return float(1 - spent[3:5].sum() / max(spent.sum(), 1))
 
 
-def lay_out(
+def busy_text(share: float) -> str:
+    """Return how busy the machine was, to be gone on from."""
+    return f"Other work took {share:.0%} of all cores when this began"
+
+
+def write_data(
     recipe: Recipe, size: int, folder: Path, most: int | None = None
 ) -> tuple[float, str]:
     """Write batches and weights for the workers; return operations and a remark."""
@@ -122,15 +130,14 @@ def lay_out(
         raise ValueError(f"--batch-size {size}: there are only {len(x)} images.")
     np.save(folder / "x.npy", x[:rows])
     np.save(folder / "y.npy", y[:rows])
-    weights = {f"w{i}": one for i, one in enumerate(model.get_weights())}
-    np.savez(folder / "weights.npz", **weights)
-    told = [remark, recipe.remark]
+    save_weights(model, folder)
+    remarks = [remark, recipe.remark]
     if recipe.augment:
-        told.append(
+        remarks.append(
             "Timed on the images as they are: `ganglion bench --augment` says what the "
             "augmentation of this recipe costs."
         )
-    return operations(model, size), " ".join(filter(None, told))
+    return operations(model, size), " ".join(filter(None, remarks))
 
 
 def operations(model: Any, batch: int) -> float:
@@ -153,14 +160,14 @@ def operations(model: Any, batch: int) -> float:
     return float(total * batch)
 
 
-def _peak(yard: Process, threads: int, before: dict[str, float]) -> dict[str, float]:
+def _peak(meter: Process, threads: int, before: dict[str, float]) -> dict[str, float]:
     """Measure the machine, and keep the larger figures of now and before."""
     time.sleep(PAUSE)
     try:
-        found = yard.ask("peak", threads=threads)
+        now = meter.ask("peak", threads=threads)
     except EngineError:  # the engine of the same name will say what is wrong
         return before
-    return {name: max(value, before.get(name, 0.0)) for name, value in found.items()}
+    return {name: max(value, before.get(name, 0.0)) for name, value in now.items()}
 
 
 @dataclass
@@ -171,6 +178,11 @@ class Running:
     process: Process
     parameters: int
 
+    @property
+    def best(self) -> float:
+        """The shortest time of a step, in milliseconds."""
+        return min(self.entry.milliseconds)
+
 
 class Bench:
     """Prepares engines and lets them take turns."""
@@ -178,30 +190,30 @@ class Bench:
     def __init__(
         self,
         stack: contextlib.ExitStack,
-        given: dict[str, Any],
+        task: dict[str, Any],
         folder: Path,
         threads: int,
         say: Say,
     ) -> None:
-        self._stack, self._given, self._folder = stack, given, folder
+        self._stack, self._task, self._folder = stack, task, folder
         self._threads, self._say = threads, say
-        self._device = given.get("device", "cpu")
+        self._device = task.get("device", "cpu")
         self._begun: dict[tuple[str, str], Future[Running]] = {}
         self.unit = 1  # the steps of a round on a GPU are a multiple of this
 
     def prepare(self, engines: list[Engine], entries: list[Entry]) -> list[Running]:
         """Start every engine in its fastest form; note why one cannot be."""
         pairs = [
-            one for one in zip(engines, entries, strict=True) if not one[1].problem
+            pair for pair in zip(engines, entries, strict=True) if not pair[1].problem
         ]
         if self._device != "cpu":
             self._begin_all([engine for engine, _ in pairs])
         running = []
         for engine, entry in pairs:
             entry.version = versions(engine)
-            found = self._fastest(engine, entry)
-            if found is not None:
-                running.append(found)
+            fastest = self._fastest(engine, entry)
+            if fastest is not None:
+                running.append(fastest)
         return running
 
     def _begin_all(self, engines: list[Engine]) -> None:
@@ -218,20 +230,20 @@ class Bench:
 
     def _fastest(self, engine: Engine, entry: Entry) -> Running | None:
         """Try the forms of an engine in turns, and keep the fastest."""
-        forms = [one for one in self._forms(engine, entry) if one is not None]
+        forms = list(self._forms(engine, entry))
         for number in range(TRIALS if len(forms) > 1 else 1):
             forms = self.take_turns(forms, number)
-        for one in forms:
-            entry.tried[one.entry.form] = f"{shown(min(one.entry.milliseconds))} ms"
+        for form in forms:
+            entry.tried[form.entry.form] = f"{milliseconds_text(form.best)} ms"
         if not forms:
             reasons = entry.tried.items()
-            entry.problem = "\n".join(f"{form}: {why}" for form, why in reasons)
+            entry.problem = "\n".join(f"{form}: {reason}" for form, reason in reasons)
             return None
-        first, *others = sorted(forms, key=lambda one: min(one.entry.milliseconds))
+        first, *others = sorted(forms, key=lambda form: form.best)
         for other in others:
             other.process.end()
         chosen = first.entry
-        chosen.steps = self._steps_a_round(min(chosen.milliseconds))
+        chosen.steps = self._steps_a_round(first.best)
         chosen.tried, chosen.milliseconds = entry.tried, []
         vars(entry).update(vars(chosen))
         try:
@@ -241,65 +253,67 @@ class Bench:
             return None
         return Running(entry, first.process, first.parameters)
 
-    def _forms(self, engine: Engine, entry: Entry) -> Iterator[Running | None]:
+    def _forms(self, engine: Engine, entry: Entry) -> Iterator[Running]:
+        """Yield the forms of an engine that get ready; note why others do not."""
         limit = process.LIMIT
         for form in engine.forms_on(self._device):
             self._say(f"{engine.name}: preparing ({form})")
             begun = self._begun.get((engine.name, form))
             try:
-                one = begun.result() if begun else self._begin(engine, form, limit)
+                running = begun.result() if begun else self._begin(engine, form, limit)
             except EngineError as error:
                 entry.tried[form] = str(error)
-                yield None
                 continue
-            one.entry.version, one.entry.tried = entry.version, entry.tried
+            running.entry.version, running.entry.tried = entry.version, entry.tried
             try:
-                self._warm_up(one, limit)
-                if not begun:  # all began at once: nobody waits for the slowest
-                    limit = min(limit, max(PATIENCE, 2 * one.entry.start_seconds))
-                yield one
+                self._warm_up(running, limit)
             except EngineError as error:
-                one.process.end()
+                running.process.end()
                 entry.tried[form] = str(error)
-                yield None
+                continue
+            if not begun:  # all began at once: nobody waits for the slowest
+                limit = min(limit, max(PATIENCE, 2 * running.entry.start_seconds))
+            yield running
 
     def _begin(self, engine: Engine, form: str, limit: float) -> Running:
         """Start a worker and build its model; what has to be compiled is, too."""
         started = time.perf_counter()
         worker = process.start(engine, form, self._threads, self._folder, self._device)
         self._stack.callback(worker.end)
-        one = Running(Entry(engine.name, form), worker, 0)
-        ready = worker.ask("prepare", limit, **self._given)
+        running = Running(Entry(engine.name, form), worker, 0)
+        ready = worker.ask("prepare", limit, **self._task)
         if "unavailable" in ready:
             worker.end()
             raise EngineError(ready["unavailable"])
-        one.parameters = int(ready["parameters"])
+        running.parameters = int(ready["parameters"])
         if form.startswith("compiled"):
-            self._take_first_steps(one, limit)
-        one.entry.start_seconds = time.perf_counter() - started
-        return one
+            self._take_first_steps(running, limit)
+        running.entry.start_seconds = time.perf_counter() - started
+        return running
 
-    def _take_first_steps(self, one: Running, limit: float) -> None:
-        asked = (one.process.ask("run", limit, steps=1) for _ in range(2))
-        one.entry.losses = [answer["loss"] for answer in asked]
+    def _take_first_steps(self, running: Running, limit: float) -> None:
+        answers = (running.process.ask("run", limit, steps=1) for _ in range(2))
+        running.entry.losses = [answer["loss"] for answer in answers]
 
-    def _warm_up(self, one: Running, limit: float) -> None:
-        """Take the first steps, and find how many make a round."""
-        started, entry = time.perf_counter(), one.entry
+    def _warm_up(self, running: Running, limit: float) -> None:
+        """Take the first steps, and measure how many make a round."""
+        started, entry = time.perf_counter(), running.entry
         limit -= entry.start_seconds
 
         def left() -> float:
             return max(started + limit - time.perf_counter(), 1.0)
 
         if not entry.losses:
-            self._take_first_steps(one, left())
-        entry.steps, wanted = 0, self._steps_a_round(1e9)
-        while wanted >= 2 * entry.steps:  # short runs are mostly overhead
-            entry.steps = min(wanted, max(16 * entry.steps, self._steps_a_round(1e9)))
-            given = {"steps": entry.steps}
-            times = [one.process.ask("run", left(), **given) for _ in range(2)]
-            fastest = min(answer["seconds"] for answer in times)
-            wanted = self._steps_a_round(1000 * fastest / entry.steps)
+            self._take_first_steps(running, left())
+        fewest = self._steps_a_round(1e9)
+        entry.steps, enough = 0, fewest
+        while enough >= 2 * entry.steps:  # short runs are mostly overhead
+            entry.steps = min(enough, max(16 * entry.steps, fewest))
+            fastest = min(
+                running.process.ask("run", left(), steps=entry.steps)["seconds"]
+                for _ in range(2)
+            )
+            enough = self._steps_a_round(1000 * fastest / entry.steps)
         entry.start_seconds += time.perf_counter() - started
 
     def _steps_a_round(self, milliseconds: float) -> int:
@@ -325,46 +339,43 @@ class Bench:
                 lasting.remove(one)
         return lasting
 
-    def _turn(self, one: Running) -> None:
-        entry = one.entry
-        seconds = one.process.ask("run", steps=entry.steps)["seconds"]
+    def _turn(self, running: Running) -> None:
+        entry, worker = running.entry, running.process
+        seconds = worker.ask("run", steps=entry.steps)["seconds"]
         entry.milliseconds.append(1000 * seconds / entry.steps)
-        entry.memory = one.process.ask("memory")["bytes"]
+        entry.memory = worker.ask("memory")["bytes"]
 
 
 def _agreeing(
-    running: list[Running], parameters: int, within: tuple[float, float]
+    running: list[Running], parameters: int, tolerances: tuple[float, float]
 ) -> list[Running]:
     """Return the engines that compute what at least half of the others compute."""
     good = []
+    # Ganglion has one voice, not two.
+    voices = [other for other in running if other.entry.engine != PRECISE]
     for one in running:
-        # Ganglion has one voice, not two.
-        voices = [other for other in running if other.entry.engine != PRECISE]
+        losses = one.entry.losses
         others = [other for other in voices if other is not one]
-        friends = [other for other in others if _agree(one, other, within)]
+        friends = [
+            other
+            for other in others
+            if np.isclose(losses, other.entry.losses, rtol=tolerances, atol=0).all()
+        ]
         if one.parameters != parameters:
             one.entry.problem = (
                 f"disagrees: {one.parameters:,} parameters, not {parameters:,}"
             )
         elif 2 * len(friends) < len(others):
             one.entry.problem = (
-                f"disagrees: first batch's loss {one.entry.losses[0]:.6g}, after a "
-                f"step {one.entry.losses[1]:.6g}; the others: "
-                + ", ".join(f"{o.entry.losses[0]:.6g}" for o in others)
+                f"disagrees: first batch's loss {losses[0]:.6g}, after a "
+                f"step {losses[1]:.6g}; the others: "
+                + ", ".join(f"{other.entry.losses[0]:.6g}" for other in others)
             )
         else:
             good.append(one)
             continue
         one.process.end()
     return good
-
-
-def _agree(one: Running, other: Running, within: tuple[float, float]) -> bool:
-    mine, theirs = one.entry.losses, other.entry.losses
-    return all(
-        np.isclose(a, b, rtol=tolerance, atol=0)
-        for a, b, tolerance in zip(mine, theirs, within, strict=True)
-    )
 
 
 def versions(engine: Engine) -> str:

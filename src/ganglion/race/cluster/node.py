@@ -90,7 +90,7 @@ def _unfit(work: dict[str, Any], engine: Engine, where: str) -> str:
     ours, theirs = machine.version("ganglion"), work["version"]
     if ours != theirs:
         return f"{where} has Ganglion {ours}, the race is of {theirs}: install that one"
-    missing = engine.missing()
+    missing = engine.unavailable_reason()
     return f"on {where}, {missing}" if missing else ""
 
 

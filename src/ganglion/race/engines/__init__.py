@@ -4,17 +4,18 @@ Each file has one function::
 
     prepare(task: Task, form: str) -> Trainer
 
-A trainer serves two masters: `ganglion bench` times single steps (`run`), `ganglion
+A trainer serves two purposes: `ganglion bench` times single steps (`run`), `ganglion
 race` whole trainings (`epoch` and `test`). Every engine is meant to run in a process of
-its own (see `worker`), which also holds the clock. What the layers of a recipe are in
-an engine's own words stands beside it, in `*_layers.py`.
+its own (see `worker`), which also holds the clock.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from ganglion.recipes import LayerSpec, Recipe
 PASSIVE = "passive"
 PRECISE = "ganglion-precise"  # no shortcuts: it multiplies what others multiply
 TEST_BATCH = 1000  # rows at a time when testing, the same in every engine
+Layers = tuple[LayerSpec, ...]
+T = TypeVar("T")
 
 
 class Unavailable(RuntimeError):  # noqa: N818 (nobody made an error: it is not here)
@@ -102,29 +105,16 @@ class Trainer(Protocol):
         ...
 
 
-class Rival:
-    """What trainers of the race share when their `epoch` takes any order."""
+class RivalTrainer(Trainer):
+    """What trainers share whose `epoch` takes any order."""
 
     batch_size: int
+    _loss: Any = math.nan
 
-    def epoch(self, order: np.ndarray) -> tuple[float, float]:
-        """Train on these rows in this order."""
-        raise NotImplementedError
-
-    def test(self) -> tuple[float, float]:
-        """Return loss and accuracy on the test set."""
-        raise NotImplementedError
-
-    def reset(self) -> None:
-        """Go back to where the training began."""
-        raise NotImplementedError
-
-    def feed(self, images: np.ndarray) -> None:
-        """Take these scaled images in place of the task's, row by row."""
-        raise NotImplementedError
+    def loss(self) -> float:
+        return float(self._loss)
 
     def steps(self, order: np.ndarray, count: int) -> list[float]:
-        """Train on the first batches of an order; return the loss of each."""
         size = self.batch_size
         parts = [order[at * size : (at + 1) * size] for at in range(count)]
         return [self.epoch(part)[0] for part in parts if len(part)]
@@ -168,87 +158,60 @@ class Engine:
         passive = {"OMP_WAIT_POLICY": "PASSIVE"} if form.endswith(PASSIVE) else {}
         return self.environment | passive
 
-    def missing(self) -> str | None:
-        """Say why this engine cannot run here and how to get it, None if it can."""
+    def unavailable_reason(self) -> str | None:
+        """Return why this engine cannot run here and how to get it, None if it can."""
         for package in self.packages:
             if importlib.util.find_spec(package) is None:
                 return f"{package} is not installed: {self.install}"
         return None
 
 
-_ROOM = "ganglion.race.engines"
+def _engine(
+    name: str, module: str, packages: str, *forms: str, install: str = "", **more: Any
+) -> Engine:
+    needed = tuple(packages.split())
+    command = f"pip install {install or packages}"
+    return Engine(name, f"{__name__}.{module}", needed, forms, command, **more)
+
+
 _OURS = ("ganglion", "ganglion.layers", "ganglion.models")
-_LLVM = "pip install llvmlite"
-_KERAS = f"{_ROOM}.keras"
 ENGINES: dict[str, Engine] = {
-    one.name: one
-    for one in (
-        Engine(
-            "ganglion",
-            f"{_ROOM}.ganglion",
-            ("llvmlite",),
-            ("fit",),
-            _LLVM,
+    engine.name: engine
+    for engine in (
+        _engine(
+            "ganglion", "ganglion", "llvmlite", "fit",
             imports=(*_OURS, "llvmlite.binding"),
         ),
-        Engine(
-            PRECISE,
-            f"{_ROOM}.ganglion",
-            ("llvmlite",),
-            ("fit",),
-            _LLVM,
-            {"GANGLION_PRECISE": "1"},
+        _engine(
+            PRECISE, "ganglion", "llvmlite", "fit",
+            environment={"GANGLION_PRECISE": "1"},
         ),
-        Engine("ganglion-numpy", f"{_ROOM}.ganglion", (), ("numpy",), imports=_OURS),
-        Engine(
-            "keras",
-            _KERAS,
-            ("keras", "tensorflow"),
-            ("graph", "XLA"),
-            "pip install keras tensorflow-cpu",
+        _engine("ganglion-numpy", "ganglion", "", "numpy", imports=_OURS),
+        _engine(
+            "keras", "keras", "keras tensorflow", "graph", "XLA",
+            install="keras tensorflow-cpu",
         ),
-        Engine(
-            "keras-jax",
-            _KERAS,
-            ("keras", "jax"),
-            ("jitted",),
-            "pip install keras jax",
-            {"KERAS_BACKEND": "jax"},
+        _engine(
+            "keras-jax", "keras", "keras jax", "jitted",
+            environment={"KERAS_BACKEND": "jax"},
         ),
-        Engine(
-            "keras-torch",
-            _KERAS,
-            ("keras", "torch"),
-            ("eager",),
-            "pip install keras torch",
-            {"KERAS_BACKEND": "torch"},
+        _engine(
+            "keras-torch", "keras", "keras torch", "eager",
+            environment={"KERAS_BACKEND": "torch"},
         ),
-        Engine(
-            "tensorflow",
-            f"{_ROOM}.tensorflow",
-            ("tensorflow",),
-            ("loop", "loop of XLA steps", "XLA loop"),
-            "pip install tensorflow-cpu",
+        _engine(
+            "tensorflow", "tensorflow", "tensorflow",
+            "loop", "loop of XLA steps", "XLA loop", install="tensorflow-cpu",
         ),
-        Engine("torch", f"{_ROOM}.torch", ("torch",), ("eager",), "pip install torch"),
-        Engine(
-            "torch-optimized",
-            f"{_ROOM}.torch_optimized",
-            ("torch",),
-            ("eager", "compiled", f"compiled, {PASSIVE}"),
-            "pip install torch",
+        _engine("torch", "torch", "torch", "eager"),
+        _engine(
+            "torch-optimized", "torch_optimized", "torch",
+            "eager", "compiled", f"compiled, {PASSIVE}",
             on_cuda=("CUDA graph", "compiled", "compiled, CUDA graph"),
         ),
-        Engine(
-            "jax",
-            f"{_ROOM}.jax",
-            ("jax",),
-            ("jitted step", "scan"),
-            "pip install jax",
-            on_cuda=("scan",),
-        ),
+        _engine("jax", "jax", "jax", "jitted step", "scan", on_cuda=("scan",)),
     )
-}
+}  # fmt: skip
 RIVALS = ("keras", "tensorflow", "torch", "torch-optimized", "jax")
 ON_GPU = ("torch", "torch-optimized", "jax", "keras-jax", "keras-torch", "tensorflow")
 
@@ -264,23 +227,25 @@ def engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def scaled(task: Task) -> tuple[tuple[LayerSpec, ...], np.ndarray]:
+# ---- data, the same for every rival --------------------------------------------------
+
+
+def scaled(task: Task) -> tuple[Layers, np.ndarray]:
     """Return the layers after the scaling of pixels, and the images scaled.
 
     Rivals get their pixels ready as floats before the clock starts; Ganglion does not.
     """
-    layers = task.recipe.layers
-    return layers[_scales(task) :], pixels(task, task.x)
+    return task.recipe.layers[_scales(task) :], pixels(task, task.x)
 
 
 def pixels(task: Task, x: np.ndarray) -> np.ndarray:
     """Return images as a recipe's network takes them after its scaling."""
-    made = x.astype(task.dtype)
+    images = x.astype(task.dtype)
     if _scales(task):  # in place: memory is compared, too
-        given = task.recipe.layers[0][1]
-        made *= made.dtype.type(given["scale"])
-        made += made.dtype.type(given.get("offset", 0.0))
-    return made
+        scaling = task.recipe.layers[0][1]
+        images *= images.dtype.type(scaling["scale"])
+        images += images.dtype.type(scaling.get("offset", 0.0))
+    return images
 
 
 def _scales(task: Task) -> bool:
@@ -296,23 +261,49 @@ def test_set(task: Task) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(x[at : at + TEST_BATCH], y[at : at + TEST_BATCH]) for at in starts]
 
 
-def up_to_logits(
-    recipe: Recipe, layers: tuple[LayerSpec, ...]
-) -> tuple[LayerSpec, ...]:
+def averages(batches: Iterable[tuple[Any, Any, int]]) -> tuple[float, float]:
+    """Return loss and accuracy from loss, hits and rows of each batch."""
+    batches = list(batches)  # all are under way before the first is waited for
+    total = sum(float(loss) * rows for loss, _, rows in batches)
+    hits = sum(float(right) for _, right, _ in batches)
+    count = sum(rows for _, _, rows in batches)
+    return total / count, hits / count
+
+
+# ---- the parts of a recipe -----------------------------------------------------------
+
+
+def up_to_logits(recipe: Recipe, layers: Layers) -> Layers:
     """Leave the final softmax to the loss, where the rivals' fast functions want it."""
     if "crossentropy" not in recipe.loss:
         return layers
-    kind, given = layers[-1]
-    if given.get("activation") != "softmax":
+    kind, arguments = layers[-1]
+    if arguments.get("activation") != "softmax":
         raise untranslated("a cross-entropy", f"without softmax before it ({kind})")
     if kind == "Activation":
         return layers[:-1]
-    return (*layers[:-1], (kind, given | {"activation": None}))
+    return (*layers[:-1], (kind, arguments | {"activation": None}))
 
 
-def untranslated(what: str, kind: Any) -> NotImplementedError:
+def sgd(recipe: Recipe) -> tuple[float, float, bool]:
+    """Return rate, momentum and whether it is Nesterov's: all recipes have SGD."""
+    kind, arguments = recipe.optimizer
+    if kind != "SGD":
+        raise untranslated("the optimizer", kind)
+    momentum = arguments.get("momentum", 0.0)
+    return arguments["learning_rate"], momentum, arguments.get("nesterov", False)
+
+
+def translation(table: Mapping[str, T], part: str, name: str) -> T:
+    """Return what a part of a recipe is in an engine, by the engine's own table."""
+    if name not in table:
+        raise untranslated(part, name)
+    return table[name]
+
+
+def untranslated(part: str, name: Any) -> NotImplementedError:
     """Return the error for a part of a recipe that an engine has no words for."""
     return NotImplementedError(
-        f"This engine has no translation of {what} {kind}; add it to its file in "
+        f"This engine has no translation of {part} {name}; add it to its file in "
         "ganglion/race/engines."
     )

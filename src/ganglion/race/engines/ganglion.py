@@ -27,7 +27,7 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
     return GanglionTrainer(task)
 
 
-def _fix(array: Any) -> None:
+def _freeze(array: Any) -> None:
     """Let nobody change an array, nor what it is a part of."""
     while isinstance(array, np.ndarray):
         array.setflags(write=False)
@@ -40,7 +40,7 @@ class GanglionTrainer:
     def __init__(self, task: Task) -> None:
         self._task = task
         for array in (task.x, task.y, task.x_test, task.y_test):
-            _fix(array)  # so it stays on a GPU, as that of the rivals does
+            _freeze(array)  # so it stays on a GPU, as that of the rivals does
         self._model = recipes.build(task.recipe)
         self._model.set_weights(task.weights)
         self._optimizer: list[np.ndarray] | None = None
@@ -49,7 +49,6 @@ class GanglionTrainer:
         self._loss = float("nan")
 
     def run(self, steps: int) -> float:
-        """Train for some steps; return how many seconds they took."""
         task = self._task
         batches = -(-len(task.x) // task.batch_size)
         passes, rest = divmod(steps, batches)
@@ -66,17 +65,15 @@ class GanglionTrainer:
         return seconds
 
     def loss(self) -> float:
-        """Return the mean loss over the last run."""
         return float(self._loss)
 
     def weights(self) -> list[np.ndarray]:
-        """Return the weights as they are now."""
         return [np.array(one) for one in self._model.get_weights()]
 
-    def _fit(self, **given: Any) -> dict[str, list[float]]:
+    def _fit(self, **options: Any) -> dict[str, list[float]]:
         task = self._task
-        given = {"shuffle": task.recipe.shuffle, "verbose": 0} | given
-        history = self._model.fit(task.x, task.y, batch_size=task.batch_size, **given)
+        options = {"shuffle": task.recipe.shuffle, "verbose": 0} | options
+        history = self._model.fit(task.x, task.y, batch_size=task.batch_size, **options)
         return history.history
 
     # The race. Ganglion shuffles by itself, inside its compiled step: it is the others
@@ -97,19 +94,16 @@ class GanglionTrainer:
 
     def steps(self, order: np.ndarray, count: int) -> list[float]:
         """Train on the first batches; return the loss of each: epochs of one step."""
-        return [
-            float(one) for one in self._fit(steps_per_epoch=1, epochs=count)["loss"]
-        ]
+        return list(map(float, self._fit(steps_per_epoch=1, epochs=count)["loss"]))
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
         """Train on as many rows as are in the order, which is the model's own."""
         size = self._task.batch_size
         count = None if len(order) == len(self._task.x) else len(order) // size
-        found = self._fit(steps_per_epoch=count)
-        return found["loss"][-1], found["accuracy"][-1]
+        history = self._fit(steps_per_epoch=count)
+        return history["loss"][-1], history["accuracy"][-1]
 
     def test(self) -> tuple[float, float]:
-        """Return loss and accuracy on the test set, with `evaluate`."""
         task = self._task
         loss, accuracy = self._model.evaluate(
             task.x_test, task.y_test, batch_size=self._test_batch, verbose=0

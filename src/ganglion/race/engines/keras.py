@@ -10,11 +10,11 @@ import numpy as np
 
 from ganglion.race.engines import (
     TEST_BATCH,
-    Rival,
+    RivalTrainer,
     Task,
     pixels,
     scaled,
-    untranslated,
+    translation,
     up_to_logits,
 )
 from ganglion.race.engines.augmented import parts
@@ -58,7 +58,7 @@ def _keep_float64() -> None:
     dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64"
 
 
-class KerasTrainer(Rival):
+class KerasTrainer(RivalTrainer):
     """`model.fit` and `model.evaluate` on arrays."""
 
     def __init__(self, task: Task, xla: bool | str) -> None:
@@ -68,16 +68,15 @@ class KerasTrainer(Rival):
         self._x: Any
         layers, self._x = scaled(task)
         self._test_x = None if task.x_test is None else pixels(task, task.x_test)
-        stack: list[Any] = [keras.layers.Input(task.recipe.input_shape)]
-        if task.augments:
-            kinds = task.recipe.augment
-            stack += [getattr(keras.layers, kind)(**given) for kind, given in kinds]
         layers = up_to_logits(task.recipe, layers)
-        stack += [getattr(keras.layers, kind)(**given) for kind, given in layers]
-        self._model = keras.Sequential(stack)
-        kind, given = task.recipe.optimizer
+        if task.augments:
+            layers = (*task.recipe.augment, *layers)
+        stack = [getattr(keras.layers, kind)(**arguments) for kind, arguments in layers]
+        inputs = keras.layers.Input(task.recipe.input_shape)
+        self._model = keras.Sequential([inputs, *stack])
+        kind, arguments = task.recipe.optimizer
         self._model.compile(
-            getattr(keras.optimizers, kind)(**given),
+            getattr(keras.optimizers, kind)(**arguments),
             loss=_criterion(keras, task.recipe.loss),
             metrics=list(task.recipe.metrics),
             jit_compile=xla,
@@ -87,10 +86,8 @@ class KerasTrainer(Rival):
         optimizer.build(self._model.trainable_variables)
         self._slots = [keras.ops.convert_to_numpy(one) for one in optimizer.variables]
         self._clock = _clock(keras)
-        self._loss = float("nan")
 
     def run(self, steps: int) -> float:
-        """Train for some steps; return how many seconds they took."""
         self._together(steps)
         history = self._model.fit(
             self._around(), steps_per_epoch=steps, verbose=0, callbacks=[self._clock]
@@ -115,44 +112,35 @@ class KerasTrainer(Rival):
             self._model.steps_per_execution = together
             self._model.train_function = None
 
-    def loss(self) -> float:
-        """Return the mean loss over the last run."""
-        return float(self._loss)
-
     def weights(self) -> list[np.ndarray]:
-        """Return the weights as they are now."""
         return [np.array(one) for one in self._model.get_weights()]
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
-        """Train on these rows in this order."""
         self._together(STEPS_PER_EXECUTION)
-        found = self._fit(order).history
-        return found["loss"][-1], found["accuracy"][-1]
+        history = self._fit(order).history
+        return history["loss"][-1], history["accuracy"][-1]
 
     def _fit(self, order: np.ndarray) -> Any:
         """Fit on the rows put in order; where they lie in order, as they are."""
         x, y = self._x, self._task.y
-        if not _is_plain(order, len(x)):
+        if not _is_in_order(order, len(x)):
             x, y = x[order], y[order]
         return self._model.fit(
             x, y, batch_size=self.batch_size, shuffle=False, verbose=0
         )
 
     def test(self) -> tuple[float, float]:
-        """Return loss and accuracy on the test set."""
-        found = self._model.evaluate(**self._tested(), verbose=0, return_dict=True)
-        return found["loss"], found["accuracy"]
+        scores = self._model.evaluate(**self._tested(), verbose=0, return_dict=True)
+        return scores["loss"], scores["accuracy"]
 
     def _tested(self) -> dict[str, Any]:
         return {"x": self._test_x, "y": self._task.y_test, "batch_size": TEST_BATCH}
 
     def feed(self, images: np.ndarray) -> None:
-        """Take these images in place of the task's."""
         for rows, part in parts(images):
             self._x[rows] = part
 
     def reset(self) -> None:
-        """Go back to the first weights and a fresh optimizer."""
         self._model.set_weights(self._task.weights)
         variables = self._model.optimizer.variables
         for variable, value in zip(variables, self._slots, strict=True):
@@ -178,29 +166,28 @@ class KerasOnTensorFlow(KerasTrainer):
             return tf.gather(self._x, rows), tf.gather(self._y, rows)
 
         self._batch = batch
-        self._made: dict[int, Any] = {}
+        self._datasets: dict[int, Any] = {}
         if self._test_x is not None:
             pair = (self._test_x, task.y_test)
             tests = tf.data.Dataset.from_tensor_slices(pair)
             self._tests = tests.batch(TEST_BATCH).cache().prefetch(2)
 
     def feed(self, images: np.ndarray) -> None:
-        """Take these images in place of the task's."""
         for rows, part in parts(images):
             self._x[rows].assign(part)
 
     def _around(self) -> Any:
-        """Return batches cut once: cheaper a step than to gather their rows."""
+        """Return batches split once: cheaper a step than to gather their rows."""
         import tensorflow as tf
 
-        if 0 not in self._made:
-            cut = (self._task.batches, self.batch_size)
-            rows = cut[0] * cut[1]
+        if 0 not in self._datasets:
+            split = (self._task.batches, self.batch_size)
+            rows = split[0] * split[1]
             parts = (self._x[:rows], self._y[:rows])
-            parts = tuple(tf.reshape(one, (*cut, *one.shape[1:])) for one in parts)
+            parts = tuple(tf.reshape(one, (*split, *one.shape[1:])) for one in parts)
             batches = tf.data.Dataset.from_tensor_slices(parts)
-            self._made[0] = batches.repeat().prefetch(2)
-        return self._made[0]
+            self._datasets[0] = batches.repeat().prefetch(2)
+        return self._datasets[0]
 
     def _fit(self, order: np.ndarray) -> Any:
         import tensorflow as tf
@@ -208,10 +195,10 @@ class KerasOnTensorFlow(KerasTrainer):
         self._order[: len(order)].assign(order)
         self._rows.assign(len(order))
         count = -(-len(order) // self.batch_size)
-        if count not in self._made:
+        if count not in self._datasets:
             indices = tf.data.Dataset.range(count, output_type=tf.int32)
-            self._made[count] = indices.map(self._batch).prefetch(2)
-        return self._model.fit(self._made[count], verbose=0)
+            self._datasets[count] = indices.map(self._batch).prefetch(2)
+        return self._model.fit(self._datasets[count], verbose=0)
 
     def _tested(self) -> dict[str, Any]:
         return {"x": self._tests}
@@ -223,18 +210,16 @@ def _criterion(keras: Any, name: str) -> Any:
     After a softmax Keras clips probabilities at 1e-7 on JAX and PyTorch, and not on
     TensorFlow; from logits it computes the same on all three, and in fewer passes.
     """
-    known = {
+    losses = {
         "mean_squared_error": keras.losses.MeanSquaredError,
         "sparse_categorical_crossentropy": lambda: (
             keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         ),
     }
-    if name not in known:
-        raise untranslated("the loss", name)
-    return known[name]()
+    return translation(losses, "the loss", name)()
 
 
-def _is_plain(order: np.ndarray, rows: int) -> bool:
+def _is_in_order(order: np.ndarray, rows: int) -> bool:
     return len(order) == rows and bool((np.diff(order) == 1).all())
 
 

@@ -7,24 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.race.engines import (
-    Rival,
-    Task,
-    Unavailable,
-    scaled,
-    test_set,
-    up_to_logits,
-)
+from ganglion.race.engines import Task, Unavailable, scaled
 from ganglion.race.engines.augmented import parts
-from ganglion.race.engines.torch_augment import augmentation
 from ganglion.race.engines.torch_layers import (
+    TorchRival,
+    augmentation,
     correct,
-    criterion,
-    network,
-    optimizer,
-    put_back,
-    read_back,
-    tensors,
+    mixed,
+    wait_for,
 )
 
 
@@ -50,55 +40,40 @@ def set_up(task: Task) -> None:
     torch.backends.cudnn.allow_tf32 = rounds
 
 
-def mixed(task: Task) -> Any:
-    """Return the context of a network's computation: bf16 where that is asked for."""
-    import torch
-
-    return torch.autocast(
-        task.device,
-        torch.bfloat16,
-        enabled=task.precision == "bf16",
-        cache_enabled=False,  # a step casts each weight once, and may be recorded
-    )
-
-
-def wait_for(device: str) -> None:
-    """Let a GPU finish before the clock is read."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-class TorchTrainer(Rival):
+class TorchTrainer(TorchRival):
     """Forward, loss, backward, step."""
+
+    untracked = "no_grad"
 
     def __init__(self, task: Task) -> None:
         import torch
 
         layers, x = scaled(task)
-        self._task, self.batch_size, self._device = task, task.batch_size, task.device
-        self._start, self._one_hot = task.weights, task.recipe.one_hot
-        layers = up_to_logits(task.recipe, layers)
-        self._network = network(task, layers).to(task.device)
-        self._optimizer = optimizer(task, self._network)
-        self._criterion = criterion(task.recipe.loss)
-        self._data = torch.utils.data.TensorDataset(*tensors(task, x, task.y))
-        self._test = [tensors(task, *one) for one in test_set(task)]
-        self._loss = torch.zeros(())
+        super().__init__(task, layers)
+        self._data = torch.utils.data.TensorDataset(*self._tensors(x, task.y))
         self._augment = augmentation(task.recipe.augment) if task.augments else None
+        self._judge = self._judge_batch
+
+    def _tensors(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+        """Return images, channels first, and labels."""
+        import torch
+
+        images = torch.from_numpy(x)
+        if images.ndim == 4:
+            images = images.permute(0, 3, 1, 2).contiguous()
+        return images, self._labels(y)
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took.
 
-        Here the batches are cut beforehand, and lie on the device: this is the time of
-        a step alone.
+        Here the batches are split beforehand, and lie on the device: this is the time
+        of a step alone.
         """
         import torch
 
         size = self.batch_size
-        cut = (one.to(self._device).split(size) for one in self._data.tensors)
-        batches = list(zip(*cut, strict=True))
+        split = (one.to(self._device).split(size) for one in self._data.tensors)
+        batches = list(zip(*split, strict=True))
         wait_for(self._device)
         started = time.perf_counter()
         total = torch.zeros((), device=self._device)
@@ -106,11 +81,7 @@ class TorchTrainer(Rival):
             images, labels = batches[step % len(batches)]
             if self._augment is not None:
                 images = self._augment(images)
-            self._optimizer.zero_grad()
-            loss = self._criterion(self._outputs(images), labels)
-            loss.backward()
-            self._optimizer.step()
-            total = total + loss.detach()
+            total = total + self._learn(images, labels)[0]
         self._loss = total / steps
         wait_for(self._device)
         return time.perf_counter() - started
@@ -121,13 +92,13 @@ class TorchTrainer(Rival):
         with mixed(self._task):
             return self._network(images).to(torch.get_default_dtype())
 
-    def loss(self) -> float:
-        """Return the mean loss over the last run."""
-        return float(self._loss)
-
-    def weights(self) -> list[np.ndarray]:
-        """Return the weights as they are now."""
-        return read_back(self._network)
+    def _learn(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        self._optimizer.zero_grad()
+        outputs = self._outputs(images)
+        loss = self._criterion(outputs, labels)
+        loss.backward()
+        self._optimizer.step()
+        return loss.detach(), outputs
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
         """Train on these rows in this order, batch by batch from a `DataLoader`."""
@@ -142,41 +113,20 @@ class TorchTrainer(Rival):
         total, hits = torch.zeros(2, device=self._device)
         for images, labels in loader:
             images, labels = images.to(self._device), labels.to(self._device)
-            self._optimizer.zero_grad()
-            outputs = self._outputs(images)
-            loss = self._criterion(outputs, labels)
-            loss.backward()
-            self._optimizer.step()
-            total += loss.detach() * len(images)
-            hits += correct(outputs.detach(), labels, self._one_hot)
+            loss, outputs = self._learn(images, labels)
+            total += loss * len(images)
+            hits += correct(self._task, outputs, labels)
         return float(total) / len(order), float(hits) / len(order)
 
-    def test(self) -> tuple[float, float]:
-        """Return loss and accuracy on the test set."""
-        import torch
-
-        self._network.eval()
-        total, hits = torch.zeros(2, device=self._device)
-        rows = 0
-        with torch.no_grad():
-            for images, labels in self._test:
-                images, labels = images.to(self._device), labels.to(self._device)
-                outputs = self._outputs(images)
-                total += self._criterion(outputs, labels) * len(images)
-                hits += correct(outputs, labels, self._one_hot)
-                rows += len(images)
-        return float(total) / rows, float(hits) / rows
+    def _judge_batch(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        images, labels = images.to(self._device), labels.to(self._device)
+        outputs = self._outputs(images)
+        return self._criterion(outputs, labels), correct(self._task, outputs, labels)
 
     def feed(self, images: np.ndarray) -> None:
-        """Take these images in place of the task's."""
         import torch
 
-        kept = self._data.tensors[0]
+        data = self._data.tensors[0]
         for rows, part in parts(images):
-            given = torch.from_numpy(part)
-            kept[rows] = given.permute(0, 3, 1, 2) if given.ndim == 4 else given
-
-    def reset(self) -> None:
-        """Go back to the first weights and a fresh optimizer."""
-        put_back(self._network, self._start)
-        self._optimizer.state.clear()
+            new = torch.from_numpy(part)
+            data[rows] = new.permute(0, 3, 1, 2) if new.ndim == 4 else new

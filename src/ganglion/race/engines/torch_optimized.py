@@ -1,27 +1,30 @@
-"""PyTorch by someone who knows it: channels last, compiled, a fused optimizer."""
+"""PyTorch by someone who knows it: channels last, compiled, a fused optimizer.
+
+On a GPU whole epochs are recorded as CUDA graphs, too: Python only replays them.
+"""
 
 from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ganglion.race.engines import Rival, Task, scaled, test_set, up_to_logits
+from ganglion.race.engines import Task, scaled
 from ganglion.race.engines.augmented import parts
-from ganglion.race.engines.torch import mixed, set_up, wait_for
-from ganglion.race.engines.torch_augment import augmentation
+from ganglion.race.engines.torch import set_up
 from ganglion.race.engines.torch_layers import (
+    TorchRival,
+    augmentation,
     correct,
-    criterion,
-    network,
-    optimizer,
-    put_back,
-    read_back,
+    mixed,
+    wait_for,
 )
 
 RECORDED = "CUDA graph"
+FEWEST = 8  # batches; below, a recording does not pay
 
 
 def prepare(task: Task, form: str) -> OptimizedTrainer:
@@ -29,70 +32,58 @@ def prepare(task: Task, form: str) -> OptimizedTrainer:
     import torch
 
     compiled = form.startswith("compiled")
-    if (
-        compiled
-        and task.device == "cpu"
-        and not any(map(shutil.which, ("g++", "c++", "clang++")))
-    ):
+    needs_compiler = compiled and task.device == "cpu"
+    if needs_compiler and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         raise RuntimeError("torch.compile needs a C++ compiler, and there is none here")
     set_up(task)
     torch.backends.cudnn.benchmark = task.device == "cuda"
-    if form.endswith(RECORDED):
-        from ganglion.race.engines.torch_recorded import RecordedTrainer
-
-        return RecordedTrainer(task, compiled)
-    return OptimizedTrainer(task, compiled)
+    kind = RecordedTrainer if form.endswith(RECORDED) else OptimizedTrainer
+    return kind(task, compiled)
 
 
-class OptimizedTrainer(Rival):
+class OptimizedTrainer(TorchRival):
     """Data on the device; network and loss in one compiled function."""
+
+    untracked = "inference_mode"
 
     def __init__(self, task: Task, compiled: bool) -> None:
         import torch
 
         layers, x = scaled(task)
-        self.batch_size, self._device = task.batch_size, task.device
-        self._start, self._one_hot = task.weights, task.recipe.one_hot
-        net = network(task, up_to_logits(task.recipe, layers)).to(task.device)
+        super().__init__(task, layers, fused=True)
         if x.ndim == 4:
-            net = net.to(memory_format=torch.channels_last)
-        self._images, self._labels = self._tensors(x, task.y)
-        self._test = [self._tensors(*one) for one in test_set(task)]
-        lossy = criterion(task.recipe.loss)
+            self._network = self._network.to(memory_format=torch.channels_last)
+        self._images, self._targets = self._tensors(x, task.y)
+        kinds = task.recipe.augment if task.augments else ()
+        augment = augmentation(kinds) if kinds else lambda images: images
+        net, criterion = self._network, self._criterion
 
         def outputs_of(images: Any) -> Any:
             with mixed(task):
                 return net(images).to(torch.get_default_dtype())
 
-        def both(images: Any, labels: Any) -> tuple[Any, Any]:
+        def judge(images: Any, labels: Any) -> tuple[Any, Any]:
             outputs = outputs_of(_channels_first(images))
-            hits = correct(outputs.detach(), labels, task.recipe.one_hot)
-            return lossy(outputs, labels), hits
-
-        kinds = task.recipe.augment if task.augments else ()
-        change = augmentation(kinds) if kinds else lambda images: images
+            return criterion(outputs, labels), correct(task, outputs, labels)
 
         def loss_of(images: Any, labels: Any) -> Any:
-            return lossy(outputs_of(change(_channels_first(images))), labels)
+            return criterion(outputs_of(augment(_channels_first(images))), labels)
 
-        self._network, self._both, self._loss_of = net, both, loss_of
+        self._judge, self._loss_of = judge, loss_of
         if compiled:
-            self._both = torch.compile(both, dynamic=False)
+            self._judge = torch.compile(judge, dynamic=False)
             self._loss_of = torch.compile(loss_of, dynamic=False)
-        self._optimizer = optimizer(task, net, fused=True)
         self._sums = torch.zeros(2, device=task.device)  # of losses and of hits
-        self._loss = float("nan")
 
     def _tensors(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
         import torch
 
-        labels = torch.from_numpy(y)
-        labels = labels if self._one_hot else labels.long()
-        return torch.from_numpy(x).to(self._device), labels.to(self._device)
+        images, labels = torch.from_numpy(x), self._labels(y)
+        return images.to(self._device), labels.to(self._device)
 
     def run(self, steps: int) -> float:
-        """Train for some steps; return how many seconds they took."""
-        batches = self._batches()
+        split = (one.split(self.batch_size) for one in (self._images, self._targets))
+        batches = list(zip(*split, strict=True))
         wait_for(self._device)
         started = time.perf_counter()
         self._sums.zero_()
@@ -101,10 +92,6 @@ class OptimizedTrainer(Rival):
         seconds = time.perf_counter() - started
         self._loss = float(self._sums[0]) / steps
         return seconds
-
-    def _batches(self) -> list[tuple[Any, Any]]:
-        cut = (one.split(self.batch_size) for one in (self._images, self._labels))
-        return list(zip(*cut, strict=True))
 
     def _take(self, batches: list[tuple[Any, Any]], steps: int) -> None:
         """Take steps on batches, around and around; add their losses up."""
@@ -117,14 +104,6 @@ class OptimizedTrainer(Rival):
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._optimizer.step()
-
-    def loss(self) -> float:
-        """Return the mean loss over the last run."""
-        return self._loss
-
-    def weights(self) -> list[np.ndarray]:
-        """Return the weights as they are now."""
-        return read_back(self._network)
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
         """Train on these rows in this order; each batch is one gather in memory."""
@@ -141,37 +120,72 @@ class OptimizedTrainer(Rival):
         total, hits = self._sums
         for part in rows.split(self.batch_size):
             images = self._images.index_select(0, part)
-            loss, found = self._both(images, self._labels.index_select(0, part))
+            loss, right = self._judge(images, self._targets.index_select(0, part))
             self._descend(loss)
             total += loss.detach() * len(part)
-            hits += found
-
-    def test(self) -> tuple[float, float]:
-        """Return loss and accuracy on the test set."""
-        import torch
-
-        self._network.eval()
-        total, hits = torch.zeros(2, device=self._device)
-        rows = 0
-        with torch.inference_mode():
-            for images, labels in self._test:
-                loss, found = self._both(images, labels)
-                total += loss * len(images)
-                hits += found
-                rows += len(images)
-        return float(total) / rows, float(hits) / rows
+            hits += right
 
     def feed(self, images: np.ndarray) -> None:
-        """Take these images in place of the task's."""
         import torch
 
         for rows, part in parts(images):
             self._images[rows] = torch.from_numpy(part).to(self._device)
 
+
+class RecordedTrainer(OptimizedTrainer):
+    """The first steps are taken one by one: PyTorch has to choose its kernels."""
+
+    def __init__(self, task: Task, compiled: bool) -> None:
+        import torch
+
+        torch.cuda.set_stream(torch.cuda.Stream())  # the default one records nothing
+        super().__init__(task, compiled)
+        self._order = torch.zeros(len(task.x), dtype=torch.int64, device=task.device)
+        self._graphs: dict[tuple[str, int], Any] = {}
+
+    def _take(self, batches: list[tuple[Any, Any]], steps: int) -> None:
+        once_around = super()._take
+        rounds, rest = divmod(steps, len(batches))
+        if rounds:
+            key = ("batches", len(batches))
+            graph = self._recorded(key, lambda: once_around(batches, len(batches)))
+            for _ in range(rounds):
+                graph.replay()
+        once_around(batches, rest)
+
+    def _learn_from(self, rows: Any) -> None:
+        learn, count = super()._learn_from, len(rows)
+        if count < FEWEST * self.batch_size:
+            learn(rows)
+            return
+        order = self._order[:count]
+        order.copy_(rows)
+        self._recorded(("rows", count), lambda: learn(order)).replay()
+
+    def _recorded(self, key: tuple[str, int], action: Callable[[], None]) -> Any:
+        """Return a recording of an action; it is not done yet."""
+        import torch
+
+        if key not in self._graphs:
+            graph = torch.cuda.CUDAGraph()
+            self._optimizer.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+                action()
+            self._graphs[key] = graph
+        return self._graphs[key]
+
+    def warm_up(self, order: np.ndarray) -> None:
+        """Take a few steps, then record a whole epoch."""
+        super().warm_up(order)
+        self.epoch(order)
+        self.reset()
+
     def reset(self) -> None:
-        """Go back to the first weights and a fresh optimizer."""
-        put_back(self._network, self._start)
-        self._optimizer.state.clear()
+        """Go back to the first weights; velocities stay where they are recorded."""
+        self._put_back_weights()
+        for state in self._optimizer.state.values():
+            if state.get("momentum_buffer") is not None:
+                state["momentum_buffer"].zero_()
 
 
 def _channels_first(images: Any) -> Any:

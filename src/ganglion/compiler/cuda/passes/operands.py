@@ -1,4 +1,8 @@
-"""How operands of products are kept: rounded, as tensor cores take them.
+"""How operands of products are stored: as bytes, or rounded for tensor cores.
+
+Images come as bytes, and what a first layer multiplies is each of them times a number.
+As bytes they take a quarter of the memory, and of the time to fetch them. A product
+multiplies them as they are, which no precision rounds, and scales its sums.
 
 Weights stay exact, and products read copies of them that are rounded once and not in
 every tile. In `bf16`, the copies and all other temporary arrays that products read are
@@ -9,20 +13,23 @@ float32. What weights are updated with stays float32.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import Root, is_map, tables_of
-from ganglion.compiler.cuda.passes.cse import map_buffers
-from ganglion.compiler.cuda.passes.simplify import StepKernels
+from ganglion.compiler.cuda.epilogue import Root, is_flat, is_map, tables_of
+from ganglion.compiler.cuda.launches import StepKernels
+from ganglion.compiler.cuda.passes.rewrite import map_buffers
+from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import BF16, root
 from ganglion.compiler.cuda.tiling import Product, on_tensor_cores
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
     Contract,
+    Expr,
     Kernel,
+    Literal,
     Load,
     Loop,
     PoolBack,
@@ -31,22 +38,100 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-F32 = np.dtype("float32")
-LARGE = 1 << 14  # elements of an array whose bytes count
+BYTE, F32 = np.dtype("uint8"), np.dtype("float32")
+CHUNK = 16  # bytes that are copied at once
 
 
-def round_operands(simple: StepKernels, bf16: bool) -> StepKernels:
+@dataclass(frozen=True, eq=False)
+class Scaled(Buffer):
+    """Bytes, of which each stands for itself times a number."""
+
+    scale: float = 1.0
+
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.dtype.name}{list(self.shape)} × {self.scale:g}"
+
+
+def keep_bytes(step: StepKernels) -> StepKernels:
+    """Keep what only products read as bytes, where it is scaled bytes."""
+    kernels = step.every
+    made: dict[Root, tuple[Loop, Expr, Scaled]] = {}
+    for kernel in kernels:
+        if isinstance(kernel, Loop) and (found := _scaled(kernel)):
+            made[root(kernel.target.buffer)] = (kernel, *found)
+    kept = {one for one in made if _suits(one, made[one][2], kernels)}
+
+    def change(buffer: Buffer) -> Buffer:
+        return made[root(buffer)][2] if root(buffer) in kept else buffer
+
+    result = []
+    for kernel in kernels:
+        if isinstance(kernel, Loop) and root(kernel.target.buffer) in kept:
+            _, source, scaled = made[root(kernel.target.buffer)]
+            target = replace(kernel.target, buffer=scaled)
+            kernel = replace(kernel, outputs=((source, target),))
+        elif isinstance(kernel, Contract):
+            kernel = map_buffers(kernel, change)
+        result.append(kernel)
+    return replace(step, every=tuple(result))
+
+
+def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
+    """Return the bytes that a map scales, and what it stores if it leaves them so."""
+    target = kernel.target
+    whole = (
+        is_map(kernel) and len(kernel.outputs) == 1 and is_flat(target, kernel.outer)
+    )
+    if not whole or target.buffer.kind != "arena" or target.buffer.dtype != F32:
+        return None
+    expr, scale = kernel.expr, 1.0
+    if isinstance(expr, Apply) and expr.op == "multiply":
+        factors = [one for one in expr.args if isinstance(one, Literal)]
+        others = [one for one in expr.args if not isinstance(one, Literal)]
+        if len(factors) != 1:
+            return None
+        scale, (expr,) = float(factors[0].value), others
+    if not isinstance(expr, Apply) or expr.op != "cast" or expr.args[0].dtype != BYTE:
+        return None
+    one = target.buffer
+    return expr.args[0], Scaled(one.name, one.shape, BYTE, one.kind, scale=scale)
+
+
+def _suits(made: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
+    """Whether all that read an array are products that copy it in whole chunks."""
+    users = [one for one in kernels if any(root(b) == made for b in one.reads())]
+    writers = [one for one in kernels if any(root(b) == made for b in one.writes())]
+    return (
+        len(writers) == 1
+        and bool(users)
+        and all(_copies_bytes(one, made, scaled) for one in users)
+    )
+
+
+def _copies_bytes(kernel: Kernel, made: Root, scaled: Scaled) -> bool:
+    if not isinstance(kernel, Contract) or not on_tensor_cores(kernel, "tf32"):
+        return False
+    if root(kernel.left.buffer) != made or root(kernel.right.buffer) == made:
+        return False
+    left = replace(kernel.left, buffer=scaled)
+    return Product(replace(kernel, left=left)).lanes("left") == CHUNK
+
+
+# ---- rounded operands --------------------------------------------------------------
+
+
+def round_operands(step: StepKernels, bf16: bool) -> StepKernels:
     """Return the kernels with operands of products as tensor cores take them."""
-    copies, every = _with_copies(simple.every, bf16)
+    copies, every = _with_copies(step.every, bf16)
+    step = replace(step, every=(*copies, *every))
     if not bf16:
-        return StepKernels(simple.once, (*copies, *every))
-    kernels = (*simple.once, *copies, *every)
+        return step
+    kernels = (*step.once, *step.every)
     operands = {root(b) for b in _operands(kernels) if b.kind == "arena"}
     found = operands | (_large(kernels) - _updates(kernels) if operands else set())
     found -= {one for kernel in kernels for one in _as_they_are(kernel)}
     found -= {one for kernel in kernels for one in _unaligned(kernel)}
-    once = tuple(_halved(one, found) for one in simple.once)
-    return StepKernels(once, tuple(_halved(one, found) for one in (*copies, *every)))
+    return step.map(lambda kernel: _halved(kernel, found))
 
 
 def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
@@ -61,7 +146,7 @@ def _large(kernels: Sequence[Kernel]) -> set[Root]:
         root(b)
         for kernel in kernels
         for b in (*kernel.reads(), *kernel.writes())
-        if b.kind == "arena" and b.dtype == F32 and b.size >= LARGE
+        if b.kind == "arena" and b.dtype == F32 and b.size >= TUNING.bf16_elements
     }
 
 

@@ -11,78 +11,55 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ganglion.compiler.cuda.epilogue import Root, is_copy, is_map
-from ganglion.compiler.cuda.passes.cse import map_buffers, rename_buffers
-from ganglion.compiler.cuda.passes.simplify import Uses
+from ganglion.compiler.cuda.launches import StepKernels
+from ganglion.compiler.cuda.passes.rewrite import (
+    Uses,
+    map_buffers,
+    read_by,
+    rename_buffers,
+    written_by,
+)
 from ganglion.compiler.cuda.text import BF16, computed, root
 from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row_major
 
-NEXT = "next"  # kind of a buffer: the other one of the two
 
-
-@dataclass(frozen=True)
-class Prefetch:
-    """Kernels that may run a step ahead, and those that may not."""
-
-    early: tuple[Kernel, ...]
-    late: tuple[Kernel, ...]
-
-    @property
-    def made(self) -> set[Root]:
-        """The temporary arrays that early kernels make."""
-        found = {root(b) for one in self.early for b in one.writes()}
-        return {one for one in found if one[0] == "arena"}
-
-    @property
-    def double_buffered(self) -> frozenset[str]:
-        """The names of those that others read: they are kept twice."""
-        read = {root(b) for one in self.late for b in one.reads()}
-        return frozenset(name for _, name in self.made & read)
-
-    def for_next_step(self) -> list[Kernel]:
-        """Return the early kernels with what they hand over in the other place."""
-        other = {("arena", name): (NEXT, name) for name in self.double_buffered}
-        return [rename_buffers(one, other) for one in self.early]
-
-
-def split_prefetch(kernels: Sequence[Kernel], known: set[Root]) -> Prefetch:
-    """Tell kernels that may run a step ahead from the others.
-
-    What is `known` was made before the first step.
-    """
+def split_prefetch(step: StepKernels) -> StepKernels:
+    """Tell kernels that may run a step ahead from the others."""
+    kernels = step.every
     pieces = [Piece(n, one) for n, kernel in enumerate(kernels) for one in _cut(kernel)]
-    finder = _Finder(pieces, known)
-    early = finder.early
-    first = _joined([one.in_order() for n, one in enumerate(pieces) if n in early])
+    early = _Finder(pieces, written_by(step.once)).early
+    prefetched = _joined([one.in_order() for n, one in enumerate(pieces) if n in early])
     rest = _joined([one for n, one in enumerate(pieces) if n not in early])
-    copies, names = _before(first, rest)
-    made = Prefetch(
-        (*copies, *first), tuple(rename_buffers(one, names) for one in rest)
+    copies, names = _before(prefetched, rest)
+    result = replace(
+        step,
+        prefetched=(*copies, *prefetched),
+        every=tuple(rename_buffers(kernel, names) for kernel in rest),
     )
-    return made if made.double_buffered else Prefetch((), tuple(kernels))
+    return result if result.double_buffered else step
 
 
-def exact_between(
-    once: Sequence[Kernel], ahead: Prefetch
-) -> tuple[Sequence[Kernel], Prefetch]:
-    """Keep float32 what early kernels make for each other.
+def keep_prefetched_exact(step: StepKernels) -> StepKernels:
+    """Keep float32 what prefetched kernels make for each other.
 
     Before a first step, one may go on with what another has in registers, where later
     it reads what was stored: rounded, that would be something else.
     """
-    made = {root(b) for one in ahead.early for b in one.writes() if b.dtype == BF16}
-    between = made & {root(b) for one in ahead.early for b in one.reads()}
+    halved = {
+        root(b)
+        for kernel in step.prefetched
+        for b in kernel.writes()
+        if b.dtype == BF16
+    }
+    between = halved & read_by(step.prefetched)
     if not between:
-        return once, ahead
+        return step
 
     def change(buffer: Buffer) -> Buffer:
         exact = computed(buffer.dtype)
         return replace(buffer, dtype=exact) if root(buffer) in between else buffer
 
-    first, early, late = (
-        tuple(map_buffers(one, change) for one in kernels)
-        for kernels in (once, ahead.early, ahead.late)
-    )
-    return first, Prefetch(early, late)
+    return step.map(lambda kernel: map_buffers(kernel, change))
 
 
 @dataclass(frozen=True)

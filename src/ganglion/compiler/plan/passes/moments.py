@@ -12,6 +12,7 @@ away again.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +29,7 @@ from ganglion.compiler.ir.pointwise import (
 )
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
 from ganglion.compiler.ir.simplify import splat
-from ganglion.compiler.plan.lower import LONG_SUM
-from ganglion.compiler.plan.split import parts_of
+from ganglion.compiler.plan.lowering import LONG_SUM, thread_split
 
 FEW = 64  # rows from which one pass is faster, though its sums are wider
 
@@ -41,15 +41,16 @@ class _Pair(NamedTuple):
     squares: Node  # the sum of (x - mean)²
 
 
-def one_pass(graph: Graph, in_float64: bool = False) -> Graph:
+def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
     """Return a graph in which long sums of squared distances need no second pass.
 
-    They are put together from slices, or added up whole, `in_float64`; then that of
-    few rows are, too.
+    They are put together from at most `thread_splits` slices; without such, they are
+    added up in float64, and then those of few rows are, too.
     """
-    moments, fewest = _moments, LONG_SUM
+    in_float64 = thread_splits == 1
+    moments, fewest = partial(_moments, most=thread_splits), LONG_SUM
     if in_float64:
-        moments, fewest = _whole_moments, FEW
+        moments, fewest = partial(_float64_moments), FEW
     pairs = [one for node in graph.nodes if (one := _pair(node, fewest)) is not None]
     if not pairs:
         return graph
@@ -105,10 +106,10 @@ def _through(value: Value, op: object) -> Value:
     return value.inputs[0] if isinstance(value, Node) and value.op is op else value
 
 
-def _moments(x: Value) -> tuple[Value, Value]:
+def _moments(x: Value, most: int) -> tuple[Value, Value]:
     """Return the mean, and the sum of squared distances from it, by last axis."""
     source, bias = _without_bias(x)
-    slices = parts_of(x.shape[0])
+    slices = thread_split(x.shape[0], most)
     shape = (slices, x.shape[0] // slices, *x.shape[1:])
     cut = reshape(source, shape=shape)
     one = tuple(range(1, len(shape) - 1))
@@ -133,7 +134,7 @@ def _moments(x: Value) -> tuple[Value, Value]:
     return (mean if bias is None else add(mean, bias)), total
 
 
-def _whole_moments(x: Value) -> tuple[Value, Value]:
+def _float64_moments(x: Value) -> tuple[Value, Value]:
     """Return the same, from sums in float64 that no slice has a part in."""
     source, bias = _without_bias(x)
     wide = cast(source, dtype="float64")

@@ -1,0 +1,115 @@
+"""`ganglion bench`: a training step in Ganglion and in its rivals, side by side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ganglion import config
+from ganglion import recipes as recipe_book
+from ganglion.cli.console import INTERRUPTED, say
+from ganglion.cli.options import (
+    BatchSize,
+    Threads,
+    choice,
+    completed,
+    completed_list,
+    engine_names,
+    recipe_names,
+)
+from ganglion.race.engines import RIVALS
+
+
+def bench(
+    recipes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Which recipes; all by default.",
+            autocompletion=completed(recipe_names),
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Rivals, with commas between; all by default.",
+            autocompletion=completed_list(engine_names),
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Turns of each engine.", min=1)] = 7,
+    batch_size: BatchSize = None,
+    threads: Threads = None,
+    device: Annotated[str, choice("cpu", "cuda", help="cpu or cuda.")] = "cpu",
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="With --device cuda: tf32, bf16, float32; tf32,bf16.",
+            autocompletion=completed_list(lambda: config.PRECISIONS),
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    write: Annotated[
+        Path | None, typer.Option(help="Keep the tables in this page, too.")
+    ] = None,
+    augment: Annotated[
+        bool,
+        typer.Option("--augment", help="What changing images at random costs."),
+    ] = False,
+) -> None:
+    """Time a training step in Ganglion and in its rivals, side by side."""
+    common: dict[str, Any] = {
+        "rounds": rounds, "batch_size": batch_size, "threads": threads, "say": say,
+    }  # fmt: skip
+    if augment:
+        if device != "cpu" or precision is not None:
+            raise typer.BadParameter(
+                "--augment is measured on the CPU: no --device, no --precision."
+            )
+        if write is not None:
+            raise typer.BadParameter("--augment has no page to --write; take --json.")
+        results = _augment(recipes or [], against or ",".join(RIVALS), json, common)
+    else:
+        names = recipes or recipe_book.published()
+        common |= {"device": device, "precision": precision}
+        results = _steps(names, against, json, write, common)
+    if any(result.interrupted for result in results):
+        raise typer.Exit(INTERRUPTED)
+
+
+def _steps(
+    names: list[str],
+    against: str | None,
+    json: bool,
+    write: Path | None,
+    common: dict[str, Any],
+) -> list[Any]:
+    from ganglion.race.bench import report
+
+    def keep(done: list[Any]) -> None:
+        if not json:
+            report.print_table(done[-1])
+        if write is not None:
+            command = " ".join(["ganglion", *sys.argv[1:]])
+            command = command.replace(str(write), f"docs/{write.name}")
+            report.write(done, write, command)
+
+    results = report.measure(names, against, each=keep, **common)
+    if json:
+        print(report.as_json(results))
+    return results
+
+
+def _augment(
+    names: list[str], against: str, json: bool, common: dict[str, Any]
+) -> list[Any]:
+    from ganglion.race.bench import augment
+
+    results = augment.measure(names, against, **common)
+    if json:
+        print(augment.as_json(results))
+    else:
+        for result in results:
+            augment.print_table(result)
+    return results

@@ -1,0 +1,31 @@
+"""What commands tell the user while they work, and how one ends that Ctrl-C ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ganglion.system import terminal
+
+INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+
+
+def say(text: str) -> None:
+    """Tell the user something that is not a result: results go to standard output."""
+    if text:
+        print(terminal.lines(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def decoding() -> Iterator[Callable[[int, int], None] | None]:
+    """Show how far decoding is, where somebody looks at a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("decoding images", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

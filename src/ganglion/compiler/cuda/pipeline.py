@@ -18,7 +18,6 @@ from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_
 from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
-    join_split_sums,
 )
 from ganglion.compiler.cuda.passes.split import (
     split_column_sums,
@@ -105,11 +104,6 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "fuse",
                 "loops that share data read it once",
                 partial(fuse, large_loop=LARGE_LOOP),
-            ),
-            kernel_pass(
-                "whole-sums",
-                "sums were split for the threads of a CPU",
-                join_split_sums,
             ),
             kernel_pass(
                 "cse",

@@ -51,20 +51,17 @@ class Recipe:
 
 
 _PIXELS: LayerSpec = ("Rescaling", {"scale": 1 / 255})
-_SMALL = {
-    "class_name": "RandomUniform",
-    "config": {"minval": -0.01, "maxval": 0.01},
-}
+_SMALL = {"class_name": "RandomUniform", "config": {"minval": -0.01, "maxval": 0.01}}
 
 
 def _dense(units: int, init: Any, activation: str | None = None) -> LayerSpec:
-    given = {"units": units, "kernel_initializer": init, "activation": activation}
-    return "Dense", given
+    arguments = {"units": units, "kernel_initializer": init, "activation": activation}
+    return "Dense", arguments
 
 
 def _conv(filters: int, size: int, padding: str = "valid", **more: Any) -> LayerSpec:
-    given = {"filters": filters, "kernel_size": size, "padding": padding}
-    return "Conv2D", given | {"kernel_initializer": "he_normal"} | more
+    arguments = {"filters": filters, "kernel_size": size, "padding": padding}
+    return "Conv2D", arguments | {"kernel_initializer": "he_normal"} | more
 
 
 _NORM_RELU: tuple[LayerSpec, ...] = (
@@ -76,16 +73,10 @@ _POOL: LayerSpec = ("MaxPooling2D", {"pool_size": 2})
 
 # ImageDataGenerator(horizontal_flip=True, zoom_range=0.5): rows and columns are zoomed
 # each by a number of its own from 0.5 to 1.5, and the border goes on outside.
+_ZOOM = {"height_factor": (-0.5, 0.5), "width_factor": (-0.5, 0.5)}
 _FLIP_AND_ZOOM: tuple[LayerSpec, ...] = (
     ("RandomFlip", {"mode": "horizontal"}),
-    (
-        "RandomZoom",
-        {
-            "height_factor": (-0.5, 0.5),
-            "width_factor": (-0.5, 0.5),
-            "fill_mode": "nearest",
-        },
-    ),
+    ("RandomZoom", _ZOOM | {"fill_mode": "nearest"}),
 )
 
 
@@ -197,17 +188,14 @@ FOLDER = Recipe(
     optimizer=networks.optimizer(networks.RACE_RATE),
     epochs=networks.RACE_EPOCHS,
     parameters=94_918,
-    published=tuple(Published(*one) for one in networks.PUBLISHED),
+    published=tuple(Published(*row) for row in networks.PUBLISHED),
     batch_size=32,
     classes=6,
-    source={
-        "test": 192,
-        "form": {"size": (32, 32), "color": "rgb", "fit": "crop"},
-    },
+    source={"test": 192, "form": {"size": (32, 32), "color": "rgb", "fit": "crop"}},
 )
 
 RECIPES: dict[str, Recipe] = {
-    one.name: one for one in (PERCEPTRON, MLP, CNN, CAM, FOLDER)
+    recipe.name: recipe for recipe in (PERCEPTRON, MLP, CNN, CAM, FOLDER)
 }
 
 
@@ -228,9 +216,10 @@ def published() -> list[str]:
     >>> published()
     ['mnist-perceptron', 'mnist-mlp', 'mnist-cnn', 'cifar10-cam']
     """
-    every = RECIPES.values()
     return [
-        one.name for one in every if one.published and one.dataset != networks.DATASET
+        recipe.name
+        for recipe in RECIPES.values()
+        if recipe.published and recipe.dataset != networks.DATASET
     ]
 
 
@@ -242,9 +231,9 @@ def from_data(data: dict[str, Any]) -> Recipe:
     >>> from_data(json.loads(sent)) == get("mnist-mlp")
     True
     """
-    made = {key: _tuples(one) for key, one in data.items()}
-    made["published"] = tuple(Published(**one) for one in data["published"])
-    return Recipe(**made)
+    published = tuple(Published(**row) for row in data["published"])
+    fields = {key: _tuples(value) for key, value in data.items()}
+    return Recipe(**fields | {"published": published})
 
 
 def _tuples(value: Any) -> Any:
@@ -258,11 +247,11 @@ def tuned(recipe: Recipe, optimizer: dict[str, float]) -> Recipe:
     >>> tuned(get("mnist-mlp"), {"learning_rate": 0.1}).optimizer
     ('SGD', {'learning_rate': 0.1})
     """
-    kind, given = recipe.optimizer
-    given = given | optimizer
-    if not given.get("momentum"):  # nothing to look ahead along, and PyTorch objects
-        given.pop("nesterov", None)
-    return replace(recipe, optimizer=(kind, given))
+    kind, arguments = recipe.optimizer
+    arguments = arguments | optimizer
+    if not arguments.get("momentum"):  # nothing to look ahead along; PyTorch objects
+        arguments.pop("nesterov", None)
+    return replace(recipe, optimizer=(kind, arguments))
 
 
 def plain(recipe: Recipe) -> Recipe:

@@ -334,7 +334,7 @@ def test_a_folder_as_a_recipe_travels_as_data(tmp_path):
     assert (len(x), len(x_test), remark) == (24, 6, None)
     assert sorted(y_test.tolist()) == [0, 0, 1, 1, 2, 2]
     chosen = settings.choose(made, engines="ganglion,torch", runs=4)
-    assert chosen.what is made
+    assert chosen.full_recipe is made
     assert settings.Settings(**asdict(chosen)) == chosen
 
 
@@ -346,7 +346,7 @@ def test_a_race_on_a_folder_that_changed_does_not_go_on(tmp_path):
     )
     results.save(race, tmp_path / "race")
     again = results.load(tmp_path / "race")
-    assert settings.of_race(again, tmp_path, {}).what == recipes.from_data(
+    assert settings.of_race(again, tmp_path, {}).full_recipe == recipes.from_data(
         json.loads(json.dumps(asdict(made)))
     )
     (folder / "red" / "000.png").unlink()

@@ -17,7 +17,7 @@ from ganglion.applications import efficientnet_lite
 from ganglion.cli.app import app
 from ganglion.images import Form, networks
 from ganglion.race import pretrained, pretrained_engines
-from ganglion.race.pretrained import Choices
+from ganglion.race.pretrained import new_race
 from ganglion.race.results import Run, load, save
 
 
@@ -45,9 +45,8 @@ def test_our_run_is_measured_and_kept(tmp_path):
     except ImportError as error:
         pytest.skip(str(error))
     told: list[str] = []
-    race = pretrained.run(
-        held(), tmp_path / "race", Choices(("ganglion",), epochs=2), told.append
-    )
+    begun = new_race(held(), engines=("ganglion",), epochs=2)
+    race = pretrained.run(held(), tmp_path / "race", begun, told.append)
     assert load(tmp_path / "race") == race
     (made,) = race.finished
     assert made.done, made.log_end
@@ -61,7 +60,8 @@ def test_our_run_is_measured_and_kept(tmp_path):
 def test_an_engine_that_fails_is_told_of(tmp_path, monkeypatch):
     broken = held()
     broken.train.x = broken.train.x[..., :2]  # two colours are none
-    race = pretrained.run(broken, tmp_path, Choices(("ganglion",)), lambda _: None)
+    begun = new_race(broken, engines=("ganglion",))
+    race = pretrained.run(broken, tmp_path, begun, lambda _: None)
     (made,) = race.finished
     assert (made.status, made.reason) == ("failed", "exit code 1")
     assert "Error" in made.log_end
@@ -70,7 +70,8 @@ def test_an_engine_that_fails_is_told_of(tmp_path, monkeypatch):
 
 def test_what_is_not_installed_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    race = pretrained.run(held(), tmp_path, Choices(("torch",)), lambda _: None)
+    begun = new_race(held(), engines=("torch",))
+    race = pretrained.run(held(), tmp_path, begun, lambda _: None)
     assert not race.finished
     assert "pip install torch efficientnet-lite-pytorch" in race.skipped[0].reason
 
@@ -83,15 +84,14 @@ def test_a_race_goes_on_with_the_runs_that_are_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "_once", once)
     monkeypatch.setattr(pretrained, "_skipped", lambda name: None)
     ran: list[Any] = []
-    asked = Choices(runs=2, seed=3, epochs=4, limit=50.0, test=0.25)
-    whole = pretrained.run(held(), tmp_path, asked, lambda _: None)
+    begun = new_race(held(), runs=2, seed=3, epochs=4, limit=50.0, test=0.25)
+    whole = pretrained.run(held(), tmp_path, begun, lambda _: None)
     assert len(ran) == 4
     part = replace(whole, finished=whole.finished[:3], complete=False)
     save(part, tmp_path)
 
     ran.clear()
-    again = load(tmp_path)
-    assert Choices.of(again) == asked
+    assert load(tmp_path) == part
     monkeypatch.setattr(networks, "read_source", lambda source: held())
     made = CliRunner().invoke(app, ["race", "--resume", str(tmp_path)])
     assert made.exit_code == 0, made.output
@@ -108,7 +108,7 @@ def test_a_race_without_the_form_of_its_images_cannot_go_on():
 
 def test_what_cannot_race_is_refused():
     with pytest.raises(ValueError, match="choose ganglion or torch"):
-        Choices(engines=("jax",))
+        new_race(held(), engines=("jax",))
     made = CliRunner().invoke(app, ["race", "mnist-mlp", "--pretrained"])
     assert made.exit_code == 2
     assert "--pretrained goes with" in made.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -168,7 +169,11 @@ def race(
                     "--memory."
                 )
             settings.refuse_others(before, resume, options)
-            _resume_pretrained(before, folder, limit)
+            from ganglion.images import networks
+
+            data = networks.read_source(before.images)
+            before = replace(before, limit=limit or before.limit)
+            _run_pretrained(data, folder, before)
             return
         chosen = settings.of_race(before, resume, options, on=on or "", **limits)
     else:
@@ -257,23 +262,15 @@ def _race_pretrained(
     if "engines" in chosen:
         chosen["engines"] = settings.split_names(chosen["engines"])
     chosen |= {"test": test, "command": shlex.join(["ganglion", *sys.argv[1:]])}
-    _run_pretrained(data, folder, pretrained.Choices(**chosen))
+    _run_pretrained(data, folder, pretrained.new_race(data, **chosen))
 
 
-def _resume_pretrained(before: Any, folder: Path, limit: float | None) -> None:
+def _run_pretrained(data: Any, folder: Path, race: Any) -> None:
     """Do what is missing of a race on a pretrained start."""
-    from ganglion.images import networks
-    from ganglion.race import pretrained
-
-    data = networks.read_source(before.images)
-    _run_pretrained(data, folder, pretrained.Choices.of(before, limit), before)
-
-
-def _run_pretrained(data: Any, folder: Path, chosen: Any, before: Any = None) -> None:
     from ganglion.race import pretrained
 
     try:
-        race = pretrained.run(data, folder, chosen, say, before)
+        race = pretrained.run(data, folder, race, say)
     except KeyboardInterrupt:
         _stopped(folder)
     _end(race, folder)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,129 +34,106 @@ _TORCH = ("torch", "efficientnet_lite_pytorch")
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What a race on a pretrained start is asked for."""
-
-    engines: tuple[str, ...] = tuple(ENGINES)
-    runs: int = 1
-    epochs: int = EPOCHS
-    batch_size: int = BATCH
-    threads: int = 1
-    seed: int = 0  # of the first run; the others count up from it
-    limit: float = LIMIT
-    test: float | None = None  # how many images were held out, as asked for
-    command: str = ""  # that repeats it
-
-    def __post_init__(self) -> None:
-        for name in self.engines:
-            if name not in ENGINES:
-                raise ValueError(
-                    f"{name!r} cannot start from ImageNet here: choose "
-                    f"{' or '.join(ENGINES)}."
-                )
-
-    @classmethod
-    def of(cls, race: Race, limit: float | None = None) -> Choices:
-        """Return what a race that goes on was asked for."""
-        return cls(
-            race.engines,
-            race.runs,
-            race.epochs,
-            race.batch_size,
-            race.threads,
-            race.seed,
-            limit or race.limit or LIMIT,
-            race.images.get("test"),
-            race.command,
-        )
-
-
-def run(
-    held: Any,
-    folder: Path,
-    chosen: Choices,
-    say: Say = print,
-    before: Race | None = None,
+def new_race(
+    images: Any,
+    *,
+    engines: tuple[str, ...] = tuple(ENGINES),
+    runs: int = 1,
+    epochs: int = EPOCHS,
+    batch_size: int = BATCH,
+    threads: int = 1,
+    seed: int = 0,
+    limit: float = LIMIT,
+    test: float | None = None,
+    command: str = "",
 ) -> Race:
-    """Race on an `ImageFolder`; results are kept in the folder after every run.
+    """Return a race on an `ImageFolder` that has yet to be run.
 
-    One that goes on does what is missing `before`.
+    `seed` is that of the first run; the others count up from it. `test` is how many
+    images were held out, as asked for.
     """
-    race = before or _new(held, chosen)
-    have = {(one.engine, one.number) for one in race.finished}
-    missing = {one.engine for one in race.skipped}
-    present = [name for name in chosen.engines if name not in missing]
+    for name in engines:
+        if name not in ENGINES:
+            known = " or ".join(ENGINES)
+            raise ValueError(
+                f"{name!r} cannot start from ImageNet here: choose {known}."
+            )
+    rows, columns = images.form.size
+    return Race(
+        recipe=RECIPE,
+        title=f"{images.folder.name}: {len(images.classes)} classes, {rows}×{columns}, "
+        f"{images.counts()}, from EfficientNet-Lite0 of ImageNet",
+        epochs=epochs,
+        batch_size=batch_size,
+        runs=runs,
+        threads=threads,
+        device="cpu",
+        seed=seed,
+        engines=engines,
+        machine=machine.about_machine(""),
+        versions=machine.versions([engine_named(name) for name in engines]),
+        commit=machine.commit(),
+        command=command,
+        skipped=tuple(filter(None, map(_skipped, engines))),
+        started=now(),
+        images={
+            "folder": str(images.folder.expanduser().absolute()),
+            "test": test,
+            "form": images.form.as_data(),
+            "fingerprint": images.fingerprint,
+        },
+        limit=limit,
+    )
+
+
+def run(images: Any, folder: Path, race: Race, say: Say = print) -> Race:
+    """Do the runs that a race lacks; results are saved in the folder after each."""
+    have = {(run.engine, run.number) for run in race.finished}
+    missing = {skip.engine for skip in race.skipped}
+    present = [name for name in race.engines if name not in missing]
     save(race, folder)
     with tempfile.TemporaryDirectory(prefix="ganglion-pretrained-") as data:
-        _lay_out(held, Path(data))
-        for number in range(1, chosen.runs + 1):
+        _write_data(images, Path(data))
+        for number in range(1, race.runs + 1):
             for name in present:
                 if (name, number) in have:
                     continue
-                say(f"{name}, run {number} of {chosen.runs} …")
-                task = {"engine": name, "data": data, "classes": len(held.classes),
-                        "epochs": chosen.epochs, "batch_size": chosen.batch_size,
-                        "threads": chosen.threads,
-                        "seed": chosen.seed + number - 1}  # fmt: skip
-                made = _once(task, number, folder, chosen.limit)
-                race = replace(race, finished=(*race.finished, made))
+                say(f"{name}, run {number} of {race.runs} …")
+                task = {"engine": name, "data": data, "classes": len(images.classes),
+                        "epochs": race.epochs, "batch_size": race.batch_size,
+                        "threads": race.threads,
+                        "seed": race.seed + number - 1}  # fmt: skip
+                run = _once(task, number, folder, race.limit or LIMIT)
+                race = replace(race, finished=(*race.finished, run))
                 save(race, folder)
-                say(f"  {_told(made)}")
+                say(f"  {_outcome(run)}")
     race = replace(race, complete=True)
     save(race, folder)
     return race
 
 
-def _new(held: Any, chosen: Choices) -> Race:
-    rows, columns = held.form.size
-    return Race(
-        recipe=RECIPE,
-        title=f"{held.folder.name}: {len(held.classes)} classes, {rows}×{columns}, "
-        f"{held.counts()}, from EfficientNet-Lite0 of ImageNet",
-        epochs=chosen.epochs,
-        batch_size=chosen.batch_size,
-        runs=chosen.runs,
-        threads=chosen.threads,
-        device="cpu",
-        seed=chosen.seed,
-        engines=chosen.engines,
-        machine=machine.about_machine(""),
-        versions=machine.versions([engine_named(name) for name in chosen.engines]),
-        commit=machine.commit(),
-        command=chosen.command,
-        skipped=tuple(filter(None, map(_skipped, chosen.engines))),
-        started=now(),
-        images={
-            "folder": str(held.folder.expanduser().absolute()),
-            "test": chosen.test,
-            "form": held.form.as_data(),
-            "fingerprint": held.fingerprint,
-        },
-        limit=chosen.limit,
-    )
-
-
 def _skipped(name: str) -> Skipped | None:
     if name != "torch" or all(map(importlib.util.find_spec, _TORCH)):
         return None
-    packages = " ".join(one.replace("_", "-") for one in _TORCH)
+    packages = " ".join(name.replace("_", "-") for name in _TORCH)
     return Skipped(name, f"not installed: pip install {packages}")
 
 
-def _lay_out(held: Any, place: Path) -> None:
-    parts = {"x": held.train.x, "y": held.train.y,
-             "x_test": held.test.x, "y_test": held.test.y}  # fmt: skip
+def _write_data(images: Any, folder: Path) -> None:
+    parts = {"x": images.train.x, "y": images.train.y,
+             "x_test": images.test.x, "y_test": images.test.y}  # fmt: skip
     for name, array in parts.items():
-        np.save(place / f"{name}.npy", np.asarray(array))
+        np.save(folder / f"{name}.npy", np.asarray(array))
 
 
 def _once(task: dict[str, Any], number: int, folder: Path, limit: float) -> Run:
-    started = now()
-    begun = Run(task["engine"], number, task["seed"], "failed", started=started)
+    run = Run(task["engine"], number, task["seed"], "failed", started=now())
     module = "ganglion.race.pretrained_engines"
-    # A home of its own, still empty: nothing is known of these images before.
-    home = {"PYTHONPATH": _source(), "GANGLION_HOME": f"{task['data']}/{number}"}
+    # The same Ganglion, with an empty home: nothing is known of these images before.
+    home = {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "GANGLION_HOME": f"{task['data']}/{number}",
+    }
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", module],
@@ -168,37 +145,29 @@ def _once(task: dict[str, Any], number: int, folder: Path, limit: float) -> Run:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return replace(begun, reason=f"did not end within {limit:.0f} s")
-    _keep_log(folder, f"{task['engine']}-{number}.log", done.stderr)
-    end = "\n".join(done.stderr.splitlines()[-LOG_LINES:])
+        return replace(run, reason=f"did not end within {limit:.0f} s")
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = done.stderr.encode("utf-8", "replace")
+    files.write_file(logs / f"{task['engine']}-{number}.log", log)
     try:
-        told = json.loads(done.stdout)
-        epochs = tuple(Epoch(*one) for one in told.pop("epochs"))
+        answer = json.loads(done.stdout)
+        epochs = tuple(Epoch(*epoch) for epoch in answer.pop("epochs"))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return replace(begun, reason=f"exit code {done.returncode}", log_end=end)
+        log_end = "\n".join(done.stderr.splitlines()[-LOG_LINES:])
+        return replace(run, reason=f"exit code {done.returncode}", log_end=log_end)
     return replace(
-        begun,
+        run,
         status="done",
         epochs=epochs,
-        train_seconds=sum(one.train_seconds for one in epochs),
-        test_seconds=sum(one.test_seconds for one in epochs),
-        **told,
+        train_seconds=sum(epoch.train_seconds for epoch in epochs),
+        test_seconds=sum(epoch.test_seconds for epoch in epochs),
+        **answer,
     )
 
 
-def _source() -> str:
-    """Return where Ganglion lies, so that a worker finds the same one."""
-    return str(Path(__file__).parents[2])
-
-
-def _keep_log(folder: Path, name: str, text: str) -> None:
-    place = folder / "logs"
-    place.mkdir(parents=True, exist_ok=True)
-    files.write_file(place / name, text.encode("utf-8", "replace"))
-
-
-def _told(made: Run) -> str:
-    if not made.done:
-        return f"failed: {made.reason}"
-    course = ", ".join(f"{one.test_accuracy:.4f}" for one in made.epochs)
-    return f"{made.seconds:.1f} s, accuracy after each epoch {course}"
+def _outcome(run: Run) -> str:
+    if not run.done:
+        return f"failed: {run.reason}"
+    course = ", ".join(f"{epoch.test_accuracy:.4f}" for epoch in run.epochs)
+    return f"{run.seconds:.1f} s, accuracy after each epoch {course}"

@@ -193,9 +193,9 @@ def load(folder_or_file: str | Path) -> Race:
     return race
 
 
-def _damaged(path: Path, what: str) -> ResultsError:
+def _damaged(path: Path, why: str) -> ResultsError:
     return ResultsError(
-        f"{path} is damaged: {what}. Repair or remove the file, or run the race again."
+        f"{path} is damaged: {why}. Repair or remove the file, or run the race again."
     )
 
 
@@ -254,15 +254,14 @@ def _float(data: Any, where: str) -> float:
 def _record(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _WrongError(f"{where} must be an object, not {_brief(data)}")
-    prefix = f"{where}." if where else ""
-    given = {}
-    for one in fields(kind):
-        if one.name in data:
-            wanted = _types(kind)[one.name]
-            given[one.name] = _read(wanted, data[one.name], prefix + one.name)
-        elif one.default is MISSING and one.default_factory is MISSING:
-            raise _WrongError(f"{prefix}{one.name} is missing")
-    return kind(**given)
+    prefix, types, values = f"{where}." if where else "", _types(kind), {}
+    for part in fields(kind):
+        name = part.name
+        if name in data:
+            values[name] = _read(types[name], data[name], prefix + name)
+        elif part.default is MISSING and part.default_factory is MISSING:
+            raise _WrongError(f"{prefix}{name} is missing")
+    return kind(**values)
 
 
 @cache
@@ -280,12 +279,12 @@ def _check(race: Race) -> None:
             raise _WrongError(
                 f"{where} must be one of {STATUSES}, not {_brief(run.status)}"
             )
-    for i, one in enumerate(race.published):
-        where = f"published[{i}]"
+    for i, row in enumerate(race.published):
         for key, kind in (("system", str), ("accuracy", float), ("time", str)):
-            if key not in one:
-                raise _WrongError(f"{where}.{key} is missing")
-            one[key] = _read(kind, one[key], f"{where}.{key}")
+            where = f"published[{i}].{key}"
+            if key not in row:
+                raise _WrongError(f"{where} is missing")
+            row[key] = _read(kind, row[key], where)
 
 
 def _brief(data: Any) -> str:
@@ -296,11 +295,12 @@ def _brief(data: Any) -> str:
 def _plain(value: Any) -> Any:
     """Return a value as JSON can hold it; NumPy's numbers become Python's."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        names = [field.name for field in fields(value)]
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from ganglion.race.figures import settings_text
@@ -16,29 +15,24 @@ REFRESHES = 2  # a second; drawing takes time from the engines
 
 
 class Watch:
-    """Tells everything in plain lines on standard error; the base of live watches."""
+    """Shows everything in plain lines on standard error; the base of live watches."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         return None
 
     def says(self, engine: str, text: str) -> None:
-        """Tell something about an engine, or about the race ("")."""
+        """Show something about an engine, or about the race ("")."""
         lead = f"{engine}: " if engine else ""
         print(lines(f"{lead}{text}"), file=sys.stderr, flush=True)
 
     def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
-        """Tell that an epoch begins."""
+        """Show that an epoch begins."""
 
     def tested(self, engine: str, run: int, epoch: Epoch) -> None:
-        """Tell what an epoch came to."""
+        """Show what an epoch came to."""
         self.says(
             engine,
             f"run {run}, epoch {epoch.number}: loss {epoch.train_loss:.4f}, test "
@@ -47,10 +41,10 @@ class Watch:
         )
 
     def at_work(self, engine: str, tasks: list[str]) -> None:
-        """Tell all that an engine does on a cluster; plain lines have told it."""
+        """Show all that an engine does on a cluster; plain lines have shown it."""
 
     def finished(self, run: Run) -> None:
-        """Tell that a run is over."""
+        """Show that a run is over."""
         if run.done:
             ending = f"{run.seconds:.2f} s, test accuracy {run.accuracy:.4f}"
         else:
@@ -61,10 +55,10 @@ class Watch:
 
 
 class Quiet(Watch):
-    """Tells nothing."""
+    """Shows nothing."""
 
     def says(self, engine: str, text: str) -> None:
-        """Say nothing."""
+        pass
 
 
 class _Row:
@@ -114,10 +108,9 @@ class LiveWatch(Watch):
         return table
 
     def says(self, engine: str, text: str) -> None:
-        """Show what an engine does now."""
         if engine not in self._rows:
-            told = f"{engine}: {text}" if engine else text
-            self._console.print(lines(told), markup=False)
+            line = f"{engine}: {text}" if engine else text
+            self._console.print(lines(line), markup=False)
             return
         row = self._rows[engine]
         row.state = text
@@ -125,24 +118,20 @@ class LiveWatch(Watch):
         row.began = 0.0 if is_over else time.monotonic()
 
     def at_work(self, engine: str, tasks: list[str]) -> None:
-        """Show all that an engine does on a cluster, a line each."""
         if engine in self._rows and tasks:
             self._rows[engine].state = "\n".join(tasks)
             self._rows[engine].began = 0.0
 
     def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
-        """Show that an epoch begins."""
         accuracy = self._rows[engine].state.partition("; ")[2] if epoch > 1 else ""
         text = f"run {run} of {self._runs}, epoch {epoch} of {epochs}"
         self.says(engine, f"{text}; {accuracy}" if accuracy else text)
 
     def tested(self, engine: str, run: int, epoch: Epoch) -> None:
-        """Show what an epoch came to."""
         row = self._rows[engine]
         row.state = f"run {run}; test accuracy {epoch.test_accuracy:.4f}"
 
     def finished(self, run: Run) -> None:
-        """Show a run that is over."""
         row = self._rows[run.engine]
         row.ended.append(f"{run.seconds:.2f} s" if run.done else "failed")
         row.state, row.began = ("waits" if run.done else run.reason), 0.0

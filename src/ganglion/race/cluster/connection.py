@@ -48,8 +48,8 @@ def connected(on: str) -> Iterator[Any]:
             f"--on {on} needs Ray, which is not installed: "
             'pip install "ganglion-nn[ray]"'
         ) from None
-    address = _found(on, address)
-    _knock(on, address)
+    address = _resolved(on, address)
+    _check_answers(on, address)
     _silence()
     try:
         _enter(on, ray, address)
@@ -77,34 +77,34 @@ def _enter(on: str, ray: Any, address: str) -> None:
 def _silence() -> None:
     """Keep Ray from printing between our tables what it knows of lost workers.
 
-    The race tells it itself. Where Ray has no such function, it just prints.
+    The race says it itself. Where Ray has no such function, it just prints.
     """
     worker: Any = importlib.import_module("ray._private.worker")
     if hasattr(worker, "print_to_stdstream"):
-        worker.print_to_stdstream = lambda *given, **more: None
+        worker.print_to_stdstream = lambda *args, **kwargs: None
 
 
-def _found(on: str, address: str) -> str:
+def _resolved(on: str, address: str) -> str:
     """Return where the cluster of this machine is, HOST:PORT."""
     if address != "auto":
         return address
-    if "://" in (given := os.environ.get("RAY_ADDRESS", "")):
-        return address_of(given)
+    if "://" in (variable := os.environ.get("RAY_ADDRESS", "")):
+        return address_of(variable)
     services: Any = importlib.import_module("ray._private.services")
     try:
-        there = services.canonicalize_bootstrap_address("auto")
+        address = services.canonicalize_bootstrap_address("auto")
     except ConnectionError:
-        there = None
-    if not there:
+        address = ""
+    if not address:
         raise RuntimeError(
             f"--on {on}: no Ray cluster is running here. Start one with `ray start "
             "--head`, join one with `ray start --address HOST:PORT`, or give the "
             "address of one: --on ray://HOST:PORT."
         )
-    return str(there)
+    return str(address)
 
 
-def _knock(on: str, address: str) -> None:
+def _check_answers(on: str, address: str) -> None:
     """Ask for an answer: Ray itself would wait for minutes where there is none."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     try:

@@ -93,8 +93,8 @@ def task() -> Any:
         try:
             performs = importlib.import_module("ganglion.race.cluster.node")
         except ImportError as error:
-            told = f"on {where}, Ganglion cannot be imported ({error}): "
-            return {"where": where, "absent": f"{told}pip install ganglion-nn"}
+            reason = f"on {where}, Ganglion cannot be imported ({error}): "
+            return {"where": where, "absent": f"{reason}pip install ganglion-nn"}
         return performs.perform(work, data, start, node, post)
 
     return perform
@@ -120,9 +120,9 @@ def board() -> Any:
 class RayRunner(RaceRunner):
     """A race on a cluster."""
 
-    def __init__(self, settings: Settings, *given: Any, **more: Any) -> None:
+    def __init__(self, settings: Settings, *args: Any, **kwargs: Any) -> None:
         address_of(settings.on)  # refuses what is none
-        super().__init__(settings, *given, **more)
+        super().__init__(settings, *args, **kwargs)
 
     def run(self) -> Race:
         """Race; Ctrl-C cancels the tasks, keeps what is measured, and is handed on."""

@@ -1,6 +1,6 @@
-"""The images of an epoch, changed at random: the same ones for every engine.
+"""The images of an epoch, augmented at random: the same ones for every engine.
 
-Ganglion changes them inside of its step, and its clock; everybody else is given the
+Ganglion augments them inside of its step, and its clock; everybody else is given the
 results as an array, before the clock starts. They are computed from the same counters,
 in a process of their own: neither its memory nor its time is the engine's.
 
@@ -9,6 +9,7 @@ Run as ``python -m ganglion.race.engines.augmented``: a request is JSON on its i
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import mmap
 import os
@@ -30,7 +31,7 @@ STATES = "augment.npy"  # of the generators of a recipe's augmentation, at the s
 
 @dataclass(frozen=True)
 class Source:
-    """Where the images of a race are, and how a run changes them."""
+    """Where the images of a race are, and how a run augments them."""
 
     recipe: Recipe
     data: Path  # the folder of x.npy
@@ -52,9 +53,9 @@ class Source:
         }
         program = [sys.executable, "-P", "-m", "ganglion.race.engines.augmented"]
         subprocess.run(program, input=json.dumps(request).encode(), check=True)
-        made = np.load(target, mmap_mode="c")
+        images = np.load(target, mmap_mode="c")
         target.unlink()  # what is mapped stays until nobody needs it
-        return made
+        return images
 
 
 def parts(images: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -75,88 +76,77 @@ def save_weights(model: Any, folder: Path) -> None:
 
 def states_of(model: Any) -> np.ndarray:
     """Return the states of a model's random generators, one in a row."""
-    found = [one.state.numpy() for one in model._seed_generators()]
-    return np.array(found, "uint32").reshape(-1, 2)
+    states = [generator.state.numpy() for generator in model._seed_generators()]
+    return np.array(states, "uint32").reshape(-1, 2)
 
 
 def set_states(model: Any, states: np.ndarray) -> None:
     """Put the random generators back to where they were."""
-    for one, state in zip(model._seed_generators(), states, strict=True):
-        one.state.assign(state)
+    for generator, state in zip(model._seed_generators(), states, strict=True):
+        generator.state.assign(state)
 
 
-def changer(recipe: Recipe) -> Any:
-    """Return a model that does nothing but change images as in training."""
+def augmenter(recipe: Recipe) -> Any:
+    """Return a model that does nothing but augment images as in training."""
     from ganglion import layers
     from ganglion.models import Model
 
-    class Changer(Model):
+    scaling = recipe.layers[:1] if recipe.layers[0][0] == "Rescaling" else ()
+
+    class Augmenter(Model):
         """The augmentation of a recipe and its scaling, always at work."""
 
         def __init__(self) -> None:
             super().__init__()
-            kinds = (*recipe.augment, *_scaling(recipe))
-            self.stack = [getattr(layers, kind)(**given) for kind, given in kinds]
+            self.stack = [
+                getattr(layers, kind)(**arguments)
+                for kind, arguments in (*recipe.augment, *scaling)
+            ]
 
         def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
             for layer in self.stack:
                 inputs = layer(inputs, training=True)
             return inputs
 
-    return Changer()
+    return Augmenter()
 
 
-def _scaling(recipe: Recipe) -> tuple[Any, ...]:
-    first = recipe.layers[0]
-    return (first,) if first[0] == "Rescaling" else ()
-
-
-def changed(
+def augmented(
     recipe: Recipe, x: np.ndarray, states: np.ndarray, batch_size: int, epoch: int = 0
 ) -> np.ndarray:
-    """Return images as an epoch (from 0) changes them, given in its order."""
-    model = changer(recipe)
+    """Return images as an epoch (from 0) augments them, in the order of the epoch."""
+    model = augmenter(recipe)
     set_states(model, states)
     steps = -(-len(x) // batch_size)
     if epoch:  # as many draws were made in each of the steps before
         model(x[:1])
         drawn = states_of(model) - states
         set_states(model, states + drawn * np.uint32(steps * epoch))
-    whole = len(x) // batch_size * batch_size
-    parts = [x[:whole], x[whole:]]
-    made = [
-        model.predict(part, batch_size=batch_size, verbose=0)
-        for part in parts
-        if len(part)
-    ]
-    return np.concatenate(made)
+    rows = len(x) // batch_size * batch_size
+    return np.concatenate(
+        [
+            model.predict(part, batch_size=batch_size, verbose=0)
+            for part in (x[:rows], x[rows:])
+            if len(part)
+        ]
+    )
 
 
 def main() -> None:
     """Compute the images of an epoch into a file."""
-    given = json.load(sys.stdin)
-    _choose_backend()
-    config.set_floatx(given["dtype"])
-    data, start = Path(given["data"]), Path(given["start"])
+    request = json.load(sys.stdin)
+    has_compiler = importlib.util.find_spec("llvmlite") is not None
+    config.set_backend("cpu" if has_compiler else "numpy")
+    config.set_floatx(request["dtype"])
+    data, start = Path(request["data"]), Path(request["start"])
+    epoch = request["epoch"] - 1
     x = np.load(data / "x.npy", mmap_mode="r")
-    order = np.load(start / "orders.npy", mmap_mode="r")[given["epoch"] - 1]
-    made = changed(
-        recipes.from_data(given["recipe"]),
-        x[order],
-        np.load(start / STATES),
-        given["batch_size"],
-        given["epoch"] - 1,
-    )
-    placed = np.empty_like(made)
-    placed[order] = made
-    files.write_file(given["target"], lambda file: np.save(file, placed), durable=False)
-
-
-def _choose_backend() -> None:
-    import importlib.util
-
-    there = importlib.util.find_spec("llvmlite") is not None
-    config.set_backend("cpu" if there else "numpy")
+    order = np.load(start / "orders.npy", mmap_mode="r")[epoch]
+    recipe, states = recipes.from_data(request["recipe"]), np.load(start / STATES)
+    images = augmented(recipe, x[order], states, request["batch_size"], epoch)
+    rows = np.empty_like(images)
+    rows[order] = images
+    files.write_file(request["target"], lambda file: np.save(file, rows), durable=False)
 
 
 if __name__ == "__main__":

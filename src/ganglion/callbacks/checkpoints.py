@@ -70,11 +70,8 @@ def _with_period(init: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         init(self, *args, **kwargs)
         if period is not None:
-            keras2.note(
-                "`ModelCheckpoint(period=)`",
-                "`save_freq=`, in batches",
-                changes_defaults=False,
-            )
+            new = "`save_freq=`, in batches"
+            keras2.note("`ModelCheckpoint(period=)`", new, changes_defaults=False)
             self.period = max(int(period), 1)
 
     return init_with_period
@@ -114,10 +111,8 @@ class ModelCheckpoint(MonitorCallback):
         initial_value_threshold: float | None = None,
     ) -> None:
         super().__init__(monitor, mode, initial_value_threshold)
-        self.filepath = os.fspath(filepath)
-        self.verbose = verbose
-        self.save_best_only = save_best_only
-        self.save_weights_only = save_weights_only
+        self.filepath, self.verbose = os.fspath(filepath), verbose
+        self.save_best_only, self.save_weights_only = save_best_only, save_weights_only
         self.save_freq = save_freq
         self._frequency = _SaveFrequency(save_freq, "ModelCheckpoint")
         self._epoch = 0
@@ -237,8 +232,7 @@ class BackupAndRestore(Callback):
         super().__init__()
         if not backup_dir:
             raise ValueError("BackupAndRestore needs a `backup_dir`, a folder to use.")
-        self.backup_dir = Path(backup_dir)
-        self.save_freq = save_freq
+        self.backup_dir, self.save_freq = Path(backup_dir), save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
         self._frequency = _SaveFrequency(save_freq, "BackupAndRestore")
@@ -347,6 +341,4 @@ def _is_of_another_model(error: Exception) -> bool:
     """Return whether a backup is sound, but does not fit the model."""
     from ganglion.saving.weights import MismatchError
 
-    return isinstance(error, MismatchError) or isinstance(
-        error.__cause__, MismatchError
-    )
+    return any(isinstance(e, MismatchError) for e in (error, error.__cause__))

@@ -79,14 +79,11 @@ class TensorBoard(Callback):
                 f"TensorBoard does not know update_freq={update_freq!r}: use 'epoch', "
                 "'batch' or a number of batches."
             )
+        self.counts_batches = self.update_freq != "epoch"
         self._files: dict[str, EventFile] = {}
         self._step = 0
         self._batch_start = self._epoch_start = 0.0
         self._iterations_before = 0
-
-    def needs_batches_in(self, mode: str) -> bool:
-        counts = mode == "train" and self.update_freq != "epoch"
-        return counts or super().needs_batches_in(mode)
 
     def set_model(self, model: Any) -> None:
         super().set_model(model)

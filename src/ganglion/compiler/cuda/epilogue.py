@@ -38,7 +38,7 @@ Stored = tuple[tuple[Expr, View], ...]
 
 @dataclass(frozen=True, eq=False)
 class SplitContract(Contract):
-    """A contraction whose sums are cut into parts, stored one after the other."""
+    """A split-K contraction: parts of its sums, stored one after the other."""
 
     parts: int = 1
 
@@ -84,7 +84,7 @@ class FusedKernel:
 
 
 def is_flat(view: View, shape: Shape) -> bool:
-    """Whether a loop walks through a view as through memory: all of it, in order.
+    """Return whether a loop walks through all of a view in the order of memory.
 
     >>> import numpy as np
     >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
@@ -100,7 +100,7 @@ def is_flat(view: View, shape: Shape) -> bool:
 
 
 def is_map(kernel: Kernel) -> bool:
-    """Return whether a kernel stores something at every place of a loop."""
+    """Return whether a kernel stores something at every point of a loop."""
     return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
 
 
@@ -116,10 +116,10 @@ def is_producer(kernel: Kernel) -> bool:
         return whole and not kernel.adds and math.prod(kernel.outer) > 0
     if isinstance(kernel, SplitContract):
         return False
-    return isinstance(kernel, Contract) and _fills(kernel)
+    return isinstance(kernel, Contract) and _fills_output(kernel)
 
 
-def _fills(kernel: Contract) -> bool:
+def _fills_output(kernel: Contract) -> bool:
     axes = (*kernel.batch, *kernel.rows, *kernel.columns)
     strides = sorted((axis.out, axis.size) for axis in axes if axis.size > 1)
     expected = 1
@@ -142,7 +142,7 @@ def can_fuse_epilogue(
     stored = sum(len(k.outputs) if isinstance(k, Loop) else 1 for k in fused.kernels)
     if stored + len(epilogue.outputs) > (most or _most_stored(fused.kernel)):
         return False
-    return _reads_well(fused, epilogue) and _may_write(fused, epilogue)
+    return _reads_in_order(fused, epilogue) and _may_overwrite(fused, epilogue)
 
 
 def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
@@ -180,7 +180,7 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
 
 
 def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
-    """Return whether a loop adds up a fused kernel's results, and hinders nobody."""
+    """Return whether a loop adds up a fused kernel's results, and no more."""
     targets = {root(view.buffer) for _, view in kernel.outputs}
     return (
         len(kernel.outputs) <= TUNING.most_column_sums
@@ -188,7 +188,7 @@ def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
         and not targets & (fused.reads() | fused.writes())
         and all(expr.dtype.kind == "f" for expr, _ in kernel.outputs)
         and all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
-        and _reads_well(fused, kernel, len(kernel.outer) - 1)
+        and _reads_in_order(fused, kernel, len(kernel.outer) - 1)
     )
 
 
@@ -205,7 +205,7 @@ def _columns(kernel: Kernel) -> int | None:
     return whole[0].size if len(whole) == 1 and whole[0].out == 1 else None
 
 
-def _reads_well(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
+def _reads_in_order(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
     """Return whether a loop reads a fused kernel's results only in memory order.
 
     An axis of the loop may be the `last` one there, and not where it stands.
@@ -245,7 +245,7 @@ def _most_stored(kernel: Kernel) -> int:
 
 
 def tables_of(expr: Expr) -> list[Buffer]:
-    """Return the buffers that an expression reads at places of its own choosing."""
+    """Return the buffers that an expression reads at computed indices."""
     if isinstance(expr, Indirect):
         return [expr.table]
     if isinstance(expr, (Uniform, Shuffled)):
@@ -253,8 +253,8 @@ def tables_of(expr: Expr) -> list[Buffer]:
     return []
 
 
-def _may_write(fused: FusedKernel, epilogue: Loop) -> bool:
-    """What an epilogue overwrites may be read before only at the very same place."""
+def _may_overwrite(fused: FusedKernel, epilogue: Loop) -> bool:
+    """Return whether what an epilogue overwrites is read before at its index only."""
     made = {root(b) for one in fused.kernels for b in one.writes()}
     for _, view in epilogue.outputs:
         target = root(view.buffer)

@@ -36,7 +36,7 @@ from ganglion.compiler.plan.kernels import (
 Access = tuple[Root, View, tuple[int, ...]]
 
 
-def rows_of(kernel: Kernel) -> int:
+def fusable_rows(kernel: Kernel) -> int:
     """Return over how many rows a kernel may go on row by row, 0 for none."""
     if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
         return 0
@@ -72,9 +72,9 @@ def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
 
 def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
     """Return whether a kernel needs only its own row of what others make; and they."""
-    rows = rows_of(new)
+    rows = fusable_rows(new)
     every = [*kernels, new]
-    if not rows or any(rows_of(one) != rows for one in every):
+    if not rows or any(fusable_rows(one) != rows for one in every):
         return False
     written: set[Root] = {root(b) for one in every for b in one.writes()}
     steps: dict[Root, set[int]] = defaultdict(set)
@@ -85,7 +85,7 @@ def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
                 return False
         for what, view, shape in _accesses(one):
             if what in written:
-                step = _row_step(view, shape)
+                step = _row_stride(view, shape)
                 if step is None:
                     return False
                 steps[what].add(step)
@@ -99,7 +99,7 @@ def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
         assert isinstance(one, Loop)
         for _, view in one.outputs:
             size = view.buffer.size // one.outer[0]
-            if _row_step(view, one.outer) == size:
+            if _row_stride(view, one.outer) == size:
                 found[root(view.buffer)] = size
     return found
 
@@ -122,7 +122,7 @@ def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
 
     All rows need all of them, or they are very small.
     """
-    loads = [view for _, view, _ in _given(fused_kernels)]
+    loads = [view for _, view, _ in _loads_of_others(fused_kernels)]
     row_wise = {root(view.buffer) for view in loads if any(view.strides[:1])}
     found: dict[Root, Buffer] = {}
     room = TUNING.most_staged_bytes
@@ -145,10 +145,10 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
     exprs = [expr for one in kernels for expr, _ in one.outputs]
     for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
         steps[table].add(None)  # any row of it may be asked for
-    for key, view, shape in _given(fused_kernels):
+    for key, view, shape in _loads_of_others(fused_kernels):
         sizes[key] = view.buffer.size // rows
         own = shape[:1] == (rows,) and view.buffer.size % rows == 0
-        steps[key].add(_row_step(view, shape) if own else None)
+        steps[key].add(_row_stride(view, shape) if own else None)
     return {
         key: size
         for key, size in sizes.items()
@@ -156,7 +156,7 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
     }
 
 
-def _given(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
+def _loads_of_others(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
     """Yield what a partition's loops load of other partitions' results."""
     written = {
         one for fused in fused_kernels for one in fused.writes() | fused.unstored
@@ -176,7 +176,7 @@ def _accesses(kernel: Loop) -> Iterator[Access]:
         yield root(view.buffer), view, kernel.outer
 
 
-def _row_step(view: View, shape: tuple[int, ...]) -> int | None:
+def _row_stride(view: View, shape: tuple[int, ...]) -> int | None:
     """Return how far rows of a view lie apart, None if they overlap."""
     first, *others = view.strides
     if min(others, default=0) < 0 or view.offset < 0 or first <= 0:

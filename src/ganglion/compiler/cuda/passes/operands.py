@@ -59,7 +59,7 @@ def keep_bytes(step: StepKernels) -> StepKernels:
     for kernel in kernels:
         if isinstance(kernel, Loop) and (found := _scaled(kernel)):
             made[root(kernel.target.buffer)] = (kernel, *found)
-    kept = {one for one in made if _suits(one, made[one][2], kernels)}
+    kept = {one for one in made if _is_read_as_bytes(one, made[one][2], kernels)}
 
     def change(buffer: Buffer) -> Buffer:
         return made[root(buffer)][2] if root(buffer) in kept else buffer
@@ -97,7 +97,7 @@ def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
     return expr.args[0], Scaled(one.name, one.shape, BYTE, one.kind, scale=scale)
 
 
-def _suits(made: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
+def _is_read_as_bytes(made: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
     """Whether all that read an array are products that copy it in whole chunks."""
     users = [one for one in kernels if any(root(b) == made for b in one.reads())]
     writers = [one for one in kernels if any(root(b) == made for b in one.writes())]
@@ -129,9 +129,9 @@ def round_operands(step: StepKernels, bf16: bool) -> StepKernels:
     kernels = (*step.once, *step.every)
     operands = {root(b) for b in _operands(kernels) if b.kind == "arena"}
     found = operands | (_large(kernels) - _updates(kernels) if operands else set())
-    found -= {one for kernel in kernels for one in _as_they_are(kernel)}
+    found -= {one for kernel in kernels for one in _needed_exact(kernel)}
     found -= {one for kernel in kernels for one in _unaligned(kernel)}
-    return step.map(lambda kernel: _halved(kernel, found))
+    return step.map(lambda kernel: _in_bf16(kernel, found))
 
 
 def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
@@ -160,14 +160,14 @@ def _updates(kernels: Sequence[Kernel]) -> set[Root]:
     return found
 
 
-def _halved(kernel: Kernel, found: set[Root]) -> Kernel:
+def _in_bf16(kernel: Kernel, found: set[Root]) -> Kernel:
     def change(buffer: Buffer) -> Buffer:
         return replace(buffer, dtype=BF16) if root(buffer) in found else buffer
 
     return map_buffers(kernel, change)
 
 
-def _as_they_are(kernel: Kernel) -> Iterator[Root]:
+def _needed_exact(kernel: Kernel) -> Iterator[Root]:
     """Yield the memory that a kernel needs in its own type."""
     if isinstance(kernel, Loop):
         exprs = kernel.exprs
@@ -188,7 +188,7 @@ def _unaligned(kernel: Kernel) -> Iterator[Root]:
     """Yield operands of which no two neighbours can be copied at once."""
     if not isinstance(kernel, Contract):
         return
-    halves = _halved(kernel, {root(b) for b in kernel.reads()})
+    halves = _in_bf16(kernel, {root(b) for b in kernel.reads()})
     assert isinstance(halves, Contract)
     product = Product(halves)
     for side, view in (("left", halves.left), ("right", halves.right)):

@@ -38,7 +38,7 @@ from ganglion.system import terminal
 BUNDLE, BUNDLES_PER_CORE = 4, 3  # functions compiled as one; bundles of a core
 MOST_NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
-MOST_BINDINGS = 4  # of arrays whose recordings are kept: every `fit` may have its own
+MOST_BINDINGS = 4  # whose recordings are kept: every `fit` may have arrays of its own
 DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every chunk
 
 
@@ -204,10 +204,10 @@ class CompiledProgram:
                 arena = self._memory.arena(self._schedule.arena)
                 self._driver.fill(arena, 0xFF, self._schedule.arena)
             self._advance(binding, results, steps)
-            kept: set[str] = set()
+            resident: set[str] = set()
             if keep_on_device:
-                kept = self._leave_on_device(mirrors, state, copies)
-            self._take_back(mirrors, state, copies, kept)
+                resident = self._leave_on_device(mirrors, state, copies)
+            self._take_back(mirrors, state, copies, resident)
         return results
 
     def _mirrored(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Mirror]:
@@ -245,10 +245,10 @@ class CompiledProgram:
         mirrors: Mapping[str, Mirror],
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
-        kept: Set[str],
+        resident: Set[str],
     ) -> None:
-        """Bring the new state to the host, but for what is kept on the device."""
-        wanted = [name for name in self._written if name not in kept]
+        """Bring the new state to the host, but for what stays on the device."""
+        wanted = [name for name in self._written if name not in resident]
         for name in wanted:
             device_arrays.forget(id(state[name]))
             self._memory.fetch(mirrors[name])
@@ -265,7 +265,7 @@ class CompiledProgram:
     # ---- launches ------------------------------------------------------------------
 
     def _binding(self, mirrors: Mapping[str, Mirror]) -> _Binding:
-        """Return the launches for where arrays are now; a few places are kept."""
+        """Return the arguments and recordings for where arrays are now."""
         arena = self._memory.arena(self._schedule.arena)
         key = (arena, *(one.address for one in mirrors.values()))
         binding = self._bindings.pop(key, None)

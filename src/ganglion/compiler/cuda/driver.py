@@ -116,10 +116,10 @@ def missing() -> str | None:
     """Say why there is no GPU to use here, None if there is one."""
     for package in ("cuda.bindings", "cuda.core"):
         try:
-            found = importlib.util.find_spec(package)
+            spec = importlib.util.find_spec(package)
         except ModuleNotFoundError:
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             return f"{package} is not installed; {INSTALL}"
     try:
         from cuda.bindings import driver as cu
@@ -176,8 +176,8 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
     from cuda.core import Program, ProgramOptions
 
     options = ProgramOptions(arch=architecture, **OPTIONS)
-    made = Program(source, "c++", options).compile(kind)
-    return bytes(made.code)
+    result = Program(source, "c++", options).compile(kind)
+    return bytes(result.code)
 
 
 def compiler(capability: int) -> str:

@@ -112,8 +112,8 @@ def is_copy(kernel: Loop) -> bool:
 def is_producer(kernel: Kernel) -> bool:
     """Return whether a kernel computes each element of a whole array once."""
     if isinstance(kernel, Loop):
-        whole = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
-        return whole and not kernel.adds and math.prod(kernel.outer) > 0
+        fills = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
+        return fills and not kernel.adds and math.prod(kernel.outer) > 0
     if isinstance(kernel, SplitContract):
         return False
     return isinstance(kernel, Contract) and _fills_output(kernel)
@@ -201,8 +201,8 @@ def _columns(kernel: Kernel) -> int | None:
         return None
     if any(axis.right for axis in kernel.batch if axis.size > 1):
         return None
-    whole = joined(kernel.columns, "out")
-    return whole[0].size if len(whole) == 1 and whole[0].out == 1 else None
+    axes = joined(kernel.columns, "out")
+    return axes[0].size if len(axes) == 1 and axes[0].out == 1 else None
 
 
 def _reads_in_order(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
@@ -211,22 +211,22 @@ def _reads_in_order(fused: FusedKernel, loop: Loop, last: int | None = None) -> 
     An axis of the loop may be the `last` one there, and not where it stands.
     """
 
-    def moved(one: Shape) -> Shape:
+    def moved(axes: Shape) -> Shape:
         if last is None:
-            return one
-        return (*one[:last], *one[last + 1 :], one[last])
+            return axes
+        return (*axes[:last], *axes[last + 1 :], axes[last])
 
-    made = {root(b) for one in fused.kernels for b in one.writes()}
+    results = {root(b) for kernel in fused.kernels for b in kernel.writes()}
     in_order = {root(b) for b in fused.kernel.writes()}
     for each in fused.epilogues:
         in_order |= {root(v.buffer) for _, v in each.outputs if is_flat(v, each.shape)}
-    for one in walk(*loop.exprs):
-        if isinstance(one, Load) and root(one.view.buffer) in made:
-            view = replace(one.view, strides=moved(one.view.strides))
+    for expr in walk(*loop.exprs):
+        if isinstance(expr, Load) and root(expr.view.buffer) in results:
+            view = replace(expr.view, strides=moved(expr.view.strides))
             flat = is_flat(view, moved(loop.shape))
             if not flat or root(view.buffer) not in in_order:
                 return False
-        elif any(root(b) in made for b in tables_of(one)):
+        elif any(root(b) in results for b in tables_of(expr)):
             return False
     return True
 
@@ -255,17 +255,19 @@ def tables_of(expr: Expr) -> list[Buffer]:
 
 def _may_overwrite(fused: FusedKernel, epilogue: Loop) -> bool:
     """Return whether what an epilogue overwrites is read before at its index only."""
-    made = {root(b) for one in fused.kernels for b in one.writes()}
+    results = {root(b) for kernel in fused.kernels for b in kernel.writes()}
     for _, view in epilogue.outputs:
         target = root(view.buffer)
-        if target in made:
+        if target in results:
             return False
-        read = [one for one in fused.kernels if target in map(root, one.reads())]
+        read = [
+            kernel for kernel in fused.kernels if target in map(root, kernel.reads())
+        ]
         if target in map(root, epilogue.reads()):
             read.append(epilogue)
         if read and not is_flat(view, epilogue.shape):
             return False
-        if not all(_reads_in_place(one, target) for one in read):
+        if not all(_reads_in_place(kernel, target) for kernel in read):
             return False
     return True
 
@@ -274,11 +276,11 @@ def _reads_in_place(kernel: Kernel, target: Root) -> bool:
     if not is_map(kernel):
         return False
     assert isinstance(kernel, Loop)
-    for one in walk(*kernel.exprs):
-        if isinstance(one, Load) and root(one.view.buffer) == target:
-            if not is_flat(one.view, kernel.shape):
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load) and root(expr.view.buffer) == target:
+            if not is_flat(expr.view, kernel.shape):
                 return False
-        elif any(root(b) == target for b in tables_of(one)):
+        elif any(root(b) == target for b in tables_of(expr)):
             return False
     return True
 
@@ -291,26 +293,26 @@ def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
     >>> [axis.size for axis in joined([Axis(2, 20), Axis(3, 4), Axis(4, 1)], "left")]
     [2, 12]
     """
-    made: list[Axis] = []
+    result: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
             continue
         steps = [getattr(axis, side) * axis.size for side in sides]
-        if made and steps == [getattr(made[-1], side) for side in sides]:
-            made[-1] = replace(axis, size=axis.size * made[-1].size)
+        if result and steps == [getattr(result[-1], side) for side in sides]:
+            result[-1] = replace(axis, size=axis.size * result[-1].size)
         else:
-            made.append(axis)
-    return made
+            result.append(axis)
+    return result
 
 
-def loop_of(kernel: Contract, kept: Sequence[Axis]) -> Loop:
+def loop_of(kernel: Contract, outer: Sequence[Axis]) -> Loop:
     """Return a contraction as a loop over the axes of its result, in this order."""
-    axes = (*kept, *kernel.inner)
+    axes = (*outer, *kernel.inner)
     dtype = kernel.out.buffer.dtype
     left = View(kernel.left.buffer, tuple(a.left for a in axes), kernel.left.offset)
     right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
     expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
-    out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
+    out = View(kernel.out.buffer, tuple(a.out for a in outer), kernel.out.offset)
     return Loop.of(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
 
 

@@ -262,10 +262,10 @@ def _equal(host_copy: np.ndarray, array: np.ndarray) -> bool:
     """Compare bytes with an array's, eight at a time where there are as many."""
     if len(host_copy) <= COMPARED_AT_ONCE:
         return host_copy.tobytes() == array.tobytes()
-    new, whole = as_bytes(array), len(host_copy) // 8 * 8
-    first, second = (one[:whole].view(np.uint64) for one in (host_copy, new))
+    new, words = as_bytes(array), len(host_copy) // 8 * 8
+    first, second = (one[:words].view(np.uint64) for one in (host_copy, new))
     return np.array_equal(first, second) and np.array_equal(
-        host_copy[whole:], new[whole:]
+        host_copy[words:], new[words:]
     )
 
 

@@ -91,10 +91,10 @@ def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
     >>> w = Buffer("w", (2, 3), np.dtype("float32"), "state")
     >>> t = Buffer("t", (3, 2), np.dtype("float32"), "arena")
     >>> load = Load(w.dtype, View(w, (-1, 3), 2))
-    >>> made, order = _along_source(Loop.of("copy", (3, 2), load, View(t, (2, 1))))
-    >>> made.shape, made.expr.view.strides, made.expr.view.offset, order
+    >>> loop, order = _along_source(Loop.of("copy", (3, 2), load, View(t, (2, 1))))
+    >>> loop.shape, loop.expr.view.strides, loop.expr.view.offset, order
     ((2, 3), (3, 1), 0, (1, 0))
-    >>> made.target.strides, made.target.offset
+    >>> loop.target.strides, loop.target.offset
     ((1, -2), 4)
     """
     assert isinstance(kernel.expr, Load)

@@ -16,7 +16,6 @@ from ganglion.compiler.cpu.barriers import total_work
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan
-from ganglion.compiler.cpu.step_loop import native
 from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.fingerprint import digest
@@ -159,7 +158,7 @@ class CompiledProgram:
                     return
         layout = self._layout(1)
         layout.bind(arrays, arena)
-        native().alone(layout.job(steps))
+        cpu_threads.native().alone(layout.job(steps))
 
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""

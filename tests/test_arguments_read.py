@@ -32,7 +32,6 @@ UNREAD = {
         "x": INTERFACE,
         "training": INTERFACE,
     },
-    "datasets/report.py fetching": {"title": INTERFACE},
     "explain/maps.py Explainer.call": {"training": INTERFACE, "mask": INTERFACE},
     "layers/augment.py ImageLayer.get_random_transformation": {
         "data": INTERFACE,

@@ -20,7 +20,7 @@ FLOORS: list[tuple[str, str]] = [
     ("graph", "compiler.ir"),
     ("plan", "compiler.plan compiler.cache compiler.pipeline"),
     ("targets", "compiler.cpu compiler.cuda compiler.reference"),
-    ("choice", "compiler.registry compiler.choice"),
+    ("choice", "compiler.registry"),
     (
         "API",
         "tree variables symbolic serialization keras2 ops random activations "

@@ -76,6 +76,40 @@ def test_the_plan_for_cuda_is_what_the_gpu_runs():
     assert "Scaled(" not in text
 
 
+@pytest.mark.parametrize(
+    ("backend", "after", "parts"),
+    [
+        ("cpu", "one-pass-moments", ("graph mnist-mlp.train_step", "matmul")),
+        ("cpu", "fuse", ("plan mnist-mlp.train_step", "matmul for batch")),
+        ("cpu", "barriers", ("plan mnist-mlp.train_step", "all wait")),
+        ("cuda", "lower", ("plan mnist-mlp.train_step", "matmul for batch")),
+        ("cuda", "rounded-operands", ("in every step:", "kernel rounded")),
+        ("cuda", "prefetch", ("before the first step:", "in every step:")),
+        ("cuda", "launches", ("every  0", "partition 0", "epilogue: ")),
+        ("cuda", "memory", ("last ", "not stored: ")),
+    ],
+)
+def test_dump_prints_the_stage_after_any_pass(backend, after, parts):
+    done = here("dump", "mnist-mlp", "--plan", "--backend", backend, "--after", after)
+    assert done.returncode == 0, done.stderr
+    for part in parts:
+        assert part in done.stdout
+
+
+def test_dump_refuses_passes_that_are_not_there():
+    wrong = here(
+        "dump", "mnist-mlp", "--plan", "--backend", "cuda", "--after", "fusion"
+    )
+    assert wrong.returncode != 0
+    assert "no pass 'fusion' for cuda" in wrong.stderr
+    assert all(name in wrong.stderr for name in ("prefetch", "split-k", "memory"))
+    other = here("dump", "mnist-mlp", "--plan", "--after", "prefetch")
+    assert "no pass 'prefetch' for cpu" in other.stderr
+    alone = here("dump", "mnist-mlp", "--source", "--after", "fuse")
+    assert "--after PASS is a stage of the --plan" in alone.stderr
+    assert "--plan --after prefetch" in here("dump", "--help").stdout
+
+
 def test_dump_says_what_ptx_needs(monkeypatch):
     for name in ("cuda", "cuda.core"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -17,7 +17,7 @@ from training_models import alike, trained_beside
 
 import ganglion as keras
 from ganglion import config
-from ganglion.compiler import choice
+from ganglion.compiler import registry
 from ganglion.compiler.cuda import backend as cuda_run
 from ganglion.compiler.cuda import driver
 
@@ -36,7 +36,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         memory = emulated()
         monkeypatch.setattr(cuda_run, "memory", lambda: memory)
         monkeypatch.setattr(cuda_run, "missing", lambda: None)
-        monkeypatch.setattr(choice, "expect", lambda: None)
+        monkeypatch.setattr(registry, "expect", lambda: None)
     config.set_backend(name)
     return name
 

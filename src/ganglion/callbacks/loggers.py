@@ -104,8 +104,7 @@ class ProgbarLogger(Callback):
 class EpochLog(Protocol):
     """What `EpochLogger` writes to: `progress.StepLog`, `progress.JsonLog`."""
 
-    def epoch(self, epoch: int, logs: dict[str, Any], seconds: float) -> None:
-        """Take the end of an epoch; epochs count from 1."""
+    def epoch(self, epoch: int, logs: dict[str, Any], seconds: float) -> None: ...
 
 
 class EpochLogger(Callback):

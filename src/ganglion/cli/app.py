@@ -92,7 +92,8 @@ _add(info.data, "", "fetch mnist", "fetch all")
 @app.command(
     epilog="Examples:  ganglion dump mnist-mlp --graph  |  "
     "ganglion dump mnist-cnn --plan --step predict  |  "
-    "ganglion dump mnist-mlp --backend cuda --source"
+    "ganglion dump mnist-mlp --backend cuda --source  |  "
+    "ganglion dump mnist-mlp --backend cuda --plan --after prefetch"
 )
 def dump(
     recipe: RecipeName,
@@ -115,6 +116,13 @@ def dump(
     step: Annotated[
         str, choice("train", "test", "predict", help="train, test or predict.")
     ] = "train",
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PASS",
+            help="With --plan: the stage after this pass of the backend's pipeline.",
+        ),
+    ] = None,
     batch_size: BatchSize = None,
 ) -> None:
     """Print what a recipe is compiled from, and what it becomes."""
@@ -124,9 +132,18 @@ def dump(
     wanted = [name for name, is_asked in chosen.items() if is_asked]
     if not wanted:
         raise typer.BadParameter("say what to print: --graph, --plan, --source, --asm.")
+    if after is not None:
+        if not plan:
+            raise typer.BadParameter("--after PASS is a stage of the --plan.")
+        names = dumping.pass_names(backend)
+        if after not in names:
+            raise typer.BadParameter(
+                f"there is no pass {after!r} for {backend}; there are: "
+                f"{', '.join(names)}."
+            )
     program = dumping.program_of(recipe_book.get(recipe), step, batch_size)
     for form in wanted:
-        print(dumping.text_of(program, form, backend))
+        print(dumping.text_of(program, form, backend, after))
 
 
 _add(info.cache, "", "clear")

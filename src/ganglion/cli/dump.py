@@ -10,7 +10,7 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler.cpu import emit, jit
-from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.pipeline import PIPELINE, build
 from ganglion.compiler.cuda import driver, printer
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
@@ -36,6 +36,13 @@ def program_of(recipe: Recipe, step: str, batch_size: int | None = None) -> Prog
     return model._step_cache.traced(step, rows, signature).program
 
 
+def pass_names(backend: str) -> list[str]:
+    """Return the names of a backend's passes, in order."""
+    cuda = backend == "cuda"
+    pipeline = cuda_pipeline.pipeline(GpuSpec()) if cuda else PIPELINE
+    return [one.name for one in pipeline.passes]
+
+
 def text_of(
     program: Program, form: str, backend: str = "cpu", after: str | None = None
 ) -> str:
@@ -47,10 +54,9 @@ def text_of(
         return str(program.graph)
     if backend == "cuda":
         return _cuda_text(program, form, after)
-    stage = build(program, after)
     if form == "plan":
-        return _stage_text(stage)
-    modules, _ = emit.emit(stage)
+        return _stage_text(build(program, after))
+    modules, _ = emit.emit(build(program))
     if form == "source":
         return "\n".join(modules.values())
     return jit.assembly(modules.values(), jit.host())
@@ -67,7 +73,7 @@ def _cuda_text(program: Program, form: str, after: str | None) -> str:
     here = driver.missing() is None
     spec = driver.driver().spec if here else GpuSpec()
     spec = replace(spec, precision=config.precision())
-    if after is not None:
+    if form == "plan" and after is not None:
         return _stage_text(cuda_pipeline.build(program, spec, after))
     emission = cuda_emit.emit_program(program, spec)
     if form == "plan":

@@ -240,7 +240,7 @@ def _begun_otherwise(resume: Path, option: str) -> typer.BadParameter:
 def _announce(
     recipe: recipe_book.Recipe, model: Any, total: int, batch: int | None, log: str
 ) -> None:
-    from ganglion.compiler import choice
+    from ganglion.compiler import registry
 
     if log == "keras":
         model.summary()
@@ -248,7 +248,7 @@ def _announce(
     say(
         f"{recipe.name}: {recipe.title}; {model.count_params():,} parameters, batch "
         f"{batch or recipe.batch_size}, epochs {first} to {total}, "
-        f"backend {choice.shown()}"
+        f"backend {registry.shown()}"
     )
 
 

@@ -79,7 +79,7 @@ class Choices:
 
 def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
     """Train on a folder of images; return whether it came to its end."""
-    from ganglion.compiler import choice
+    from ganglion.compiler import registry
     from ganglion.images import networks, training
 
     model = None
@@ -104,7 +104,7 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
     chosen.announce(
         data,
         f"{model.count_params():,} parameters, batch {size}, at most {total} epochs, "
-        f"backend {choice.shown()}",
+        f"backend {registry.shown()}",
         f" {data.form.color}",
     )
     started = time.perf_counter()

@@ -16,8 +16,12 @@ from ganglion.compiler.ir.verify import verify
 
 
 def missing() -> str | None:
-    """Say why this backend cannot run here: it always can."""
+    """Return why this backend cannot run here: it always can."""
     return None
+
+
+def free_memory() -> None:
+    """Release the memory that no program uses now: there is none."""
 
 
 def compile(program: Program) -> Interpreter:  # noqa: A001 (the backends' verb)
@@ -27,6 +31,8 @@ def compile(program: Program) -> Interpreter:  # noqa: A001 (the backends' verb)
 
 class Interpreter:
     """Runs a program node by node."""
+
+    keeps_on_device = False
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -50,6 +56,7 @@ class Interpreter:
         data: Mapping[str, np.ndarray],
         state: Mapping[str, np.ndarray],
         steps: int,
+        keep_on_device: bool = False,
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place; return the results of every step."""
         outputs = self.program.graph.outputs

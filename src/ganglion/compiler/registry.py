@@ -1,8 +1,15 @@
-"""What a backend is: a program goes in, something that runs many steps comes out."""
+"""The backends: what each of them is, and which one a program runs on.
+
+A program goes in, something that runs many steps comes out. Compiling for a GPU takes
+seconds the first time, and a launch some microseconds at any time. A step of a hundred
+million operations takes a processor about half a millisecond; then the GPU is ahead
+after a few thousand steps.
+"""
 
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,23 +17,32 @@ from typing import Protocol
 import numpy as np
 
 from ganglion import config
+from ganglion.compiler.cuda import driver
+from ganglion.compiler.ir.graph import Graph, Node
 from ganglion.compiler.ir.program import Program
+from ganglion.system.terminal import tell_once
 
-__all__ = ["Backend", "Executable", "Program", "available", "backend"]
+__all__ = ["Backend", "Executable", "Program", "available", "backend", "backend_for"]
+
+WORTH_A_GPU = 1e8  # operations in the products of a step
 
 
 class Executable(Protocol):
     """A compiled program."""
+
+    keeps_on_device: bool  # whether state can stay on a device between runs
 
     def run(
         self,
         data: Mapping[str, np.ndarray],
         state: Mapping[str, np.ndarray],
         steps: int,
+        keep_on_device: bool = False,
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place by some steps.
 
-        Returns each result of every step, stacked along a new first axis.
+        Returns each result of every step, stacked along a new first axis. What is kept
+        on a device is brought back when it is looked at, see `device_arrays`.
         """
         ...
 
@@ -39,7 +55,11 @@ class Backend(Protocol):
         ...
 
     def missing(self) -> str | None:
-        """Say why this backend cannot run here, None if it can."""
+        """Return why this backend cannot run here, None if it can."""
+        ...
+
+    def free_memory(self) -> None:
+        """Release the memory that no program uses now."""
         ...
 
 
@@ -60,19 +80,82 @@ def backend(name: str) -> Backend:
 
 
 def missing(name: str) -> str | None:
-    """Say why a backend cannot run here, None if it can."""
+    """Return why a backend cannot run here, None if it can."""
     module: Backend = importlib.import_module(_MODULES[name])
     return module.missing()
 
 
 def free_memory() -> None:
-    """Let go of memory that backends keep for later; those not in use have none."""
+    """Release memory that backends keep for later; those not in use have none."""
     for name in _MODULES.values():
-        free = getattr(sys.modules.get(name), "free_memory", None)
-        if free is not None:
-            free()
+        if name in sys.modules:
+            module: Backend = importlib.import_module(name)
+            module.free_memory()
 
 
 def available() -> dict[str, str | None]:
     """Return every backend with the reason why it is missing (None: it works)."""
     return {name: missing(name) for name in _MODULES}
+
+
+# ---- which one a program runs on -----------------------------------------------------
+
+
+def backend_for(program: Program, on_gpu: bool = False) -> str:
+    """Return the backend of a program, and say once what is not to be expected.
+
+    A model that is `on_gpu` already stays there.
+    """
+    name = config.backend()
+    if config.backend_choice() == "auto":
+        worth_it = on_gpu or operations(program.graph) >= WORTH_A_GPU
+        if worth_it and driver.missing() is None:
+            name = "cuda"
+            gpu, precision = driver.driver().name, config.precision()
+            tell_once(
+                f"Running on the GPU: {gpu}, {precision} (GANGLION_BACKEND=cpu: not)."
+            )
+    if name != "cuda" and config.dtype_policy().name == config.MIXED:
+        tell_once(
+            f"{config.MIXED} is for GPUs: the backend {name!r} computes in float32."
+        )
+    return name
+
+
+def expect() -> None:
+    """Let a GPU that was asked for by name get ready while a step is traced."""
+    if config.backend_choice() == "cuda":
+        driver.start()
+
+
+def shown() -> str:
+    """Return the backend to expect, for people: "auto" where a model decides."""
+    undecided = config.backend_choice() == "auto" and driver.missing() is None
+    return "auto" if undecided else config.backend()
+
+
+def operations(graph: Graph) -> float:
+    """Return how many operations the products of a graph have.
+
+    >>> from ganglion.compiler.ir import contraction
+    >>> from ganglion.compiler.ir.graph import Input
+    >>> a, b = Input("a", (3, 5), "float32"), Input("b", (5, 7), "float32")
+    >>> operations(Graph.of("one", [a, b], {"y": contraction.matmul(a, b)}))
+    210.0
+    """
+    return 2.0 * sum(_products(node) for node in graph.nodes)
+
+
+def _products(node: Node) -> int:
+    """Return the multiplications of a matrix product or a convolution, else 0."""
+    name = node.op.name
+    if name == "matmul":
+        return math.prod(node.shape) * node.inputs[0].shape[-1]
+    if name == "conv":
+        return math.prod(node.shape) * math.prod(node.inputs[1].shape[:-1])
+    if name == "conv_transpose":
+        y, kernel = node.inputs
+        return math.prod(y.shape) * math.prod(kernel.shape[:-1])
+    if name == "conv_kernel":
+        return math.prod(node.inputs[1].shape) * math.prod(node.shape[:-1])
+    return 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler import choice, registry
+from ganglion.compiler import registry
 from ganglion.config import DISTRIBUTION
 from ganglion.race.engines import Engine
 
@@ -42,7 +42,7 @@ def facts() -> dict[str, str]:
         known["gpu"] = devices
     for name, reason in registry.available().items():
         used = ", in use" if name == config.backend() else ""
-        if name == "cuda" and choice.shown() == "auto":
+        if name == "cuda" and registry.shown() == "auto":
             used = ", for models that are worth it"
         known[f"  {name}"] = f"missing: {reason}" if reason else f"works{used}"
     return known

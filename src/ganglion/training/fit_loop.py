@@ -14,14 +14,8 @@ import numpy as np
 
 from ganglion import config
 from ganglion.callbacks import CallbackList
-from ganglion.training.data_adapters import (
-    Source,
-    Table,
-    class_weighted,
-    count,
-    table,
-    warn_of_end,
-)
+from ganglion.training import data_adapters
+from ganglion.training.data_adapters import Source, Table, count
 from ganglion.training.state import Cursor, Logs, TrainableModel
 from ganglion.training.step import StepCache
 
@@ -107,7 +101,7 @@ def run_epoch(
             cursor.start_pass()
         yield done, results
     if done < steps:
-        warn_of_end(done, steps)
+        data_adapters.warn_of_end(done, steps)
 
 
 class Interrupt:
@@ -311,8 +305,9 @@ class FitLoop:
         batches = stream.batches(self.steps, done)
         for steps, (x, y, weight) in enumerate(batches, done + 1):
             self.callbacks.on_train_batch_begin(steps - 1)
-            weight = class_weighted(y, weight, stream.class_weight)
-            self.cache.run_batch("train", table(model, x, y, weight))
+            weight = data_adapters.class_weighted(y, weight, stream.class_weight)
+            batch = data_adapters.table(model, x, y, weight)
+            self.cache.run_batch("train", batch)
             position.array[...] = stream.seen
             yield steps
         order.array[1], position.array[...] = stream.pass_number, stream.seen

@@ -30,19 +30,14 @@ class FunctionalGraph(Protocol):
     flat_inputs: list[KerasTensor]
 
     @property
-    def input_names(self) -> list[str]:
-        """The names by which a dictionary may feed the inputs."""
-
+    def input_names(self) -> list[str]: ...
     @property
-    def output_names(self) -> list[str]:
-        """The names of the outputs."""
-
-    def matched(self, data: Any) -> Any:
-        """Return data under the keys of the inputs, where these are a dictionary."""
+    def output_names(self) -> list[str]: ...
+    def matched(self, data: Any) -> Any: ...
 
 
 class TrainableModel(Protocol):
-    """A model as `fit`, `evaluate` and `predict` see it."""
+    """A model as `fit`, `evaluate` and `predict` see it (`Compilable` documents it)."""
 
     name: str
     built: bool
@@ -55,39 +50,20 @@ class TrainableModel(Protocol):
 
     @property
     def _network(self) -> FunctionalGraph | None: ...
-
     @property
-    def metrics(self) -> list[Metric]:
-        """The metrics that training reports."""
-
+    def metrics(self) -> list[Metric]: ...
     @property
-    def overrides_loss(self) -> bool:
-        """Whether the model computes its loss itself."""
-
+    def overrides_loss(self) -> bool: ...
     @property
-    def trainable_weights(self) -> Sequence[Variable]:
-        """The weights that training changes."""
-
+    def trainable_weights(self) -> Sequence[Variable]: ...
+    @property
+    def compute_loss(self) -> Any: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-    @property
-    def compute_loss(self) -> Any:
-        """The function of x, y, y_pred and sample_weight that training minimises."""
-
-    def prepare_training(self) -> list[Variable]:
-        """Return the weights to train, with the optimizer's slots made for them."""
-
-    def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
-        """Add a batch to the metrics."""
-
-    def reset_metrics(self) -> None:
-        """Start the metrics from nothing."""
-
-    def restore_metrics(self) -> None:
-        """Give the metrics the sums that were saved in the middle of an epoch."""
-
-    def get_metrics_result(self) -> Logs:
-        """Return the value of every metric by name."""
+    def prepare_training(self) -> list[Variable]: ...
+    def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None: ...
+    def reset_metrics(self) -> None: ...
+    def restore_metrics(self) -> None: ...
+    def get_metrics_result(self) -> Logs: ...
 
 
 # ---- where a run stands ----------------------------------------------------------

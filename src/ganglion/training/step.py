@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops, tree
-from ganglion.compiler import choice, registry
+from ganglion.compiler import registry
 from ganglion.compiler.ir import arrays, contraction, origin, random
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, Node, Value
@@ -78,9 +78,9 @@ class StepCache:
         )
         self._schedules[id(schedule)] = schedule  # so that its id stays its own
         if key not in self._steps:
-            choice.expect()
+            registry.expect()
             step = self.traced(kind, table, signature)
-            name = choice.backend_for(step.program, self._on_gpu)
+            name = registry.backend_for(step.program, self._on_gpu)
             self._on_gpu = name == "cuda"
             self._steps[key] = step, registry.backend(name).compile(step.program)
             if len(self._steps) > CACHED_STEPS:
@@ -118,11 +118,10 @@ class StepCache:
         table.check(step.limits)
         columns = table.arrays()
         data = {name: columns[name] for name in step.program.data}
-        run_and_keep = getattr(executable, "run_and_keep", None)
         training = self._model.training_state
         replaced = {training.position: cursor.position, training.order: cursor.order}
-        state = state_arrays(step, replaced, run_and_keep is not None)
-        results = (run_and_keep or executable.run)(data, state, steps)
+        state = state_arrays(step, replaced, executable.keeps_on_device)
+        results = executable.run(data, state, steps, keep_on_device=True)
         if not step.program.results:
             return None
         return tree.pack(step.outputs, [results[n] for n in step.program.results])

@@ -10,25 +10,10 @@ import numpy as np
 
 from ganglion import keras2, tree
 from ganglion.callbacks import CallbackList, History
-from ganglion.training import data_adapters
+from ganglion.training import data_adapters, fit_loop
 from ganglion.training.compilation import Compilable
-from ganglion.training.data_adapters import (
-    DEFAULT_BATCH,
-    Source,
-    Table,
-    as_rows,
-    checked_batch,
-    class_weighted,
-    count,
-)
-from ganglion.training.fit_loop import (
-    FitLoop,
-    Validation,
-    check_epochs,
-    check_split,
-    checked_frequency,
-    run_epoch,
-)
+from ganglion.training.data_adapters import Source, Table, as_rows, count
+from ganglion.training.fit_loop import FitLoop, Validation
 from ganglion.training.state import Logs
 
 
@@ -77,9 +62,9 @@ class Trainer(Compilable):
             keras2.note("`nb_epoch=`", "`epochs=`")
             epochs = kwargs.pop("nb_epoch")
         _refuse_unknown("fit", kwargs)
-        check_epochs(epochs, initial_epoch)
-        check_split(validation_split)
-        frequency = checked_frequency(validation_freq)
+        fit_loop.check_epochs(epochs, initial_epoch)
+        fit_loop.check_split(validation_split)
+        frequency = fit_loop.checked_frequency(validation_freq)
         steps_per_epoch = count(steps_per_epoch, "steps_per_epoch")
         validation_steps = count(validation_steps, "validation_steps")
         count(batch_size, "batch_size")
@@ -242,7 +227,7 @@ class Trainer(Compilable):
         if isinstance(source, Table):
             each = callbacks.needs_batches_in(kind)
             with cache.cursor() as cursor:
-                yield from run_epoch(
+                yield from fit_loop.run_epoch(
                     cache,
                     kind,
                     source,
@@ -271,7 +256,7 @@ class Trainer(Compilable):
     ) -> Any:
         """Take one step on one batch; return the loss and metrics of that batch."""
         self._require_compiled("train_on_batch")
-        weights = class_weighted(y, sample_weight, class_weight)
+        weights = data_adapters.class_weighted(y, sample_weight, class_weight)
         return self._on_batch("train", x, y, weights, return_dict)
 
     def test_on_batch(
@@ -333,7 +318,7 @@ def _size_and_steps(source: Source, batch_size: int | None) -> tuple[int, int | 
     """Return the batch size (0 for a stream) and the number of steps, if known."""
     if not isinstance(source, Table):
         return 0, source.length
-    size = source.batch_size or checked_batch(batch_size, source.rows)
+    size = source.batch_size or data_adapters.checked_batch(batch_size, source.rows)
     return size, -(-source.rows // size)
 
 
@@ -341,7 +326,8 @@ def _validation_size(held_out: Source | None, batch_size: int | None) -> int | N
     """Return the batch size of validation, None for a stream, which has its own."""
     if not isinstance(held_out, Table):
         return None
-    return min(held_out.batch_size or batch_size or DEFAULT_BATCH, held_out.rows)
+    size = held_out.batch_size or batch_size or data_adapters.DEFAULT_BATCH
+    return min(size, held_out.rows)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -398,9 +398,9 @@ def test_many_rows_are_predicted_in_chunks(monkeypatch):
     chunks = []
     run = backend.CompiledProgram.run
 
-    def counted(self, data, state, steps):
+    def counted(self, data, state, steps, **options):
         chunks.append(steps)
-        return run(self, data, state, steps)
+        return run(self, data, state, steps, **options)
 
     monkeypatch.setattr(backend.CompiledProgram, "run", counted)
     found = model.predict(x, verbose=0, batch_size=1000)

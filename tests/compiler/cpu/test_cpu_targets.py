@@ -10,7 +10,7 @@ from ganglion.compiler import reference
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.step_loop import executor
+from ganglion.compiler.cpu.threads import executor
 from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS

@@ -90,10 +90,8 @@ def random_rotation(
 ) -> np.ndarray:
     """Turn one image by up to `rg` degrees."""
     theta = _uniform(-rg, rg)
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, theta, 0, 0, 0, 1, 1, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, theta, 0, 0, 0, 1, 1, *rest)
 
 
 def random_shift(
@@ -110,10 +108,8 @@ def random_shift(
     """Shift one image by parts of its width and height."""
     tx = _uniform(-hrg, hrg) * x.shape[row_axis]
     ty = _uniform(-wrg, wrg) * x.shape[col_axis]
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, 0, tx, ty, 0, 1, 1, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, 0, tx, ty, 0, 1, 1, *rest)
 
 
 def random_shear(
@@ -128,10 +124,8 @@ def random_shear(
 ) -> np.ndarray:
     """Shear one image by up to `intensity` degrees."""
     shear = _uniform(-intensity, intensity)
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, 0, 0, 0, shear, 1, 1, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, 0, 0, 0, shear, 1, 1, *rest)
 
 
 def random_zoom(
@@ -149,10 +143,8 @@ def random_zoom(
         raise ValueError(f"`zoom_range` must be two numbers, got {zoom_range!r}.")
     low, high = zoom_range
     zx, zy = _uniform(low, high, 2)
-    axes = (row_axis, col_axis, channel_axis)
-    return apply_affine_transform(
-        x, 0, 0, 0, 0, zx, zy, *axes, fill_mode, cval, interpolation_order
-    )
+    rest = (row_axis, col_axis, channel_axis, fill_mode, cval, interpolation_order)
+    return apply_affine_transform(x, 0, 0, 0, 0, zx, zy, *rest)
 
 
 def random_channel_shift(

@@ -16,7 +16,6 @@ from ganglion.compiler.cpu.barriers import total_work
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan
-from ganglion.compiler.cpu.step_loop import native
 from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.fingerprint import digest
@@ -88,6 +87,8 @@ def free_memory() -> None:
 class CompiledProgram:
     """A plan as machine code, its memory, and the calls of a step."""
 
+    keeps_on_device = False
+
     def __init__(self, plan: CpuPlan) -> None:
         self.plan = plan
         code, self._calls = code_of(plan)
@@ -106,6 +107,7 @@ class CompiledProgram:
         data: Mapping[str, np.ndarray],
         state: Mapping[str, np.ndarray],
         steps: int,
+        keep_on_device: bool = False,
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place; return the results of every step."""
         results = {
@@ -156,7 +158,7 @@ class CompiledProgram:
                     return
         layout = self._layout(1)
         layout.bind(arrays, arena)
-        native().alone(layout.job(steps))
+        cpu_threads.native().alone(layout.job(steps))
 
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""

@@ -15,7 +15,7 @@ from functools import cached_property
 from ganglion.compiler.cpu.plan import CpuPlan, Segment
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel
-from ganglion.compiler.plan.lower import thread_split
+from ganglion.compiler.plan.lowering import thread_split
 from ganglion.compiler.plan.plan import Plan
 
 

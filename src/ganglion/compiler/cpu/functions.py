@@ -31,15 +31,19 @@ _SAME_SIZE["int64"] = "float64"
 
 
 def _operator(
-    real: str, signed: str, unsigned: str = ""
+    emit: Callable[[Maths, Val, Val], Val],
 ) -> Callable[[Term, Term | float], Term]:
-    names = {"f": real, "i": signed, "u": unsigned or signed, "b": signed}
-
     def apply(self: Term, other: Term | float) -> Term:
-        left, right = self.val, self._lift(other).val
-        return self._new(self.maths.binary(names[left.dtype.kind], left, right))
+        return self._new(emit(self.maths, self.val, self._lift(other).val))
 
     return apply
+
+
+def _instruction(
+    real: str, signed: str, unsigned: str
+) -> Callable[[Term, Term | float], Term]:
+    names = {"f": real, "i": signed, "u": unsigned, "b": unsigned}
+    return _operator(lambda m, a, b: m.binary(names[a.dtype.kind], a, b))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +58,20 @@ class Term:
     maths: Maths
     val: Val
 
-    __add__ = _operator("fadd", "add")
-    __sub__ = _operator("fsub", "sub")
-    __mul__ = _operator("fmul", "mul")
-    __truediv__ = _operator("fdiv", "sdiv")
-    __and__ = _operator("and", "and")
-    __or__ = _operator("or", "or")
-    __xor__ = _operator("xor", "xor")
-    __lshift__ = _operator("shl", "shl")
-    __rshift__ = _operator("ashr", "ashr", "lshr")
-    __mod__ = _operator("frem", "srem", "urem")
+    __add__ = _operator(Maths.add)
+    __sub__ = _operator(Maths.subtract)
+    __mul__ = _operator(Maths.multiply)
+    __truediv__ = _instruction("fdiv", "sdiv", "udiv")
+    __mod__ = _instruction("frem", "srem", "urem")
+    __and__ = _instruction("and", "and", "and")
+    __or__ = _instruction("or", "or", "or")
+    __xor__ = _instruction("xor", "xor", "xor")
+    __lshift__ = _instruction("shl", "shl", "shl")
+    __rshift__ = _instruction("ashr", "ashr", "lshr")
+    __lt__ = _operator(lambda m, a, b: m.ordered("lt", a, b))
+    __gt__ = _operator(lambda m, a, b: m.ordered("gt", a, b))
+    __ge__ = _operator(lambda m, a, b: m.ordered("ge", a, b))
+    equals = _operator(Maths.equal)
 
     def number(self, value: float) -> Term:
         """Return a constant like this term."""
@@ -86,19 +94,6 @@ class Term:
 
     def __invert__(self) -> Term:
         return self._new(self.maths.logical_not(self.val))
-
-    def __lt__(self, other: Term | float) -> Term:
-        return self._new(self.maths.ordered("lt", self.val, self._lift(other).val))
-
-    def __gt__(self, other: Term | float) -> Term:
-        return self._new(self.maths.ordered("gt", self.val, self._lift(other).val))
-
-    def __ge__(self, other: Term | float) -> Term:
-        return self._new(self.maths.ordered("ge", self.val, self._lift(other).val))
-
-    def equals(self, other: Term | float) -> Term:
-        """Return where both are equal."""
-        return self._new(self.maths.equal(self.val, self._lift(other).val))
 
     def choose(self, a: Term | float, b: Term | float) -> Term:
         """Return a where this condition holds, b elsewhere; one of them is a term."""

@@ -23,14 +23,16 @@ from ganglion.compiler.pipeline import (
 )
 from ganglion.compiler.plan import verify as plan_verify
 from ganglion.compiler.plan.kernels import Contract, PoolBack
-from ganglion.compiler.plan.lower import Preferences
-from ganglion.compiler.plan.lower_structured import lower
+from ganglion.compiler.plan.lower import lower
+from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.collapse import collapse
-from ganglion.compiler.plan.passes.empty import without_empty
 from ganglion.compiler.plan.passes.fuse import fuse
-from ganglion.compiler.plan.passes.integer_products import as_sums
+from ganglion.compiler.plan.passes.graph import (
+    integer_products_as_sums,
+    transpose_narrow,
+    without_empty,
+)
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.passes.narrow import turn_narrow
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.verify import PlanError
 
@@ -69,7 +71,7 @@ PIPELINE = Pipeline(
         graph_pass(
             "integer-products",
             "kernels multiply floats: products of whole numbers become sums",
-            as_sums,
+            integer_products_as_sums,
             ops=("matmul",),
         ),
         graph_pass(
@@ -86,7 +88,7 @@ PIPELINE = Pipeline(
         graph_pass(
             "narrow-products",
             "a product of few columns would leave vectors empty: it is transposed",
-            turn_narrow,
+            transpose_narrow,
             ops=("matmul",),
         ),
         graph_pass(

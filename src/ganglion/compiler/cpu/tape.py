@@ -3,6 +3,15 @@
 Programs run one after the other, and nothing in an arena outlives a step: so a model's
 steps of training, testing and prediction need the memory of the largest, not the sum.
 A tape holds every call of a step, with its pointers and what the thread runs of it.
+
+Tapes have records of five words: function, arguments, end and start of the thread's
+range, barrier or not. Where there is much to do, a record without a function stands
+before some that are run slice by slice: (0, ranges, number of records, threads, barrier
+or not), and those hold the size of a slice, the end of the range, and the cursors: how
+many of their pointers move with the slices, then of each its slot, its address for
+slice 0, and the bytes of a slice that it moves back by. Each thread owns a range of the
+slices and takes one at a time; a thread that is done steals from the others, so that
+one that was interrupted holds up nobody for long.
 """
 
 from __future__ import annotations
@@ -19,15 +28,14 @@ import numpy as np
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.plan import ALIGNMENT, CpuPlan
-from ganglion.compiler.cpu.step_loop import (
-    JOB_WORDS,
-    RANGE_WORDS,
-    RECORD_WORDS,
-    THREAD_WORDS,
-)
 from ganglion.compiler.plan.kernels import Buffer
 
 _LINE = 8  # words of a cache line
+RECORD_WORDS = 5
+# Words of a job: steps, threads, barrier, spins; then each thread's tape and cursors.
+JOB_WORDS, THREAD_WORDS = 4, 4
+# Words of a thread's range of slices, a cache line: taken so far, first, how many.
+RANGE_WORDS = 8
 
 
 def aligned(nbytes: int) -> np.ndarray:

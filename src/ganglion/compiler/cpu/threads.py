@@ -1,6 +1,10 @@
 """The threads that run compiled programs: started once, asleep between runs.
 
-Each may stay on a core, which belongs to one process at a time. A core is claimed by
+They run `step_loop.ll`, the native loop over steps, each along a tape of its own. A
+waiting thread spins for a moment, then sleeps: a busy neighbour, or more threads than
+cores, costs no more than it must.
+
+A thread may stay on a core, which belongs to one process at a time, claimed by
 binding a Unix socket without a file: the kernel gives its name to one process on the
 whole machine, whoever its user is, and takes it back when that process ends, however it
 ends. Where there are no such names, every claim is granted.
@@ -9,6 +13,7 @@ ends. Where there are no such names, every claim is granted.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import errno
 import os
 import sys
@@ -16,14 +21,88 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu import tuning
-from ganglion.compiler.cpu.step_loop import BARRIER_AT, POOL_BYTES, native
+from ganglion.compiler import cache as code_cache
+from ganglion.compiler.cpu import jit, tuning
 from ganglion.compiler.cpu.tape import aligned
 
 CORE_NAME = "\0ganglion-core-{}"  # a zero at the start: no file
+# Bytes of a pool: a cache line each for round, sleepers, job, and three of the barrier.
+POOL_BYTES, BARRIER_AT = 384, 192
+
+_PAUSES = {
+    "x86": ("llvm.x86.sse2.pause()", "llvm.x86.sse2.pause()"),
+    "arm": ("llvm.aarch64.hint(i32)", "llvm.aarch64.hint(i32 1)"),
+}
+_FUTEX_CALLS = {"x86": "202", "arm": "98"}  # numbers of the system call
+_YIELDS = {"windows": "SwitchToThread"}
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template((Path(__file__).parent / name).read_text())
+
+
+def filled(name: str, **values: str) -> str:
+    """Return a text file of this folder, with a value for each of its $names."""
+    template = _template(name)
+    names = set(template.get_identifiers())
+    if names != values.keys():
+        raise KeyError(f"{name} has the names {sorted(names)}, not {sorted(values)}")
+    return template.substitute(values)
+
+
+def executor(family: str, system: str) -> str:
+    """Return the module of the loop over steps.
+
+    "x86" and "arm" spin differently; "linux" sleeps on a futex, others yield.
+    """
+    declaration, pause = _PAUSES[family]
+    if system == "linux":
+        sleep = filled("sleep_futex.ll", futex=_FUTEX_CALLS[family])
+    else:
+        function = _YIELDS.get(system, "sched_yield")
+        sleep = filled("sleep_yield.ll", yield_function=function)
+    return filled(
+        "step_loop.ll", pause_declaration=declaration, pause=pause, sleep=sleep
+    )
+
+
+class Executor:
+    """The native loop over steps, as functions that Python can call."""
+
+    def __init__(self) -> None:
+        target, system = jit.host(), sys.platform.replace("win32", "windows")
+        text = executor(jit.family(), system)
+        path = code_cache.path_of(jit.identity(target), text)
+        code = code_cache.read(path)
+        if code is None:
+            code = jit.object_code([text], target)
+            code_cache.keep(path, code)
+        self._library = jit.Library(code)
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.alone: Any = self._function("alone", pointer)
+        self.lead: Any = self._function("lead", pointer, pointer)
+        self.serve: Any = self._function("serve", pointer, number, number)
+
+    def _function(self, name: str, *types: Any) -> Any:
+        return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
+
+
+_loading = threading.Lock()
+_loaded = cache(Executor)
+
+
+def native() -> Executor:
+    """Return the executor of this process."""
+    # Two threads that ask first at once would load two, and one be freed in use.
+    with _loading:
+        return _loaded()
 
 
 def usable_cores() -> list[int]:

@@ -147,6 +147,8 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
 class CompiledProgram:
     """A program as machine code, its memory on the device, and its recorded steps."""
 
+    keeps_on_device = True
+
     def __init__(self, program: Program, on: Memory) -> None:
         self._memory, self._driver = on, on.driver
         self._driver.use()
@@ -179,26 +181,12 @@ class CompiledProgram:
         data: Mapping[str, np.ndarray],
         state: Mapping[str, np.ndarray],
         steps: int,
+        keep_on_device: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Advance the state arrays in place; return the results of every step."""
-        return self._run(data, state, steps, keeps=False)
+        """Advance the state arrays; return the results of every step.
 
-    def run_and_keep(
-        self,
-        data: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray],
-        steps: int,
-    ) -> dict[str, np.ndarray]:
-        """Do the same, but leave large state on the device (`device_arrays`)."""
-        return self._run(data, state, steps, keeps=True)
-
-    def _run(
-        self,
-        data: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray],
-        steps: int,
-        keeps: bool,
-    ) -> dict[str, np.ndarray]:
+        With `keep_on_device`, large state stays there, see `device_arrays`.
+        """
         results = {
             name: np.empty((steps, *one.shape), one.dtype)
             for name, one in self.plan.results.items()
@@ -216,7 +204,9 @@ class CompiledProgram:
                 arena = self._memory.arena(self._schedule.arena)
                 self._driver.fill(arena, 0xFF, self._schedule.arena)
             self._advance(place, results, steps)
-            kept = self._leave_on_device(mirrors, state, copies) if keeps else set()
+            kept: set[str] = set()
+            if keep_on_device:
+                kept = self._leave_on_device(mirrors, state, copies)
             self._take_back(mirrors, state, copies, kept)
         return results
 

@@ -18,7 +18,6 @@ from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_
 from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
-    join_split_sums,
 )
 from ganglion.compiler.cuda.passes.split import (
     split_column_sums,
@@ -37,14 +36,18 @@ from ganglion.compiler.pipeline import (
     kernel_pass,
 )
 from ganglion.compiler.plan.kernels import Kernel
-from ganglion.compiler.plan.lower import Preferences
-from ganglion.compiler.plan.lower_structured import lower
+from ganglion.compiler.plan.lower import lower
+from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.collapse import collapse
-from ganglion.compiler.plan.passes.empty import without_empty
 from ganglion.compiler.plan.passes.fuse import fuse
-from ganglion.compiler.plan.passes.integer_products import as_sums
+from ganglion.compiler.plan.passes.graph import (
+    integer_products_as_sums,
+    transpose_narrow,
+    without_empty,
+)
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.passes.narrow import turn_narrow
+
+LARGE_LOOP = 1 << 16  # points: from here on, a launch costs nothing beside its work
 
 
 def step_pass(
@@ -67,7 +70,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             graph_pass(
                 "integer-products",
                 "kernels multiply floats: products of whole numbers become sums",
-                as_sums,
+                integer_products_as_sums,
                 ops=("matmul",),
             ),
             graph_pass(
@@ -84,7 +87,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             graph_pass(
                 "narrow-products",
                 "a product of few columns would leave lanes idle: it is transposed",
-                turn_narrow,
+                transpose_narrow,
                 ops=("matmul",),
             ),
             Pass(
@@ -100,12 +103,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             kernel_pass(
                 "fuse",
                 "loops that share data read it once",
-                partial(fuse, for_gpu=True),
-            ),
-            kernel_pass(
-                "whole-sums",
-                "sums were split for the threads of a CPU",
-                join_split_sums,
+                partial(fuse, large_loop=LARGE_LOOP),
             ),
             kernel_pass(
                 "cse",

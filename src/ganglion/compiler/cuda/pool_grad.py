@@ -29,12 +29,12 @@ def emit_pool_back(fused: FusedKernel) -> Emitted:
     """
     kernel = fused.kernel
     assert isinstance(kernel, PoolBack)
-    assert kernel.covers  # see `lower_pool_gather`
+    assert kernel.covers  # see `plan.lower_pools`
     windows, channels = math.prod(kernel.shape[:-1]), kernel.shape[-1]
     body = Body(is_wide(fused.buffers(), windows * channels))
     width = vector_width(fused, channels)
     across = threads_across(channels, width)
-    column_sums = [ColumnSum(body, one, width) for one in fused.column_sums]
+    column_sums = [ColumnSum(body, fused_sum, width) for fused_sum in fused.column_sums]
     down = THREADS // across
     blocks = _blocks(-(-windows // down), bool(column_sums))
     head = f"{body.index} i = ({body.index})block * {down} + THREAD / {across}"
@@ -44,7 +44,7 @@ def emit_pool_back(fused: FusedKernel) -> Emitted:
         body.block(f"for ({column}; c < {channels}; c += {across * width})"),
     ):
         _one_window(body, kernel, width, column_sums)
-    shared = [one.finish(across, "block", blocks, "0", 1) for one in column_sums]
+    shared = (total.finish(across, "block", blocks, "0", 1) for total in column_sums)
     return body.emitted(blocks, max(shared, default=0))
 
 

@@ -76,29 +76,22 @@ def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
     beside = bool(kernel.outer) and _reads_beside(kernel)
     width = _results_per_thread(kernel, fused, length, spec) if beside else 1
     results = math.prod(kernel.outer) // width
-    along = 1
-    most = THREADS
+    along, most, splits = 1, THREADS, 1
     if beside:  # a line of memory at a time, or a part of it
         across = min(power_of_two(results), 32 // width)
         while across > 8 and results < across * spec.processors:
             across //= 2
         most = THREADS // across
-    while (
-        along < most
-        and along * TUNING.reduced_per_thread < length
-        and results * along < spec.threads
-    ):
+    wanted = min(-(-length // TUNING.reduced_per_thread), most)
+    while along < wanted and results * along < spec.threads:
         along *= 2
     while along < most and results * along < THREADS and along < length:
         along *= 2
     across = THREADS // along
     tiles = -(-results // across)
-    splits = 1
     if kernel.how != "argmax":
-        while (
-            tiles * splits * 2 <= 4 * spec.processors
-            and along * splits * 2 * TUNING.reduced_per_split <= length
-        ):
+        most = length // (along * TUNING.reduced_per_split)
+        while splits * 2 <= most and tiles * splits * 2 <= 4 * spec.processors:
             splits *= 2
     return Tiling(across, along, splits, beside, width)
 
@@ -107,12 +100,9 @@ def _results_per_thread(
     kernel: Loop, fused: FusedKernel, length: int, spec: GpuSpec
 ) -> int:
     """Return how many neighbouring results a thread has, where there is much to add."""
-    much = length >= 64 or math.prod(kernel.outer) >= spec.threads
-    if (
-        kernel.how == "argmax"
-        or math.prod(kernel.shape) < TUNING.several_results_elements
-        or not much
-    ):
+    much = math.prod(kernel.shape) >= TUNING.several_results_elements
+    many = length >= 64 or math.prod(kernel.outer) >= spec.threads
+    if kernel.how == "argmax" or not much or not many:
         return 1
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
     most = 4 if len(kernel.outputs) <= 4 and widest <= 4 else 2

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ganglion.compiler.ir import origin
-from ganglion.compiler.ir.deep import Deep, finished
-from ganglion.compiler.ir.graph import Node, ShapeError, Value, toposort
+from ganglion.compiler.ir.graph import Deep, Node, ShapeError, Value, finished, toposort
 from ganglion.compiler.ir.pointwise import add, multiply, negative
 from ganglion.compiler.ir.shaping import broadcast, fill, is_float, reshape, sum_
 

@@ -7,10 +7,17 @@ a node says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +27,7 @@ from ganglion.compiler.ir.origin import Origin
 
 Shape = tuple[int, ...]
 Case = tuple[list[np.ndarray], dict[str, Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,3 +256,37 @@ def _print_constant(value: Value) -> str:
 def _with_origin(message: str) -> str:
     where = str(origins.here())
     return f"{message} (in {where})" if where else message
+
+
+# ---- recursion without a limit -------------------------------------------------------
+# Graphs and expressions are as deep as a model is long, Python's stack is not: so
+# functions ask for results instead of calling.
+
+# Yields others of its kind, is sent what they return, and returns a result.
+Deep = Generator["Deep[Any]", Any, T]
+
+
+def finished(start: Deep[T]) -> T:
+    """Return the result of a function that yields the calls it would make.
+
+    >>> def depth(nested):
+    ...     return 1 + (yield depth(nested[0])) if nested else 0
+    >>> nested = ()
+    >>> for _ in range(5000):
+    ...     nested = (nested,)
+    >>> finished(depth(nested))
+    5000
+    """
+    calls: list[Deep[Any]] = [start]
+    result: Any = None
+    while calls:
+        try:
+            inner = calls[-1].send(result)
+        except StopIteration as done:
+            calls.pop()
+            result = done.value
+        else:
+            calls.append(inner)
+            result = None
+    answer: T = result
+    return answer

@@ -1,391 +1,255 @@
-"""Lowering: every value of the graph becomes a buffer, or is computed where it is used.
-
-A lazy value is asked for its element at an affine place of some loop, and answers with
-an expression; so broadcasts, transposes and slices cost nothing, and chains of
-pointwise ops melt into the kernel that stores their result.
-"""
+"""Lowering of a program: ops of more than an element, results and state."""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.deep import Deep, finished
-from ganglion.compiler.ir.graph import Constant, Graph, Input, Node, Value
+from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import (
-    Apply,
     Buffer,
     Expr,
-    Index,
-    Indirect,
     Kernel,
     Literal,
     Load,
     Loop,
+    Scan,
+    Scatter,
     Shape,
-    Shuffled,
-    Uniform,
     View,
+    rewrite,
     row_major,
     walk,
 )
-
-# An index of a value as a function of the loop's axes: coefficients and a constant.
-Place = tuple[Shape, int]
-Places = tuple[Place, ...]
-
-_COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
-_COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
-CHEAP = 6  # recomputing this much costs less than storing and loading
-_MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota")
-LONGEST, DEAREST = 40, 200  # depth and cost at which a chain is cut
-LONG_SUM = 4096  # elements
-
-
-@dataclass(frozen=True)
-class Preferences:
-    """What a target wants of lowering."""
-
-    # Into how many equal parts a batch, or a long sum, is cut at most for threads to
-    # share, whatever their number; a GPU cuts by itself.
-    thread_splits: int = 1
-    winograd: bool = False  # convolutions with fewer multiplications
-    packs_panels: bool = False  # of a product's right matrix, while it is used
-    # Windows of pools are walked through one after the other; else each element asks
-    # the windows that it lies in, all at once.
-    pools_by_window: bool = False
+from ganglion.compiler.plan.lower_contractions import (
+    lower_conv,
+    lower_conv_kernel,
+    lower_conv_transpose,
+    lower_matmul,
+)
+from ganglion.compiler.plan.lower_pools import (
+    lower_max_pool_back,
+    lower_pool,
+    lower_sum_pool_back,
+)
+from ganglion.compiler.plan.lowering import (
+    LONG_SUM,
+    Indices,
+    Lowering,
+    Preferences,
+    copy_into,
+    identity,
+    thread_split,
+)
+from ganglion.compiler.plan.plan import Plan
 
 
-def thread_split(size: int, most: int) -> int:
-    """Return into how many equal parts an axis is cut, of at most so many.
-
-    >>> thread_split(128, 32), thread_split(100, 32), thread_split(97, 32)
-    (32, 25, 1)
-    """
-    return max(n for n in range(1, most + 1) if size % n == 0)
-
-
-def identity(shape: Shape) -> Places:
-    """Return the places of a loop that runs over a value's own axes."""
-    rank = len(shape)
-    return tuple(
-        (tuple(1 if j == i else 0 for j in range(rank)), 0) for i in range(rank)
-    )
+def lower(program: Program, target: Preferences) -> Plan:
+    """Return the kernels of a program, in order, and the buffers they work on."""
+    low = Lowering(program.graph, set(program.data), target)
+    for node in program.graph.nodes:
+        if node.op.name in _LOWER:
+            _LOWER[node.op.name](low, node)
+    results = _results(low, program.results)
+    _write_state(low, program)
+    inputs = {one.name: low.buffers[one] for one in program.graph.inputs}
+    data = {name: inputs[name] for name in program.data}
+    state = {name: inputs[name] for name in program.state}
+    return Plan(program.graph.name, tuple(low.kernels), data, state, results)
 
 
-def _scaled(place: Place, factor: int, offset: int) -> Place:
-    coefficients, constant = place
-    return tuple(c * factor for c in coefficients), constant * factor + offset
+# ---- reductions ----------------------------------------------------------------------
 
 
-class Lowering:
-    """The state of lowering one graph: what is stored where, and the kernels so far."""
-
-    def __init__(self, graph: Graph, data: set[str], target: Preferences) -> None:
-        self.graph, self.target = graph, target
-        self.kernels: list[Kernel] = []
-        self.buffers: dict[Value, Buffer] = {}
-        self._count = 0
-        for one in graph.inputs:
-            kind = "data" if one.name in data else "state"
-            self.buffers[one] = Buffer(one.name, one.shape, one.dtype, kind)
-        self._costs: dict[Value, int] = {}
-        self._kept: set[Value] = set()
-        self._estimate()
-
-    def _estimate(self) -> None:
-        """Decide which lazy values are stored all the same: the dear and the long."""
-        consumers = Counter(
-            one for node in self.graph.nodes for one in set(node.inputs)
-        )
-        consumers.update(self.graph.outputs.values())
-        depths: dict[Value, int] = {}
-        for node in self.graph.nodes:
-            if node.op.kind != "pointwise" and node.op.name not in _LAZY:
-                continue
-            if node.op.name == "broadcast" and node.size > node.inputs[0].size:
-                self._keep_small(node.inputs[0])
-            cost = sum(self._costs.get(one, 0) for one in node.inputs)
-            depth = 1 + max((depths.get(one, 0) for one in node.inputs), default=0)
-            cost += _own_cost(node)
-            used_again = consumers[node] > 1 and cost > CHEAP
-            movement = node.op.name in _MOVEMENT
-            if depth > LONGEST or cost > DEAREST or (used_again and not movement):
-                self._kept.add(node)
-            else:
-                self._costs[node], depths[node] = cost, depth
-
-    def _keep_small(self, x: Value) -> None:
-        """Store what is repeated many times, rather than compute it many times."""
-        if self._costs.get(x, 0) > 0:
-            self._kept.add(x)
-            self._costs[x] = 0
-
-    # ---- buffers and kernels -----------------------------------------------------
-
-    def new(self, shape: Shape, dtype: np.dtype, name: str = "t") -> Buffer:
-        """Return a new temporary buffer."""
-        self._count += 1
-        return Buffer(f"{name}{self._count}", shape, np.dtype(dtype), "arena")
-
-    def emit(self, kernel: Kernel) -> None:
-        """Append a kernel to the plan, unless it has nothing to store."""
-        if not (isinstance(kernel, Loop) and 0 in kernel.outer):
-            self.kernels.append(kernel)
-
-    def store(self, value: Value) -> Buffer:
-        """Return the buffer that holds a value, row by row, computing it if needed."""
-        return self.buffers.get(value) or finished(self._storing(value))
-
-    def _storing(self, value: Value) -> Deep[Buffer]:
-        if value not in self.buffers:
-            self.buffers[value] = yield self._computing(value)
-        return self.buffers[value]
-
-    def _computing(self, value: Value) -> Deep[Buffer]:
-        if isinstance(value, Constant):
-            array = np.ascontiguousarray(value.array)
-            self._count += 1
-            name = f"c{self._count}"
-            return Buffer(name, value.shape, value.dtype, "constant", array)
-        assert isinstance(value, Node)
-        if value.op.name == "reshape":
-            inner = yield self._storing(value.inputs[0])
-            return self._renamed(inner, value.shape)
-        target = self.new(value.shape, value.dtype)
-        expr = yield self._expanding(value, identity(value.shape), force=True)
-        self.emit(Loop.of(value.op.name, value.shape, expr, View.whole(target)))
-        return target
-
-    def _renamed(self, buffer: Buffer, shape: Shape) -> Buffer:
-        """Return a buffer seen in another shape: the same memory."""
-        return replace(buffer, shape=shape, alias_of=buffer.root)
-
-    def view(self, value: Value) -> View:
-        """Return a value as an affine view of a buffer, storing it if it is none."""
-        if value in self.buffers or isinstance(value, Constant):
-            return View.whole(self.store(value))
-        if self._is_movement(value):
-            expr = self.at(value, identity(value.shape))
-            if isinstance(expr, Load):
-                return expr.view
-        return View.whole(self.store(value))
-
-    def turned_view(self, value: Value) -> View:
-        """Return a view for which any order of axes will do: nothing is turned."""
-        base = value
-        while (
-            isinstance(base, Node)
-            and base not in self.buffers
-            and base.op.name == "transpose"
-        ):
-            base = base.inputs[0]
-        self.store(base)
-        return self.view(value)
-
-    def _is_movement(self, value: Value) -> bool:
-        names = ("transpose", "slice", "reverse", "broadcast", "reshape")
-        while isinstance(value, Node) and value not in self.buffers:
-            if value.op.name not in names:
-                return False
-            value = value.inputs[0]
-        return True
-
-    # ---- expressions ---------------------------------------------------------------
-
-    def at(self, value: Value, places: Places, force: bool = False) -> Expr:
-        """Return the expression of a value's element at some places of a loop.
-
-        With `force`, the value itself is expanded even where it should be stored.
-        """
-        return finished(self._expanding(value, places, force))
-
-    def _expanding(
-        self, value: Value, places: Places, force: bool = False
-    ) -> Deep[Expr]:
-        if isinstance(value, Constant) and value.size == 1:
-            return Literal(value.dtype, value.array.item())
-        if value in self.buffers or isinstance(value, (Constant, Input)):
-            return self._load((yield self._storing(value)), places)
-        assert isinstance(value, Node)
-        lazy = _LAZY.get(value.op.name)
-        if value.op.kind == "pointwise":
-            lazy = _pointwise
-        if lazy is None or not (force or self._melts(value)):
-            return self._load((yield self._storing(value)), places)
-        return (yield lazy(self, value, places))
-
-    def _load(self, buffer: Buffer, places: Places) -> Load:
-        strides, offset = _combined(places, row_major(buffer.shape))
-        return Load(buffer.dtype, View(buffer, strides, offset))
-
-    def _melts(self, value: Node) -> bool:
-        """Return whether to compute a value where it is used, instead of storing it."""
-        name = value.op.name
-        if value in self._kept or name == "shuffle":
-            return False
-        if name == "reshape":
-            return _splits(value.inputs[0].shape, value.shape) is not None
-        return True
+def _reduction_indices(x: Value, axes: Shape) -> tuple[Shape, Indices]:
+    """Return a loop over kept axes, then reduced ones, and the indices of x in it."""
+    order = [i for i in range(x.ndim) if i not in axes] + list(axes)
+    rank = x.ndim
+    indices: list[Any] = [None] * rank
+    for position, axis in enumerate(order):
+        indices[axis] = (tuple(int(j == position) for j in range(rank)), 0)
+    return tuple(x.shape[i] for i in order), tuple(indices)
 
 
-def _own_cost(node: Node) -> int:
-    if node.op.kind == "pointwise":
-        return _COSTS.get(node.op.name, 1)
-    if node.op.name in ("random_uniform", "shuffle"):
-        return 100
-    return 1 if node.op.name in ("iota", "gather") else 0
+def _reduce(low: Lowering, node: Node) -> None:
+    (x,), axes = node.inputs, tuple(sorted(node.attrs["axes"]))
+    shape, indices = _reduction_indices(x, axes)
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    kept, count = node.size, math.prod(x.shape[i] for i in axes)
+    most = low.target.thread_splits
+    parts = thread_split(x.shape[axes[0]], most) if axes else 1
+    is_sum = node.op.name == "sum"
+    sliced = bool(axes) and axes[0] > 0 and 2 * x.shape[0] >= most
+    long = count >= LONG_SUM and kept <= LONG_SUM and not sliced
+    expr = low.at(x, indices)
+    if not (is_sum and long and parts > 1):
+        view = View(target, row_major(node.shape))
+        low.emit(Loop.of(node.op.name, shape, expr, view, len(axes), node.op.name))
+        return
+    _long_sum(low, node, shape, expr, parts, target)
 
 
-def _combined(places: Places, strides: Shape) -> tuple[Shape, int]:
-    """Multiply places by strides: the flat place, affine in the loop's axes."""
-    if not places:
-        return (), 0
-    rank = len(places[0][0])
-    total = [0] * rank
-    offset = 0
-    for (coefficients, constant), stride in zip(places, strides, strict=True):
-        offset += constant * stride
-        for axis, coefficient in enumerate(coefficients):
-            total[axis] += coefficient * stride
-    return tuple(total), offset
+def _long_sum(
+    low: Lowering, node: Node, shape: Shape, expr: Expr, parts: int, target: Buffer
+) -> None:
+    """Sum in a fixed number of parts that may run at the same time, then add those."""
+    kept = len(node.shape)
+    wide = np.dtype("float64") if node.dtype.kind == "f" else node.dtype
+    partial = low.new((parts, *node.shape), wide)
+    cut = (parts, *node.shape, shape[kept] // parts, *shape[kept + 1 :])
+    expr = _shifted(expr, kept, shape[kept] // parts)
+    view = View(partial, row_major(partial.shape))
+    reduced = len(shape) - kept
+    low.emit(Loop.of("sum", cut, expr, view, reduced, "sum"))
+    strides = row_major(partial.shape)
+    total = Load(wide, View(partial, (*strides[1:], strides[0])))
+    view = View(target, row_major(node.shape))
+    low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))
 
 
-def _pointwise(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    args: tuple[Expr, ...] = ()
+def _shifted(expr: Expr, axis: int, part: int) -> Expr:
+    """Rewrite an expression for a loop whose axis is split into (part, index)."""
+
+    def strides(old: Shape) -> Shape:
+        return (old[axis] * part, *old) if old else ()
+
+    return rewrite(expr, strides)
+
+
+def _argmax(low: Lowering, node: Node) -> None:
+    (x,) = node.inputs
+    shape, indices = _reduction_indices(x, (node.attrs["axis"],))
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    view = View(target, row_major(node.shape))
+    low.emit(Loop.of("argmax", shape, low.at(x, indices), view, 1, "argmax"))
+
+
+def _cumsum(low: Lowering, node: Node) -> None:
+    (x,), axis = node.inputs, node.attrs["axis"]
+    source, target = low.view(x), low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+
+    def ordered(view: View) -> View:
+        return View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
+
+    shape = tuple(x.shape[i] for i in order)
+    low.emit(Scan("cumsum", shape, ordered(source), ordered(View.whole(target))))
+
+
+# ---- movement that is no affine view ----------------------------------------------
+
+
+def _pad(low: Lowering, node: Node) -> None:
+    pairs, interior = node.attrs["pairs"], node.attrs["interior"]
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    fill = Literal(node.dtype, node.dtype.type(node.attrs["value"]).item())
+    whole = View.whole(target)
+    low.emit(Loop.of("fill", node.shape, fill, whole))
+    copy_into(low, node.inputs[0], whole, pairs, interior)
+
+
+def _concat(low: Lowering, node: Node) -> None:
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    whole, axis, start = View.whole(target), node.attrs["axis"], 0
     for one in node.inputs:
-        args += ((yield low._expanding(one, places)),)
-    if node.op.name == "cast" and node.dtype == args[0].dtype:
-        return args[0]
-    return Apply(node.dtype, node.op.name, args)
+        pairs = tuple((start if i == axis else 0, 0) for i in range(node.ndim))
+        copy_into(low, one, whole, pairs, (0,) * node.ndim)
+        start += one.shape[axis]
 
 
-def _broadcast(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    (x,) = node.inputs
-    kept = places[len(places) - x.ndim :]
-    rank = len(places[0][0]) if places else 0
-    nowhere = ((0,) * rank, 0)
-    inner = tuple(
-        nowhere if size == 1 else place
-        for size, place in zip(x.shape, kept, strict=True)
+def _scatter_add(low: Lowering, node: Node) -> None:
+    """Clear the rows, then add every update to its row, in order."""
+    updates, index = node.inputs
+    target = low.new(node.shape, node.dtype)
+    low.buffers[node] = target
+    low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0), View.whole(target)))
+    count = index.size
+    row = node.size // max(node.shape[0], 1)
+    low.emit(
+        Scatter("scatter_add", count, row, low.store(updates), low.store(index), target)
     )
-    return (yield _padded(low, x, inner, rank))
 
 
-def _padded(low: Lowering, x: Value, inner: Places, rank: int) -> Deep[Expr]:
-    """Expand a value; a scalar has no place that tells how many axes the loop has."""
-    if inner or rank == 0:
-        return (yield low._expanding(x, inner))
-    if isinstance(x, Constant):
-        return (yield low._expanding(x, ()))
-    buffer = yield low._storing(x)
-    return Load(buffer.dtype, View(buffer, (0,) * rank))
+# ---- results and state -----------------------------------------------------------
 
 
-def _transpose(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    inner: list[Place] = [places[0]] * node.ndim
-    for axis, source in enumerate(node.attrs["axes"]):
-        inner[source] = places[axis]
-    return (yield low._expanding(node.inputs[0], tuple(inner)))
+def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
+    results = {}
+    for name in names:
+        value = low.graph.outputs[name]
+        buffer = Buffer(name, value.shape, value.dtype, "result")
+        if value.size:
+            expr = low.at(value, identity(value.shape))
+            low.emit(Loop.of("result", value.shape, expr, View.whole(buffer)))
+        results[name] = buffer
+    return results
 
 
-def _slice(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    spans = zip(places, node.attrs["starts"], node.attrs["steps"], strict=True)
-    inner = tuple(_scaled(place, step, start) for place, start, step in spans)
-    return (yield low._expanding(node.inputs[0], inner))
+def _write_state(low: Lowering, program: Program) -> None:
+    """Write new states in place where nobody needs the old one any more."""
+    inputs = {one.name: one for one in low.graph.inputs}
+    writers: list[Loop] = []
+    for name in program.state:
+        value = low.graph.outputs.get(name)
+        if value is not None and value.size:
+            writers.append(_writer(low, value, low.buffers[inputs[name]]))
+    copies: list[Kernel] = []
+    readers: dict[Buffer, set[int]] = {}
+    for number, writer in enumerate(writers):
+        for buffer in writer.reads():
+            readers.setdefault(buffer.root, set()).add(number)
+    for number, writer in enumerate(writers):
+        state = writer.target.buffer
+        if readers.get(state, set()) - {number} or _reads_other_elements(low, writer):
+            copy = low.new(state.shape, state.dtype, "next")
+            low.emit(replace(writer, outputs=((writer.expr, View.whole(copy)),)))
+            load = Load(state.dtype, View.whole(copy))
+            copies.append(Loop.of("copy", state.shape, load, View.whole(state)))
+        else:
+            low.emit(writer)
+    for kernel in copies:
+        low.emit(kernel)
 
 
-def _reverse(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    inner = tuple(
-        _scaled(place, -1, size - 1) if axis in node.attrs["axes"] else place
-        for axis, (place, size) in enumerate(zip(places, node.shape, strict=True))
+def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
+    expr = low.at(value, identity(value.shape), force=isinstance(value, Node))
+    return Loop.of("update", value.shape, expr, View.whole(state))
+
+
+def _reads_other_elements(low: Lowering, writer: Loop) -> bool:
+    """Return whether a new state needs other elements of the old one than its own."""
+    state, strides = writer.target.buffer, writer.target.strides
+    views = [one.view for one in walk(writer.expr) if isinstance(one, Load)]
+    return any(
+        view.buffer.root is state and (view.strides != strides or view.offset != 0)
+        for view in views
     )
-    return (yield low._expanding(node.inputs[0], inner))
 
 
-def _splits(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
-    """Return, for each old axis, the new axes it was split into, None if any merged.
-
-    >>> _splits((6, 4), (2, 3, 1, 4))
-    [(0, 1), (2, 3)]
-    >>> _splits((2, 3), (6,)) is None
-    True
-    """
-    groups, at = [], 0
-    for size in old:
-        taken, product = [], 1
-        while at < len(new) and product < size:
-            product *= new[at]
-            taken.append(at)
-            at += 1
-        if product != size:
-            return None
-        groups.append(tuple(taken))
-    return groups if all(n == 1 for n in new[at:]) else None
-
-
-def _reshape(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    (x,) = node.inputs
-    groups = _splits(x.shape, node.shape)
-    if groups is None:
-        return low._load((yield low._storing(node)), places)
-    rank = len(places[0][0]) if places else 0
-    inner = []
-    for group in groups:
-        sizes = tuple(node.shape[axis] for axis in group)
-        chosen = tuple(places[axis] for axis in group)
-        flat, offset = _combined(chosen, row_major(sizes))
-        inner.append((flat if group else (0,) * rank, offset))
-    return (yield _padded(low, x, tuple(inner), rank))
-
-
-def _iota(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    yield from ()  # a generator, as its siblings are: it asks for nothing
-    (coefficients, constant) = places[0]
-    return Index(node.dtype, coefficients, constant)
-
-
-def _gather(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    table, index = node.inputs
-    buffer = yield low._storing(table)
-    rank = len(places[0][0]) if places else 0
-    row = yield _padded(low, index, places[: index.ndim], rank)
-    strides, offset = _combined(places[index.ndim :], row_major(table.shape[1:]))
-    size = int(np.prod(table.shape[1:], dtype=np.int64))
-    within = strides or (0,) * rank
-    return Indirect(node.dtype, buffer, row, table.shape[0], size, within, offset)
-
-
-def _uniform(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    strides, offset = _combined(places, row_major(node.shape))
-    element = Index(np.dtype("int64"), strides, offset)
-    state = yield low._storing(node.inputs[0])
-    return Uniform(node.dtype, state, element)
-
-
-def _shuffle(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    state, position = node.inputs
-    expr = yield low._expanding(position, places)
-    stored = yield low._storing(state)
-    return Shuffled(node.dtype, stored, expr, node.attrs["rows"])
-
-
-_LAZY: dict[str, Callable[[Lowering, Node, Places], Deep[Expr]]] = {
-    "broadcast": _broadcast,
-    "transpose": _transpose,
-    "slice": _slice,
-    "reverse": _reverse,
-    "reshape": _reshape,
-    "iota": _iota,
-    "gather": _gather,
-    "random_uniform": _uniform,
-    "shuffle": _shuffle,
+_LOWER: dict[str, Callable[[Lowering, Node], None]] = {
+    "sum": _reduce,
+    "max": _reduce,
+    "argmax": _argmax,
+    "cumsum": _cumsum,
+    "pad": _pad,
+    "concat": _concat,
+    "scatter_add": _scatter_add,
+    "matmul": lower_matmul,
+    "conv": lower_conv,
+    "conv_transpose": lower_conv_transpose,
+    "conv_kernel": lower_conv_kernel,
+    "max_pool": lower_pool,
+    "sum_pool": lower_pool,
+    "sum_pool_back": lower_sum_pool_back,
+    "max_pool_back": lower_max_pool_back,
 }
-
-
-def loads(expr: Expr) -> list[View]:
-    """Return the views that an expression loads from."""
-    return [one.view for one in walk(expr) if isinstance(one, Load)]

@@ -29,7 +29,7 @@ from ganglion.compiler.ir.pointwise import (
 )
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
 from ganglion.compiler.ir.simplify import splat
-from ganglion.compiler.plan.lower import LONG_SUM, thread_split
+from ganglion.compiler.plan.lowering import LONG_SUM, thread_split
 
 FEW = 64  # rows from which one pass is faster, though its sums are wider
 

@@ -8,7 +8,7 @@ import pytest
 import ganglion as keras
 from ganglion import config, recipes
 from ganglion.cli import dump
-from ganglion.compiler import choice
+from ganglion.compiler import registry
 from ganglion.compiler.cuda import backend, driver
 from ganglion.race import machine
 from ganglion.system import terminal
@@ -41,19 +41,19 @@ def program(name, step="train"):
 
 def test_a_model_that_is_worth_it_goes_to_the_gpu_and_it_is_told_once(gpu, capsys):
     large, small = program("mnist-mlp"), program("mnist-perceptron")
-    assert choice.backend_for(large) == "cuda"
-    assert choice.backend_for(large) == "cuda"
+    assert registry.backend_for(large) == "cuda"
+    assert registry.backend_for(large) == "cuda"
     told = capsys.readouterr().err
     assert told.count("Running on the GPU: a dream of a GPU, tf32") == 1
-    assert choice.backend_for(small) == config.backend()
-    assert choice.backend_for(small, on_gpu=True) == "cuda"  # with its model
+    assert registry.backend_for(small) == config.backend()
+    assert registry.backend_for(small, on_gpu=True) == "cuda"  # with its model
 
 
 def test_what_was_asked_for_is_used(gpu):
     config.set_backend("cpu")
-    assert choice.backend_for(program("mnist-mlp")) == "cpu"
+    assert registry.backend_for(program("mnist-mlp")) == "cpu"
     config.set_backend("cuda")
-    assert choice.backend_for(program("mnist-perceptron")) == "cuda"
+    assert registry.backend_for(program("mnist-perceptron")) == "cuda"
 
 
 def test_a_gpu_that_is_asked_for_by_name_gets_ready_while_a_step_is_traced(monkeypatch):
@@ -91,17 +91,17 @@ def test_a_driver_that_does_not_start_is_asked_again(monkeypatch):
 
 
 def test_what_is_told_to_expect(gpu, monkeypatch):
-    assert choice.shown() == "auto"
+    assert registry.shown() == "auto"
     monkeypatch.setattr(backend, "missing", lambda: None)
     assert machine.facts()["  cuda"] == "works, for models that are worth it"
     config.set_backend("cuda")
-    assert choice.shown() == "cuda"
+    assert registry.shown() == "cuda"
     assert machine.facts()["  cuda"] == "works, in use"
 
 
 def test_without_a_gpu_the_processor_is_used(monkeypatch, capsys):
     monkeypatch.setattr(driver, "missing", lambda: "there is none")
-    assert choice.backend_for(program("mnist-mlp")) in ("cpu", "numpy")
+    assert registry.backend_for(program("mnist-mlp")) in ("cpu", "numpy")
     assert not capsys.readouterr().err
 
 
@@ -123,7 +123,7 @@ def test_operations_of_all_three_passes_of_a_convolution():
     ((step, _),) = model._step_cache._steps.values()
     first, second, dense = 6 * 5 * 9 * 2 * 3, 6 * 5 * 9 * 3 * 4, 6 * 5 * 4
     expected = 2 * 7 * (2 * first + 3 * second + 3 * dense)  # pixels need no gradient
-    assert choice.operations(step.program.graph) == expected
+    assert registry.operations(step.program.graph) == expected
 
 
 # ---- mixed_bfloat16 ----------------------------------------------------------------

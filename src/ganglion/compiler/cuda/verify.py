@@ -22,6 +22,7 @@ from ganglion.compiler.cuda.launches import (
     StepKernels,
 )
 from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
+from ganglion.compiler.cuda.row_fusion import can_fuse_rows
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.verify import PlanError
@@ -58,9 +59,10 @@ def verify_schedule(schedule: Schedule) -> None:
     every = _Launches(name, "every", schedule.every)
     every.verify(both, known)
     every.verify_ready(written_before(schedule))
+    every.verify_rows()
     if schedule.last:
         last = _Launches(name, "last", schedule.last)
-        last.verify([k for k in both if id(k) in last.found], known)
+        last.verify([k for k in both if id(k) in last.positions], known)
     missing = {(NEXT, one) for one in step.double_buffered} - written_by(step.for_next)
     for _, array in missing:
         raise LaunchError(f"{name}: no launch makes {array!r} for the next step")
@@ -95,14 +97,15 @@ class _Launches:
 
     def __init__(self, name: str, when: str, launches: Sequence[Launch]) -> None:
         self._name, self._when, self._launches = name, when, launches
-        self.found: dict[int, _Position] = {}
+        self.positions: dict[int, _Position] = {}
         for number, launch in enumerate(launches):
             for partition in launch.partitions:
                 for i, fused in enumerate(partition.fused_kernels):
                     for j, kernel in enumerate(fused.kernels):
-                        place = _Position(number, partition, fused, (i, j))
-                        if self.found.setdefault(id(kernel), place) is not place:
+                        if id(kernel) in self.positions:
                             raise self._error(number, f"runs {kernel.name} again")
+                        position = _Position(number, partition, fused, (i, j))
+                        self.positions[id(kernel)] = position
 
     def _error(self, launch: int, what: str) -> LaunchError:
         return LaunchError(f"{self._name}: launch {self._when} {launch} {what}")
@@ -112,7 +115,7 @@ class _Launches:
         writer: dict[Root, _Position] = {}
         readers: dict[Root, list[_Position]] = defaultdict(list)
         for kernel in kernels:
-            here = self.found.get(id(kernel))
+            here = self.positions.get(id(kernel))
             if here is None:
                 raise LaunchError(
                     f"{self._name}: no launch of {self._when} runs {kernel.name}"
@@ -175,6 +178,17 @@ class _Launches:
                         number, f"fetches {array!r} early, which is still being written"
                     )
             before = launch.writes()
+
+    def verify_rows(self) -> None:
+        """Check that row-wise blocks need only their own rows of each other."""
+        for number, launch in enumerate(self._launches):
+            for partition in launch.partitions:
+                *others, last = partition.kernels
+                if partition.row_wise and not can_fuse_rows(others, last):
+                    arrays = ", ".join(repr(name) for _, name in partition.private)
+                    raise self._error(
+                        number, f"has blocks that need rows of others: {arrays}"
+                    )
 
 
 def _order(first: _Position, second: _Position) -> str:

@@ -50,7 +50,7 @@ def test_where_zeros_of_the_data_are_left_out():
     arrays["x"][:, ::3] = 0
     (one,) = [k for k in build(pure(graph)).kernels if isinstance(k, Contract)]
     assert one.packed
-    assert one.places
+    assert one.nonzeros
     check(pure(graph), arrays, {}, rtol=1e-5, atol=1e-4)
 
 

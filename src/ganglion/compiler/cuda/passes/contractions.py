@@ -190,7 +190,7 @@ def _is_depthwise(kernel: Contract) -> bool:
         and kernel.batch[-1].left <= TUNING.most_depthwise_columns
         and kernel.batch[-1].out == columns
         and kernel.out.buffer.dtype.kind == "f"
-        and not (kernel.bits or kernel.places or kernel.packed)
+        and not (kernel.bits or kernel.nonzeros or kernel.packed)
     )
 
 

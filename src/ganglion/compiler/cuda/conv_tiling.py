@@ -123,7 +123,7 @@ class _Patches:
 
 @dataclass(frozen=True)
 class FpropTiling(_Patches):
-    """A tile of whole rows of images, and how many stages of the weights are prefetched."""
+    """A tile of whole rows of images, and how many stages of weights are prefetched."""
 
     tile: Tile
     tile_images: int

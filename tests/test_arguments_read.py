@@ -12,8 +12,8 @@ from folders import PACKAGE
 
 import ganglion as keras
 
-# Programs, and the engines of other libraries: their functions are no API.
-PROGRAMS = ("race", "rivals", "cli", "bench", "backends", "plan", "ir")
+# Programs, the engines of other libraries and the compiler: no API.
+PROGRAMS = ("race", "cli", "compiler")
 
 ONE_DEVICE = "says how copies on several devices are joined; there is one device"
 HINT = "a hint for speed that changes no result"
@@ -32,7 +32,6 @@ UNREAD = {
         "x": INTERFACE,
         "training": INTERFACE,
     },
-    "datasets/report.py fetching": {"title": INTERFACE},
     "explain/maps.py Explainer.call": {"training": INTERFACE, "mask": INTERFACE},
     "layers/augment.py ImageLayer.get_random_transformation": {
         "data": INTERFACE,

@@ -153,15 +153,17 @@ class RandomUniform(_Random):
         return self._uniform(shape, self.minval, self.maxval, dtype)
 
 
-@export("keras.initializers", "random_normal", "normal")
-class RandomNormal(_Random):
-    """Numbers from a normal distribution."""
-
+class _Normal(_Random):
     def __init__(
         self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None
     ) -> None:
         self.mean, self.stddev = mean, stddev
         self._set_seed(seed)
+
+
+@export("keras.initializers", "random_normal", "normal")
+class RandomNormal(_Normal):
+    """Numbers from a normal distribution."""
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
         drawn = self._generator().normal(self.mean, self.stddev, shape)
@@ -169,14 +171,8 @@ class RandomNormal(_Random):
 
 
 @export("keras.initializers", "truncated_normal")
-class TruncatedNormal(_Random):
+class TruncatedNormal(_Normal):
     """Normal numbers, none further than two deviations from the mean."""
-
-    def __init__(
-        self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None
-    ) -> None:
-        self.mean, self.stddev = mean, stddev
-        self._set_seed(seed)
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
         return self._truncated(shape, self.mean, self.stddev, dtype)

@@ -13,6 +13,7 @@ from command_line import command, here, run, weights_of
 
 import ganglion
 from ganglion import recipes
+from ganglion.datasets import glyphs
 
 LINE = re.compile(
     r"loss: \d\.\d{4} / \d\.\d{4}    accuracy: \d\.\d{4} / \d\.\d{4}    "
@@ -192,22 +193,18 @@ def test_every_help_has_an_example(name):
 
 
 @pytest.mark.slow
-def test_without_mnist_the_first_line_says_so_and_glyphs_take_its_place(tmp_path):
+def test_without_mnist_the_first_line_says_so_and_glyphs_take_its_place(
+    tmp_path, monkeypatch
+):
+    few = glyphs._draw(600, 200, 0)  # as it would draw 70,000
+    monkeypatch.setattr(glyphs, "_default_set", lambda: few)
     tools = tmp_path / "bin"
     tools.mkdir()
-    done = run(
-        "train",
-        "mnist-perceptron",
-        "--epochs",
-        1,
-        "--log",
-        "steps",
-        small=False,
-        GANGLION_HOME=str(tmp_path / "home"),
-        PATH=str(tools),  # no npm
-        http_proxy="http://127.0.0.1:9",  # no network
-        https_proxy="http://127.0.0.1:9",
-    )
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tools))  # no npm
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # no network
+    done = here("train", "mnist-perceptron", "--epochs", 1, "--log", "steps")
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
     assert first.startswith("MNIST cannot be had here; training on glyphs"), first

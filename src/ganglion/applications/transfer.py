@@ -154,11 +154,11 @@ def train_head(
         verbose: Whether to show progress.
     """
     x, y = features(start, train[0], verbose), train[1]
-    held = None
+    held_out = None
     if validation is not None:
-        held = (features(start, validation[0], verbose), validation[1])
+        held_out = (features(start, validation[0], verbose), validation[1])
     stop: list[Any] = []
-    if patience is not None and held is not None:
+    if patience is not None and held_out is not None:
         stop = [EarlyStopping(patience=patience, restore_best_weights=True)]
     compile_for_training(start.head, learning_rate)
     history = start.head.fit(
@@ -166,7 +166,7 @@ def train_head(
         y,
         batch_size=min(batch_size, len(x)),
         epochs=epochs,
-        validation_data=held,
+        validation_data=held_out,
         callbacks=[*callbacks, *stop],
         verbose=verbose,
     )
@@ -202,7 +202,7 @@ def fine_tune(
         callbacks: For `fit`.
         verbose: Whether to show progress.
     """
-    network, held = start.model, validation
+    network, held_out = start.model, validation
     learning = network.layers if whole else start.upper.layers
     for layer in network.layers:
         is_norm = isinstance(layer, layers.BatchNormalization)
@@ -211,7 +211,7 @@ def fine_tune(
     if not whole and _maps_fit(start, sum(len(x) for x, _ in parts)):
         network = start.upper
         train, *rest = ((maps(start, x, verbose), y) for x, y in parts)
-        held = rest[0] if rest else None
+        held_out = rest[0] if rest else None
     size = min(batch_size, len(train[0]))
     steps = epochs * -(-len(train[0]) // size)
     compile_for_training(network, CosineDecay(learning_rate, steps))
@@ -219,7 +219,7 @@ def fine_tune(
         *train,
         batch_size=size,
         epochs=epochs,
-        validation_data=held,
+        validation_data=held_out,
         callbacks=list(callbacks),
         verbose=verbose,
     )

@@ -141,9 +141,9 @@ def _of_files(net: Any, given: list[Path] | None, limit: int | None) -> Any:
     held = images.read_files(files, form, keep=is_large)
     for number, why in held.problems.items():
         say(f"Skipped {terminal.shown(files[number])}: {why}")
-    if not len(held.kept):
+    if not len(held.readable):
         raise ValueError("None of the files is an image that can be read.")
-    return Pictures(held.pixels, [files[number].stem for number in held.kept])
+    return Pictures(held.pixels, [files[number].stem for number in held.readable])
 
 
 def _form(net: Any) -> Any:

@@ -41,7 +41,7 @@ def predict(
         decoded = asked.read(files, keep=False, watch=watch)
     for number, why in decoded.problems.items():
         say(f"{terminal.shown(files[number])}: {why}")
-    kept = [files[number] for number in decoded.kept]
+    kept = [files[number] for number in decoded.readable]
     if kept:
         _print(format, kept, asked.classes, asked.probabilities(decoded.pixels))
     elif format == "json":

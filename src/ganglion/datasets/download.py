@@ -35,12 +35,12 @@ class Report:
         self._bar = bar
         self._task: TaskID | None = None
 
-    def begin(self, what: str, total: int | None = None) -> None:
+    def begin(self, task: str, total: int | None = None) -> None:
         """Start over with a new task; ``total`` bytes when the size is known."""
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(lines(what), total=total)
+            self._task = self._bar.add_task(lines(task), total=total)
 
     def advance(self, count: int) -> None:
         """Count ``count`` more bytes."""
@@ -55,10 +55,10 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def fetching(title: str) -> Iterator[Report]:
+def fetching() -> Iterator[Report]:
     """Show a progress bar while a data set is fetched.
 
-    >>> with fetching("MNIST") as report:  # doctest: +SKIP
+    >>> with fetching() as report:  # doctest: +SKIP
     ...     report.begin("mnist.npz", total=100)
     ...     report.advance(40)
     """

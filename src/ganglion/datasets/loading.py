@@ -129,7 +129,7 @@ def _load_alone(data_set: DataSet, path: Path) -> Arrays:
 
 
 def _from_sources(data_set: DataSet, attempts: list[tuple[str, str]]) -> Arrays:
-    with fetching(data_set.title) as report:
+    with fetching() as report:
         for source in data_set.sources():
             try:
                 arrays = source.fetch(report)

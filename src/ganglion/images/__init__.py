@@ -1,8 +1,8 @@
 """Folders of images: found, decoded once, split, and kept as whole numbers.
 
     >>> from ganglion import images
-    >>> held = images.load("photos", test=192)  # doctest: +SKIP
-    >>> held.classes, held.train.x.shape, held.test.x.shape  # doctest: +SKIP
+    >>> data = images.load("photos", test=192)  # doctest: +SKIP
+    >>> data.classes, data.train.x.shape, data.test.x.shape  # doctest: +SKIP
     (('cats', 'dogs'), (808, 96, 96, 3), (192, 96, 96, 3))
 
 A folder holds a folder a class, or `train/` and `test/` with a folder a class each.

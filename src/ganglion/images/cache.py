@@ -36,7 +36,7 @@ class Decoded:
     """The pixels of those files that could be read; why the others could not."""
 
     pixels: np.ndarray
-    kept: np.ndarray  # which of the files, in order
+    readable: np.ndarray  # which of the files, in order
     problems: dict[int, str]  # by the number of the file
     entry: Path | None = None  # its folder in the cache
 
@@ -65,11 +65,11 @@ def read(key: str, count: int, form: Form) -> Decoded | None:
         index = json.loads(files.read_file(entry / _INDEX))
         if index.pop("check") != _check(key, index):
             raise ValueError("another entry")
-        kept = np.array(index["kept"], dtype="int64")
+        readable = np.array(index["kept"], dtype="int64")
         problems = {int(number): str(why) for number, why in index["problems"].items()}
-        if len(kept) + len(problems) != count:
+        if len(readable) + len(problems) != count:
             raise ValueError("another number of files")
-        pixels = _mapped(entry / _PIXELS, (len(kept), *form.shape))
+        pixels = _mapped(entry / _PIXELS, (len(readable), *form.shape))
         if pixels.size <= LARGE:
             pixels = np.array(pixels)
             # A large one is not read through: its length was checked by mapping it.
@@ -79,7 +79,7 @@ def read(key: str, count: int, form: Form) -> Decoded | None:
         return None
     with suppress(OSError):
         os.utime(entry)
-    return Decoded(pixels, kept, problems, entry)
+    return Decoded(pixels, readable, problems, entry)
 
 
 def _check(key: str, index: dict[str, Any]) -> str:
@@ -110,7 +110,7 @@ def write(
 ) -> Decoded:
     """Make an entry: ``fill`` writes rows into an array and returns what was no image.
 
-    Rows of files that could not be read are taken out again. Nothing is kept if
+    Rows of files that could not be read are taken out again. Nothing is written if
     anything fails, or on Ctrl-C.
     """
     home = folder()
@@ -128,26 +128,26 @@ def write(
             else np.empty(shape, "uint8")
         )
         problems = fill(pixels)
-        kept = np.array([i for i in range(shape[0]) if i not in problems], "int64")
+        readable = np.array([i for i in range(shape[0]) if i not in problems], "int64")
         if problems:
-            pixels = _take(pixels, kept, path if large else None)
+            pixels = _take(pixels, readable, path if large else None)
         if large:
             # Mapped before it is in its place, where another process may clear it.
             pixels = np.load(path, mmap_mode="r", allow_pickle=False)
         else:
             np.save(path, pixels)
         index = {
-            "kept": kept.tolist(),
+            "kept": readable.tolist(),
             "problems": {str(number): why for number, why in problems.items()},
             "crc32": 0 if large else zlib.crc32(np.ascontiguousarray(pixels).data),
         }
         index["check"] = _check(key, index)
         (part / _INDEX).write_text(json.dumps(index), encoding="utf-8")
-    return Decoded(pixels, kept, problems, home / key)
+    return Decoded(pixels, readable, problems, home / key)
 
 
 def rows(decoded: Decoded, wanted: np.ndarray) -> np.ndarray:
-    """Return some rows; many of a mapped array are kept beside it, mapped as well."""
+    """Return some rows; many of a mapped array get a mapped file of their own."""
     pixels = decoded.pixels
     if len(wanted) == len(pixels) and bool((np.diff(wanted) == 1).all()):
         return pixels

@@ -53,8 +53,8 @@ class Form:
     def __post_init__(self) -> None:
         for name, known in (("color", MODES), ("fit", FITS), ("method", METHODS)):
             if getattr(self, name) not in known:
-                said = closest(str(getattr(self, name)), known)
-                raise ValueError(f"Unknown {name} of images. {said}")
+                hint = closest(str(getattr(self, name)), known)
+                raise ValueError(f"Unknown {name} of images. {hint}")
         if min(self.size) < 1 or self.size[0] * self.size[1] > MOST_PIXELS:
             raise ValueError(f"Images of {self.size[0]} × {self.size[1]} pixels?")
 

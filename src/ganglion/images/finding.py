@@ -191,10 +191,10 @@ def stratified(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows to keep and ``count`` rows to hold out, each class its share.
 
-    >>> kept, held = stratified(np.array([0, 0, 0, 0, 1, 1]), 3)
-    >>> sorted(np.array([0, 0, 0, 0, 1, 1])[held].tolist())
+    >>> train, test = stratified(np.array([0, 0, 0, 0, 1, 1]), 3)
+    >>> sorted(np.array([0, 0, 0, 0, 1, 1])[test].tolist())
     [0, 0, 1]
-    >>> sorted([*kept.tolist(), *held.tolist()])
+    >>> sorted([*train.tolist(), *test.tolist()])
     [0, 1, 2, 3, 4, 5]
     """
     labels = np.asarray(labels)
@@ -205,13 +205,13 @@ def stratified(
             f"{count} of {len(labels)} images cannot be held out: of each of the "
             f"{len(classes)} classes one must stay to learn from, so at most {most}."
         )
-    held: list[int] = []
+    chosen: list[int] = []
     for label, share in zip(classes, _shares(sizes, count), strict=True):
         rows = np.flatnonzero(labels == label)
         order = shuffled(seed, int(label), len(rows))
-        held += rows[order[:share]].tolist()
-    chosen = np.array(sorted(held), dtype="int64")
-    return np.setdiff1d(np.arange(len(labels)), chosen), chosen
+        chosen += rows[order[:share]].tolist()
+    test = np.array(sorted(chosen), dtype="int64")
+    return np.setdiff1d(np.arange(len(labels)), test), test
 
 
 def _shares(sizes: np.ndarray, count: int) -> list[int]:

@@ -66,9 +66,9 @@ class ImageFolder:
     def counts(self) -> str:
         """Return how many images there are: "600 to train on, 192 to test on"."""
         parts = [f"{len(self.train):,} to train on"]
-        for part, what in ((self.validation, "validate"), (self.test, "test")):
+        for part, verb in ((self.validation, "validate"), (self.test, "test")):
             if part is not None:
-                parts.append(f"{len(part):,} to {what} on")
+                parts.append(f"{len(part):,} to {verb} on")
         return ", ".join(parts)
 
 
@@ -103,23 +103,25 @@ def load(
             "hold out for testing away."
         )
     form = form_of(listing, size, color, fit)
-    read = {part: read_files(one.files, form, watch) for part, one in _parts(listing)}
+    read = {
+        part: read_files(listed.files, form, watch) for part, listed in _parts(listing)
+    }
     skipped = tuple(
         (listing.parts[part].files[number], why)
         for part, decoded in read.items()
         for number, why in sorted(decoded.problems.items())
     )
     _check_classes(listing, read)
-    kept, held = _split(listing, read, {TEST: test, VALIDATION: validation}, seed)
+    rows, parts = _split(listing, read, {TEST: test, VALIDATION: validation}, seed)
     base = WHOLE if WHOLE in read else TRAIN
-    train = _images(listing, base, read[base], kept)
+    train = _images(listing, base, read[base], rows)
     return ImageFolder(
         listing.folder,
         listing.classes,
         form,
         train,
-        held[VALIDATION],
-        held[TEST],
+        parts[VALIDATION],
+        parts[TEST],
         skipped,
         fingerprint(listing),
     )
@@ -136,19 +138,19 @@ def _split(
     Those with a folder of their own are that folder; the others come out of the rest.
     """
     base = WHOLE if WHOLE in read else TRAIN
-    labels = listing.parts[base].labels[read[base].kept]
-    kept = np.arange(len(labels))
-    held: dict[str, Images | None] = {}
+    labels = listing.parts[base].labels[read[base].readable]
+    train = np.arange(len(labels))
+    parts: dict[str, Images | None] = {}
     for part, count in wanted.items():
-        held[part] = None
+        parts[part] = None
         if part in read:
-            rows = np.arange(len(read[part].kept))
-            held[part] = _images(listing, part, read[part], rows)
-        elif out := held_out(count, len(kept)):
-            left, chosen = stratified(labels[kept], out, seed)
-            held[part] = _images(listing, base, read[base], kept[chosen])
-            kept = kept[left]
-    return kept, held
+            rows = np.arange(len(read[part].readable))
+            parts[part] = _images(listing, part, read[part], rows)
+        elif out := held_out(count, len(train)):
+            left, chosen = stratified(labels[train], out, seed)
+            parts[part] = _images(listing, base, read[base], train[chosen])
+            train = train[left]
+    return train, parts
 
 
 def held_out(wanted: float | None, rows: int) -> int:
@@ -182,7 +184,7 @@ def _parts(listing: Listing) -> Iterator[tuple[str, Part]]:
 
 def _images(listing: Listing, part: str, decoded: Decoded, rows: np.ndarray) -> Images:
     """Return some of the images of a part that could be read."""
-    listed, numbers = listing.parts[part], decoded.kept[rows]
+    listed, numbers = listing.parts[part], decoded.readable[rows]
     files = tuple(listed.files[number] for number in numbers)
     return Images(cache.rows(decoded, rows), listed.labels[numbers], files)
 
@@ -191,14 +193,14 @@ def _check_classes(listing: Listing, read: dict[str, Decoded]) -> None:
     """Refuse to go on where a whole class is lost."""
     for name, decoded in read.items():
         part = listing.parts[name]
-        if not len(decoded.kept):
+        if not len(decoded.readable):
             raise ImagesError(
                 f"None of the {len(part.files)} images in {listing.folder} can be "
                 f"read; the first is {part.files[0]}: {decoded.problems[0]}."
             )
-        readable = set(part.labels[decoded.kept].tolist())
+        known = set(part.labels[decoded.readable].tolist())
         for number, count in Counter(part.labels.tolist()).items():
-            if name in (WHOLE, TRAIN) and number not in readable:
+            if name in (WHOLE, TRAIN) and number not in known:
                 at = int(np.argmax(part.labels == number))
                 raise ImagesError(
                     f"None of the {count} images of the class "
@@ -277,8 +279,8 @@ def _in_memory(
 ) -> Decoded:
     pixels = np.empty(shape, "uint8")
     problems = fill(pixels)
-    kept = np.array([i for i in range(shape[0]) if i not in problems], "int64")
-    return Decoded(pixels[kept] if problems else pixels, kept, problems)
+    readable = np.array([i for i in range(shape[0]) if i not in problems], "int64")
+    return Decoded(pixels[readable] if problems else pixels, readable, problems)
 
 
 def _decode_all(

@@ -114,7 +114,7 @@ def first_rate(images: int) -> float:
 
 
 def recipe_of(
-    held: ImageFolder,
+    data: ImageFolder,
     source: dict[str, Any] | None = None,
     *,
     augmented: bool = False,
@@ -123,13 +123,13 @@ def recipe_of(
     """Return the recipe for images that were read; `source` says from where."""
     from ganglion.recipes import Published, Recipe, build
 
-    count, shape = len(held.train), held.form.shape
+    count, shape = len(data.train), data.form.shape
     recipe = Recipe(
         name=NAME,
-        title=_title(held),
+        title=_title(data),
         dataset=DATASET,
         input_shape=shape,
-        layers=network(shape, len(held.classes), count),
+        layers=network(shape, len(data.classes), count),
         augment=_AUGMENTATION if augmented else (),
         loss="sparse_categorical_crossentropy",
         optimizer=optimizer(rate),
@@ -137,18 +137,18 @@ def recipe_of(
         parameters=0,
         published=tuple(Published(*row) for row in PUBLISHED),
         batch_size=batch_size(count),
-        classes=len(held.classes),
+        classes=len(data.classes),
         source=source or {},
     )
     return replace(recipe, parameters=build(recipe).count_params())
 
 
-def _title(held: ImageFolder) -> str:
-    rows, columns = held.form.size
-    what = "grey" if held.form.color == "grayscale" else "colour"
+def _title(data: ImageFolder) -> str:
+    rows, columns = data.form.size
+    color = "grey" if data.form.color == "grayscale" else "colour"
     return (
-        f"{held.folder.name}: {len(held.classes)} classes, {rows}×{columns} {what}, "
-        f"{held.counts()}"
+        f"{data.folder.name}: {len(data.classes)} classes, {rows}×{columns} {color}, "
+        f"{data.counts()}"
     )
 
 
@@ -161,18 +161,18 @@ def of_folder(
     watch: Any = None,
 ) -> Recipe:
     """Return the recipe to race on a folder: the same pixels and split for everyone."""
-    held = load(folder, size=size, test=test, fit=fit, watch=watch)
-    if held.test is None:
+    data = load(folder, size=size, test=test, fit=fit, watch=watch)
+    if data.test is None:
         raise ImagesError(
-            f"{held.folder} leaves nothing to test on: hold some images out (--test N)."
+            f"{data.folder} leaves nothing to test on: hold some images out (--test N)."
         )
     source = {
         "folder": str(Path(folder).expanduser().absolute()),
         "test": test,
-        "form": held.form.as_data(),
-        "fingerprint": held.fingerprint,
+        "form": data.form.as_data(),
+        "fingerprint": data.fingerprint,
     }
-    return recipe_of(held, source)
+    return recipe_of(data, source)
 
 
 def of_source(source: dict[str, Any]) -> Recipe:
@@ -185,10 +185,10 @@ Arrays = tuple[np.ndarray, np.ndarray]
 
 def arrays(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
     """Return (x, y) to train on, the same to test on, and which files were left out."""
-    held = read_source(recipe.source)
-    assert held.test is not None
-    remark = skipped_text(held.folder, held.skipped) or None
-    return (held.train.x, held.train.y), (held.test.x, held.test.y), remark
+    data = read_source(recipe.source)
+    assert data.test is not None
+    remark = skipped_text(data.folder, data.skipped) or None
+    return (data.train.x, data.train.y), (data.test.x, data.test.y), remark
 
 
 def read_source(source: dict[str, Any]) -> ImageFolder:
@@ -196,18 +196,18 @@ def read_source(source: dict[str, Any]) -> ImageFolder:
     if "form" not in source:
         raise ImagesError("Nothing was kept of how the images were read: start anew.")
     form = Form.from_data(source["form"])
-    held = load(
+    data = load(
         source.get("folder") or cifar_folder(),
         size=form.size,
         color=form.color,
         fit=form.fit,
         test=source.get("test"),
     )
-    if held.fingerprint != source.get("fingerprint", held.fingerprint):
+    if data.fingerprint != source.get("fingerprint", data.fingerprint):
         raise ImagesError(
-            f"The images in {held.folder} are not the same as before: start anew."
+            f"The images in {data.folder} are not the same as before: start anew."
         )
-    return held
+    return data
 
 
 def cifar_folder(

@@ -34,10 +34,10 @@ class Scores:
     confusion: np.ndarray  # [class, what was said]
 
     @classmethod
-    def of(cls, y: Any, said: Any, classes: Sequence[str]) -> Scores:
+    def of(cls, y: Any, predicted: Any, classes: Sequence[str]) -> Scores:
         """Count what was said of each class."""
         table = np.zeros((len(classes), len(classes)), dtype="int64")
-        np.add.at(table, (np.asarray(y), np.asarray(said)), 1)
+        np.add.at(table, (np.asarray(y), np.asarray(predicted)), 1)
         return cls(tuple(classes), table)
 
     @property
@@ -96,7 +96,7 @@ def class_table(scores: Scores) -> Any:
         table.add_column(head, justify="right")
     parts = zip(scores.precision, scores.recall, strict=True)
     for i, (precision, recall) in enumerate(parts):
-        cells = ["–" if np.isnan(one) else f"{one:.4f}" for one in (precision, recall)]
+        cells = ["–" if np.isnan(x) else f"{x:.4f}" for x in (precision, recall)]
         name = cell(shown(scores.classes[i]))
         table.add_row(name, str(scores.confusion[i].sum()), *cells)
     return table

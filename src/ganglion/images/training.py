@@ -50,21 +50,21 @@ WARM_UP_STEPS, SLOWER_STEPS, STOP_STEPS, AVERAGED_STEPS = 200, 100, 250, 50
 Skipped = tuple[Path, str]  # a file that cannot be read, and why
 
 
-def new_model(held: ImageFolder, augmented: bool = True) -> Any:
+def new_model(data: ImageFolder, augmented: bool = True) -> Any:
     """Return a network for the images, which knows their classes."""
-    rate = networks.first_rate(len(held.train))
-    recipe = networks.recipe_of(held, augmented=augmented, rate=rate)
+    rate = networks.first_rate(len(data.train))
+    recipe = networks.recipe_of(data, augmented=augmented, rate=rate)
     model = recipes.build(recipe)
-    remember(model, held)
+    remember(model, data)
     return model
 
 
-def remember(model: Any, held: ImageFolder, **more: Any) -> None:
+def remember(model: Any, data: ImageFolder, **more: Any) -> None:
     """Note in a model what `predict` and `evaluate` need to know."""
     model.notes = model.notes | {
-        "class_names": list(held.classes),
-        "images": held.form.as_data(),
-        "folder": {"fingerprint": held.fingerprint, **more},
+        "class_names": list(data.classes),
+        "images": data.form.as_data(),
+        "folder": {"fingerprint": data.fingerprint, **more},
     }
 
 
@@ -265,7 +265,7 @@ class Judge(BestKeeper):
 
 def fit(
     model: Any,
-    held: ImageFolder,
+    data: ImageFolder,
     *,
     epochs: int,
     batch_size: int,
@@ -281,22 +281,22 @@ def fit(
     first = int(model.training_state.epoch.array)
     validation = None
     keeper = BestKeeper("loss", save)
-    if held.validation is not None:
-        validation = (held.validation.x, held.validation.y)
-        patience = Patience.of(steps_of(len(held.train), batch_size))
-        keeper = Judge(patience, len(held.classes), save)
+    if data.validation is not None:
+        validation = (data.validation.x, data.validation.y)
+        patience = Patience.of(steps_of(len(data.train), batch_size))
+        keeper = Judge(patience, len(data.classes), save)
         if first and model.training_state.saved_callbacks is None:
-            keeper.begin(evaluated(model, held.validation), model)
+            keeper.begin(evaluated(model, data.validation), model)
     try:
         model.fit(
-            held.train.x,
-            held.train.y,
-            batch_size=min(batch_size, len(held.train)),
+            data.train.x,
+            data.train.y,
+            batch_size=min(batch_size, len(data.train)),
             epochs=epochs,
             initial_epoch=first,
             validation_data=validation,
             validation_batch_size=batch_for(
-                held.form.size, len(held.validation or held.train)
+                data.form.size, len(data.validation or data.train)
             ),
             callbacks=[*more, keeper],
             verbose=verbose,
@@ -383,8 +383,8 @@ class Classifier:
         if everything or not count:
             return part, "all images", skipped
         _, rows = stratified(part.y, count)
-        held = Images(part.x[rows], part.y[rows], tuple(part.files[i] for i in rows))
-        return held, "the images held out from its training", skipped
+        chosen = Images(part.x[rows], part.y[rows], tuple(part.files[i] for i in rows))
+        return chosen, "the images held out from its training", skipped
 
     def _read_parts(
         self, listing: Listing, names: list[str], watch: Any
@@ -395,8 +395,8 @@ class Classifier:
             decoded = self.read(part.files, True, watch)
             skipped += [(part.files[i], why) for i, why in decoded.problems.items()]
             x.append(decoded.pixels)
-            y.append(part.labels[decoded.kept])
-            files += [part.files[i] for i in decoded.kept]
+            y.append(part.labels[decoded.readable])
+            files += [part.files[i] for i in decoded.readable]
         if not files:
             raise ImagesError(f"None of the images in {listing.folder} can be read.")
         pixels = x[0] if len(x) == 1 else np.concatenate(x)

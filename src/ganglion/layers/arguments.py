@@ -93,14 +93,6 @@ class SpatialLayer(Layer):
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
 
-def activated(layer: Any, outputs: Any) -> Any:
-    """Return a layer's outputs behind its activation, which may have been taken away.
-
-    `layer.activation = None` is how scripts look at what a layer gives before it.
-    """
-    return outputs if layer.activation is None else layer.activation(outputs)
-
-
 def weight(
     layer: Layer, name: str, shape: Iterable[int], settings: str | None = None
 ) -> Variable:

@@ -88,7 +88,7 @@ class ImageLayer(Layer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Do the same to masks; a layer that leaves places alone leaves them alone."""
+        """Do the same to masks; a layer that moves no pixels leaves them alone."""
         return segmentation_masks
 
     def transform_labels(
@@ -290,8 +290,8 @@ class RandomErasing(RandomImageLayer):
         length = share * float(size)
         start = self.draw(data, 0.0, 1.0, seed) * (float(size) - length)
         start, stop = ops.expand_dims(start, 1), ops.expand_dims(start + length, 1)
-        places = np.arange(size, dtype=self.dtype)
-        return ops.logical_and(places >= start, places < stop)
+        pixels = np.arange(size, dtype=self.dtype)
+        return ops.logical_and(pixels >= start, pixels < stop)
 
     def _filling(self, shape: tuple[int, ...], seed: Any) -> Any:
         low, high = (float(bound) for bound in self.value_range)
@@ -348,7 +348,7 @@ class RandomFlip(RandomImageLayer):
 
 
 class _Moving(RandomImageLayer):
-    """A layer that reads each image at an affine map of its places."""
+    """A layer that reads each image at an affine map of its pixels."""
 
     fill_mode: str
     interpolation: str

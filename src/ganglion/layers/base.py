@@ -468,6 +468,14 @@ def _call_parameters(cls: type[Layer]) -> frozenset[str]:
     return _parameters[cls]
 
 
+def activated(layer: Any, outputs: Any) -> Any:
+    """Return a layer's outputs behind its activation, which may have been taken away.
+
+    `layer.activation = None` is how scripts look at what a layer gives before it.
+    """
+    return outputs if layer.activation is None else layer.activation(outputs)
+
+
 def _lift(leaf: Any) -> Any:
     """Turn arrays and variables among the arguments into values."""
     return read(leaf) if isinstance(leaf, (np.ndarray, Variable)) else leaf

@@ -9,14 +9,13 @@ import numpy as np
 from ganglion import ops
 from ganglion.layers.arguments import (
     SpatialLayer,
-    activated,
     keep,
     known_size,
     padding_of,
     positive,
     weight,
 )
-from ganglion.layers.base import InputSpec
+from ganglion.layers.base import InputSpec, activated
 from ganglion.serialization import export, passed
 
 __all__ = [

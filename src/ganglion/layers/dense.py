@@ -9,13 +9,12 @@ import numpy as np
 
 from ganglion import activations, keras2, ops
 from ganglion.layers.arguments import (
-    activated,
     keep,
     known_size,
     refuse,
     weight,
 )
-from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.base import InputSpec, Layer, activated
 from ganglion.serialization import export, serialize_keras_object
 
 __all__ = [

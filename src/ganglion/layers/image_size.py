@@ -193,7 +193,7 @@ class CenterCrop(ImageLayer):
 
 @export("keras.layers")
 class RandomCrop(RandomImageLayer):
-    """Cuts a window out of a batch of images at a random place, the same for all.
+    """Cuts a window out of a batch of images at a random position, the same for all.
 
     Outside of training it is the largest window in the middle that has the target's
     shape, resized.

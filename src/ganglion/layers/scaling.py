@@ -78,7 +78,7 @@ class Normalization(Layer):
             known_size(self, input_shape, axis)
         if self.input_mean is not None:
             return
-        shape = tuple(input_shape[axis] for axis in self._kept(len(input_shape)))
+        shape = tuple(input_shape[axis] for axis in self._kept_axes(len(input_shape)))
         self.adapt_mean = self.add_weight(shape, "zeros", trainable=False, name="mean")
         self.adapt_variance = self.add_weight(
             shape, "ones", trainable=False, name="variance"
@@ -87,7 +87,7 @@ class Normalization(Layer):
             (), "zeros", dtype="int32", trainable=False, name="count"
         )
 
-    def _kept(self, ndim: int) -> list[int]:
+    def _kept_axes(self, ndim: int) -> list[int]:
         return sorted(axis % ndim for axis in self.axis)
 
     @property
@@ -110,9 +110,9 @@ class Normalization(Layer):
         shape = self._build_shape
         if shape is None:
             return statistic
-        axes = self._kept(len(shape))
+        axes = self._kept_axes(len(shape))
         sizes = [n if axis in axes else 1 for axis, n in enumerate(shape)]
-        return ops.broadcast_to(self._placed(statistic, len(shape)), sizes)
+        return ops.broadcast_to(self._aligned(statistic, len(shape)), sizes)
 
     def adapt(self, data: Any) -> None:
         """Find mean and variance of an array, or of arrays from an iterable."""
@@ -137,7 +137,7 @@ class Normalization(Layer):
         self.adapt_variance.assign(variance)
 
     def _moments(self, batch: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
-        axes = self._kept(batch.ndim)
+        axes = self._kept_axes(batch.ndim)
         shape = tuple(batch.shape[axis] for axis in axes)
         if shape != self.adapt_mean.shape:
             raise ValueError(
@@ -152,14 +152,14 @@ class Normalization(Layer):
     def call(self, inputs: Any) -> Any:
         x = ops.cast(inputs, self.dtype)
         mean, variance = (
-            self._placed(statistic, x.ndim) for statistic in self._statistics()
+            self._aligned(statistic, x.ndim) for statistic in self._statistics()
         )
         deviation = ops.maximum(ops.sqrt(variance), config.epsilon())
         return x * deviation + mean if self.invert else (x - mean) / deviation
 
-    def _placed(self, statistic: Any, ndim: int) -> Any:
+    def _aligned(self, statistic: Any, ndim: int) -> Any:
         """Give a statistic as many axes as the inputs have."""
-        axes = self._kept(ndim)
+        axes = self._kept_axes(ndim)
         shape = [1] * ndim
         sizes = reversed(statistic.shape)
         for axis, size in zip(reversed(axes), sizes, strict=False):

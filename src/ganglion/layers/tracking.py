@@ -38,7 +38,7 @@ class Tracker:
             "seeds": [],
         }
         self._known: set[int] = set()
-        self._watched: list[Any] = []  # containers that cannot tell of their changes
+        self._watched: list[Any] = []  # containers that cannot report their changes
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": None}  # a copy's things have other numbers
@@ -83,7 +83,7 @@ class Tracker:
     # ---- what comes and goes -----------------------------------------------------
 
     def track(self, value: Any) -> Any:
-        """Note what a value holds; return it, with containers that tell of changes."""
+        """Note what a value holds; return it, with containers that report changes."""
         kind = self._kind(value)
         if kind is not None:
             if id(value) not in self._known:
@@ -206,38 +206,24 @@ class WeightHolder:
     @property
     def weights(self) -> list[Variable]:
         """All weights, of this layer and of those below."""
-        weights: dict[Variable, None] = {}
-        for layer in self._flatten_layers():
-            weights.update(dict.fromkeys(layer._own_variables()))
-        return list(weights)
+        return _unique(layer._own_variables() for layer in self._flatten_layers())
 
     @property
     def variables(self) -> list[Variable]:
         """The weights and the states of random generators."""
-        variables: dict[Variable, None] = {}
-        for layer in self._flatten_layers():
-            variables.update(dict.fromkeys(layer._own_variables()))
-            variables.update(
-                (generator.state, None) for generator in layer._tracker.seeds
-            )
-        return list(variables)
+        return _unique(
+            [*layer._own_variables(), *(seed.state for seed in layer._tracker.seeds)]
+            for layer in self._flatten_layers()
+        )
 
     def _seed_generators(self) -> list[SeedGenerator]:
         """Return the random generators of this layer and of those below."""
-        generators = [
-            generator
-            for layer in self._flatten_layers()
-            for generator in layer._tracker.seeds
-        ]
-        return list({id(seed): seed for seed in generators}.values())
+        return _unique(layer._tracker.seeds for layer in self._flatten_layers())
 
     @property
     def metrics(self) -> list[Any]:
         """The metrics kept in attributes, of this layer and of those below."""
-        metrics = [
-            m for layer in self._flatten_layers() for m in layer._tracker.metrics
-        ]
-        return list({id(metric): metric for metric in metrics}.values())
+        return _unique(layer._tracker.metrics for layer in self._flatten_layers())
 
     @property
     def metrics_variables(self) -> list[Variable]:
@@ -337,12 +323,17 @@ class WeightHolder:
         return sum(weight.size for weight in self.weights)
 
 
+def _unique(groups: Iterable[Iterable[Any]]) -> list[Any]:
+    """Return the members of all groups, each once and in order."""
+    return list({id(item): item for group in groups for item in group}.values())
+
+
 def _contents(container: Any) -> list[Any]:
     return list(container.values() if isinstance(container, dict) else container)
 
 
 class _Tracked:
-    """What the containers below share: they tell a tracker of changes."""
+    """What the containers below share: they report changes to a tracker."""
 
     tracker: Tracker | None = None
 

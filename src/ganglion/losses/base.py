@@ -12,7 +12,6 @@ import numpy as np
 from ganglion import config, ops, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.ops.dispatch import floating, promoted
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
@@ -216,18 +215,6 @@ def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int = -1) -> Any:
     return ops.not_equal(y_true, ignored)
 
 
-@ops.op
-def divide_no_nan(x1: Any, x2: Any) -> Any:
-    """Divide, and give 0 where the divisor is 0.
-
-    >>> divide_no_nan(np.array([1.0, 2.0], "float32"), np.array([0.0, 4.0], "float32"))
-    array([0. , 0.5], dtype=float32)
-    """
-    a, b = promoted(floating(x1), floating(x2))
-    empty = ops.equal(b, 0.0)
-    return ops.where(empty, 0.0, ops.divide(a, ops.where(empty, 1.0, b)))
-
-
 def same_rank(x1: Any, x2: Any, expand_rank_1: bool = True) -> tuple[Any, Any]:
     """Make (N,) and (N, 1) agree, as Keras does before it compares or multiplies."""
     if len(x1.shape) == len(x2.shape) + 1:
@@ -271,7 +258,7 @@ def _reduce(values: Any, weights: Any, reduction: str | None) -> Any:
     if reduction == "sum":
         return total
     if reduction == "mean_with_sample_weight" and weights is not None:
-        return divide_no_nan(total, ops.sum(weights))
+        return ops.divide_no_nan(total, ops.sum(weights))
     return ops.divide(total, float(math.prod(shape) or 1))
 
 
@@ -313,7 +300,7 @@ def masked_weights(
         return sample_weight
     weights = ops.cast(mask, dtype)
     if reduction in ("mean", MEAN):
-        weights = weights * divide_no_nan(
+        weights = weights * ops.divide_no_nan(
             float(math.prod(mask.shape)), ops.sum(weights)
         )
     if sample_weight is None:

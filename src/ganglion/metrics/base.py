@@ -17,7 +17,6 @@ from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.losses.base import (
     broadcasts_to,
-    divide_no_nan,
     float_type,
     ignored_mask,
     masked_weights,
@@ -259,7 +258,7 @@ class Mean(Metric):
         if current_scope() is None:  # asked for at every chunk of steps: no graph
             total, count = self.total.array, self.count.array
             return np.asarray(total / count if count else 0.0, self.dtype)
-        return divide_no_nan(self.total, self.count)
+        return ops.divide_no_nan(self.total, self.count)
 
 
 @registered()

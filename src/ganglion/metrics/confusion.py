@@ -8,7 +8,7 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import divide_no_nan, fitted_weights, same_rank, to_array
+from ganglion.losses.base import fitted_weights, same_rank, to_array
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype
@@ -234,7 +234,7 @@ class _Share(ConfusionMetric):
 
     def result(self) -> Any:
         right, other = (getattr(self, name) for name in self.counted)
-        share = divide_no_nan(right, right + other)
+        share = ops.divide_no_nan(right, right + other)
         return share[0] if len(self.thresholds) == 1 else share
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ganglion import config, ops
 from ganglion.config import closest
-from ganglion.losses.base import divide_no_nan, to_array
+from ganglion.losses.base import to_array
 from ganglion.metrics.base import registered
 from ganglion.metrics.confusion import ConfusionMetric
 from ganglion.ops import op
@@ -147,19 +147,19 @@ def _area(
     if weights is None:
         return ops.mean(areas)
     parts = np.array(weights, "float32")
-    return divide_no_nan(ops.sum(areas * parts), float(parts.sum()))
+    return ops.divide_no_nan(ops.sum(areas * parts), float(parts.sum()))
 
 
 def _points(tp: Any, fp: Any, tn: Any, fn: Any, curve: str) -> tuple[Any, Any]:
-    recall = divide_no_nan(tp, tp + fn)
+    recall = ops.divide_no_nan(tp, tp + fn)
     if curve == "ROC":
-        return divide_no_nan(fp, fp + tn), recall
+        return ops.divide_no_nan(fp, fp + tn), recall
     if curve == "PR":
-        return recall, divide_no_nan(tp, tp + fp)
-    odds = divide_no_nan(tp + fn, tn + fp)
+        return recall, ops.divide_no_nan(tp, tp + fp)
+    odds = ops.divide_no_nan(tp + fn, tn + fp)
     none = ops.equal(tp, 0.0)
-    recall_gain = ops.where(none, 0.0, 1.0 - odds * divide_no_nan(fn, tp))
-    precision_gain = ops.where(none, 1.0, 1.0 - odds * divide_no_nan(fp, tp))
+    recall_gain = ops.where(none, 0.0, 1.0 - odds * ops.divide_no_nan(fn, tp))
+    precision_gain = ops.where(none, 1.0, 1.0 - odds * ops.divide_no_nan(fp, tp))
     return ops.maximum(recall_gain, 0.0), precision_gain
 
 
@@ -167,12 +167,12 @@ def _interpolated_pr(tp: Any, fp: Any, fn: Any) -> Any:
     """Interpolate true positives, not precision, between thresholds (Davis, 2006)."""
     said_yes = tp + fp
     gained = tp[:-1] - tp[1:]
-    slope = divide_no_nan(gained, ops.maximum(said_yes[:-1] - said_yes[1:], 0.0))
+    slope = ops.divide_no_nan(gained, ops.maximum(said_yes[:-1] - said_yes[1:], 0.0))
     intercept = tp[1:] - slope * said_yes[1:]
     both = ops.logical_and(said_yes[:-1] > 0.0, said_yes[1:] > 0.0)
-    ratio = ops.where(both, divide_no_nan(said_yes[:-1], said_yes[1:]), 1.0)
+    ratio = ops.where(both, ops.divide_no_nan(said_yes[:-1], said_yes[1:]), 1.0)
     area = slope * (gained + intercept * ops.log(ratio))
-    return divide_no_nan(area, ops.maximum(tp[1:] + fn[1:], 0.0))
+    return ops.divide_no_nan(area, ops.maximum(tp[1:] + fn[1:], 0.0))
 
 
 @op
@@ -217,12 +217,12 @@ class _Point(ConfusionMetric):
 
     def result(self) -> Any:
         tp, fp, tn, fn = (getattr(self, name) for name in self.counted)
-        recall = divide_no_nan(tp, tp + fn)
+        recall = ops.divide_no_nan(tp, tp + fn)
         shares = {
             "recall": recall,
             "sensitivity": recall,
-            "precision": divide_no_nan(tp, tp + fp),
-            "specificity": divide_no_nan(tn, tn + fp),
+            "precision": ops.divide_no_nan(tp, tp + fp),
+            "specificity": ops.divide_no_nan(tn, tn + fp),
         }
         return _best(shares[self.limited], shares[self.wanted], self.value)
 

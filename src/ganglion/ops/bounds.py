@@ -27,7 +27,7 @@ class Limit:
     are_labels: bool
 
     def first_bad(self, numbers: np.ndarray) -> tuple[int, ...] | None:
-        """Return the place of the first number out of range, None if there is none."""
+        """Return the index of the first number out of range, None if there is none."""
         if not numbers.size:
             return None
         # Two passes without temporary arrays; NaN fails both comparisons.

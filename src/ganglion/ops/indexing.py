@@ -142,8 +142,8 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     offsets = np.arange(rows, dtype="int32")[:, None] * value.shape[-1]
     flat = s.reshape(index, shape=(rows, index.shape[-1]))
     # One that is out of range must not lead into the next row.
-    places = p.where(_within(flat, value.shape[-1]), flat + offsets, s.fill(-1, flat))
-    picked = contraction.gather(s.reshape(value, shape=(value.size,)), places)
+    flat = p.where(_within(flat, value.shape[-1]), flat + offsets, s.fill(-1, flat))
+    picked = contraction.gather(s.reshape(value, shape=(value.size,)), flat)
     return moveaxis(s.reshape(picked, shape=index.shape), -1, axis)
 
 
@@ -157,7 +157,7 @@ def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 @op
 def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:  # noqa: A001
-    """Cut out a block of a shape, starting at given places; -1: all that is left."""
+    """Cut out a block of a shape, starting at given indices; -1: all that is left."""
     value = read(inputs)
     starts = tuple(int(n) for n in start_indices)
     if not len(starts) == len(shape) == value.ndim:
@@ -172,7 +172,7 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:  # noqa: A001
 
 @op
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
-    """Replace a block, starting at given places."""
+    """Replace a block, starting at given indices."""
     value = read(inputs)
     block = astype(updates, value.dtype)
     sizes = zip(start_indices, block.shape, value.shape, strict=True)
@@ -187,16 +187,16 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
     return p.where(Constant(mask), wide, value)
 
 
-def _flat_places(indices: Any, shape: tuple[int, ...]) -> Value:
-    """Turn rows of coordinates into places in the array laid out flat, -1 outside."""
+def _flat_indices(indices: Any, shape: tuple[int, ...]) -> Value:
+    """Turn rows of coordinates into indices in the array laid out flat, -1 outside."""
     index = astype(indices, "int32")
     sizes = np.array(shape[: index.shape[-1]], "int32")
     for axis, size in enumerate(sizes):
         require_range(cut(index, index.ndim - 1, axis, axis + 1), 0, int(size))
     steps = np.cumprod((1, *sizes[:0:-1]))[::-1]
-    places = sums(index * steps.astype("int32"), axis=-1)
+    flat = sums(index * steps.astype("int32"), axis=-1)
     outside = sums(astype(p.logical_not(_within(index, sizes)), "int32"), axis=-1) > 0
-    return p.where(outside, s.fill(-1, places), places)
+    return p.where(outside, s.fill(-1, flat), flat)
 
 
 @op
@@ -205,7 +205,7 @@ def scatter(indices: Any, values: Any, shape: Any) -> Any:
     sizes = tuple(int(n) for n in shape)
     updates, depth = read(values), read(indices).shape[-1]
     rows = math.prod(sizes[:depth])
-    flat = contraction.scatter_add(updates, _flat_places(indices, sizes), rows=rows)
+    flat = contraction.scatter_add(updates, _flat_indices(indices, sizes), rows=rows)
     return s.reshape(flat, shape=sizes)
 
 
@@ -242,7 +242,7 @@ def segment_sum(
 
 @op
 def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
-    """Return the k largest elements of each row and their places, largest first."""
+    """Return the k largest elements of each row and their indices, largest first."""
     rest = value = numeric(x)
     last = rest.ndim - 1
     if last < 0 or not 0 < k <= rest.shape[last]:
@@ -262,7 +262,7 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
         )
         indices.append(index)
         taken = expand_dims(index, -1) == numbers
-        # Read at its place, so that of equal elements one has all of the gradient.
+        # Read at its index, so that of equal elements one has all of the gradient.
         values.append(s.sum_(p.where(taken, value, s.fill(0, value)), axes=(last,)))
         rest = p.where(taken, s.fill(lowest, rest), rest)
         free = p.where(taken, s.fill(0, free), free)
@@ -291,8 +291,8 @@ def diag(x: Any, k: int = 0) -> Any:
         raise ShapeError(f"diag needs a row or a matrix, not {value.shape}")
     size = value.size + abs(k)
     first = max(-k, 0) * size + max(k, 0)
-    places = np.arange(value.size, dtype="int32") * (size + 1) + first
-    flat = contraction.scatter_add(value, Constant(places), rows=size * size)
+    indices = np.arange(value.size, dtype="int32") * (size + 1) + first
+    flat = contraction.scatter_add(value, Constant(indices), rows=size * size)
     return s.reshape(flat, shape=(size, size))
 
 

@@ -1,4 +1,4 @@
-"""Sums, means, extremes and the places of extremes over axes."""
+"""Sums, means, extremes and their indices over axes."""
 
 from __future__ import annotations
 

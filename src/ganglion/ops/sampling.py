@@ -1,8 +1,8 @@
-"""Reading images at places between their pixels: affine maps and what lies outside.
+"""Reading images at positions between their pixels: affine maps and what lies outside.
 
 Rows of pixels are read as one long axis of width times channels, so that a loop over
-them fills its vectors, and everything up to the four pixels of a place is arithmetic on
-its coordinates: one loop computes the result and nothing in between is stored.
+them fills its vectors, and everything up to the four pixels of a position is arithmetic
+on its coordinates: one loop computes the result and nothing in between is stored.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def affine(
     interpolation: str = "bilinear",
     flips: tuple[Any, Any] = (None, None),
 ) -> Any:
-    """Return images whose pixel (row, column) is read at an affine map of its place.
+    """Return images whose pixel (row, column) is read at an affine map of its position.
 
     With ``to_column = (a, b, c)`` and ``to_row = (d, e, f)``, one number for each image
     or one for all, it is read at column ``a column + b row + c`` and row
@@ -57,8 +57,8 @@ def affine(
     """
     x = read(images)
     _, height, width, channels = x.shape
-    columns = _places(np.repeat(np.arange(width), channels), width, flips[0])
-    rows = _places(np.arange(height)[:, None], height, flips[1])
+    columns = _pixel_numbers(np.repeat(np.arange(width), channels), width, flips[0])
+    rows = _pixel_numbers(np.arange(height)[:, None], height, flips[1])
     return sampled(
         x,
         _mapped(to_row, rows, columns),
@@ -68,7 +68,7 @@ def affine(
     )
 
 
-def _places(numbers: np.ndarray, size: int, flips: Any) -> Any:
+def _pixel_numbers(numbers: np.ndarray, size: int, flips: Any) -> Any:
     """Return the numbers of pixels, counted from the other end where flipped."""
     forward = numbers.astype("float32")[None]
     forward = forward[None] if forward.ndim == 2 else forward
@@ -121,7 +121,7 @@ def sampled(
 
 
 def _between(reader: _Reader, rows: Any, columns: Any) -> Value:
-    """Mix the four pixels around a place, each read once."""
+    """Mix the four pixels around a position, each read once."""
     up, left = floor(rows), floor(columns)
     low, right = rows - up, columns - left
     high, near = 1.0 - low, 1.0 - right
@@ -135,13 +135,13 @@ def _between(reader: _Reader, rows: Any, columns: Any) -> Value:
 class _Reader:
     """Pixels by whole numbers of rows and columns, which may lie outside."""
 
-    def __init__(self, x: Value, dtype: Any, filling: Filling, places: int) -> None:
+    def __init__(self, x: Value, dtype: Any, filling: Filling, width: int) -> None:
         count, self._height, self._width, self._channels = x.shape
         self._flat, self._dtype, self._filling = reshape(x, (x.size,)), dtype, filling
         pixels = x.size // count
         self._starts = np.arange(count, dtype="int32").reshape(-1, 1, 1) * pixels
         numbers = np.arange(self._channels, dtype="int32")
-        self._channel = np.tile(numbers, places // self._channels)
+        self._channel = np.tile(numbers, width // self._channels)
 
     def row(self, position: Any) -> tuple[Any, Any]:
         """Return where a row of each image begins, and whether it lies inside."""

@@ -1,4 +1,4 @@
-"""Shapes and places: reshape, join, cut, index, and arrays made from nothing."""
+"""Shapes: reshape, join, split, repeat, flip and pad."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def transpose(x: Any, axes: Any = None) -> Any:
 
 @op
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
-    """Move axes to other places, the rest keeping their order."""
+    """Move axes to other positions, the rest keeping their order."""
     value = read(x)
     come = axes_of(source, value.ndim)
     order = [axis for axis in range(value.ndim) if axis not in come]
@@ -144,7 +144,7 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
 
 @op
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Cut an array into equal parts, or at given places, along an axis."""
+    """Cut an array into equal parts, or at given indices, along an axis."""
     value = read(x)
     axis = one_axis(axis, value.ndim)
     size = value.shape[axis]
@@ -261,8 +261,8 @@ def gathered(value: Value, index: Value, axis: int) -> Value:
     if axis == 0:
         return contraction.gather(value, index)
     picked = contraction.gather(moveaxis(value, axis, 0), index)
-    places = tuple(range(index.ndim))
-    return moveaxis(picked, places, tuple(axis + i for i in places))
+    axes = tuple(range(index.ndim))
+    return moveaxis(picked, axes, tuple(axis + i for i in axes))
 
 
 @op
@@ -367,9 +367,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     steps = [shift] * len(axes) if is_one(shift) else list(shift)
     for step, axis in zip(steps, axes, strict=True):
         size = value.shape[axis]
-        places = int(step) % size if size else 0
-        if places:
-            tail, head = split(value, [size - places], axis=axis)
+        offset = int(step) % size if size else 0
+        if offset:
+            tail, head = split(value, [size - offset], axis=axis)
             value = concatenate([head, tail], axis=axis)
     return value
 

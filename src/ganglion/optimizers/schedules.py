@@ -220,13 +220,15 @@ class CosineDecayRestarts(LearningRateSchedule):
         self.alpha, self.name = alpha, name
 
     def __call__(self, step: Any) -> Any:
-        restarts, fraction = self._place(_steps(step) / float(self.first_decay_steps))
+        restarts, fraction = self._position(
+            _steps(step) / float(self.first_decay_steps)
+        )
         height = ops.power(float(self.m_mul), restarts)
         wave = 0.5 * height * (1.0 + ops.cos(math.pi * fraction))
         decayed = (1.0 - self.alpha) * wave + self.alpha
         return self.initial_learning_rate * decayed
 
-    def _place(self, waves: Any) -> tuple[Any, Any]:
+    def _position(self, waves: Any) -> tuple[Any, Any]:
         """Return how many waves are over, and how much of this one is."""
         if self.t_mul == 1:
             restarts = ops.floor(waves)

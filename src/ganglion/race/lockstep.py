@@ -137,17 +137,17 @@ def judge(
 ) -> float:
     """Refuse engines that compute something else; return the first batch's loss."""
     alike = partial(agree, precision=precision)
-    racing = [one for one in examined if one.races]
-    for one in racing:
-        if one.parameters != parameters:
-            one.problem = refused_for_parameters(one.parameters, parameters)
-        elif not one.losses:
-            one.problem = "refused: it took no first step"
-    firsts = {one.engine: one.losses[0] for one in racing if one.races}
+    racing = [entry for entry in examined if entry.races]
+    for entry in racing:
+        if entry.parameters != parameters:
+            entry.problem = refused_for_parameters(entry.parameters, parameters)
+        elif not entry.losses:
+            entry.problem = "refused: it took no first step"
+    firsts = {entry.engine: entry.losses[0] for entry in racing if entry.races}
     right = most_shared(firsts, alike) if firsts else math.nan
-    for one in racing:
-        if one.races and not alike(one.losses[0], right):
-            one.problem = refused_for_loss(one.losses[0], right)
+    for entry in racing:
+        if entry.races and not alike(entry.losses[0], right):
+            entry.problem = refused_for_loss(entry.losses[0], right)
     return right
 
 
@@ -175,10 +175,10 @@ def due_exactly(examined: Iterable[Examined]) -> list[Examined]:
     >>> due_exactly([near, near]), [one.engine for one in due_exactly([near, far])]
     ([], ['a', 'b'])
     """
-    racing = [one for one in examined if one.races]
-    if _together(*(one.losses for one in racing)):
+    racing = [entry for entry in examined if entry.races]
+    if _together(*(entry.losses for entry in racing)):
         return []
-    return [one for one in racing if not one.exact and not one.inexact]
+    return [entry for entry in racing if not entry.exact and not entry.inexact]
 
 
 def take_exact_steps(job: Job, say: Say) -> run_engine.Losses:
@@ -200,26 +200,26 @@ def judge_exactly(
     An engine that could not take these steps races: nothing is known against it, and
     the results say so.
     """
-    ready = [one for one in examined if one.exact]
-    missing = {one.engine: one.inexact for one in examined if one.inexact}
+    ready = [entry for entry in examined if entry.exact]
+    missing = {entry.engine: entry.inexact for entry in examined if entry.inexact}
     if not ready and not missing:
         return None
-    losses = {one.engine: one.exact for one in ready}
+    losses = {entry.engine: entry.exact for entry in ready}
     right = most_shared(losses, _together) if losses else ()
-    for one in ready:
-        if not _together(one.exact, right):
-            one.problem = (
+    for entry in ready:
+        if not _together(entry.exact, right):
+            entry.problem = (
                 f"refused before timing: its first steps in {EXACT} are "
-                f"{figures.distance([one.exact, right]):.1e} off those of the others"
+                f"{figures.distance([entry.exact, right]):.1e} off those of the others"
             )
         elif settings.precision == "float32" and not _together(
-            one.losses[:2], right[:2]
+            entry.losses[:2], right[:2]
         ):
-            one.problem = (
+            entry.problem = (
                 "refused before timing: after one update its loss in float32 is "
-                f"{one.losses[1]:.6g}, in {EXACT} {right[1]:.6g}"
+                f"{entry.losses[1]:.6g}, in {EXACT} {right[1]:.6g}"
             )
-    losses = {one.engine: one.exact for one in ready if one.races}
+    losses = {entry.engine: entry.exact for entry in ready if entry.races}
     far = figures.distance(losses.values())
     return ExactSteps(settings.learning_rate, far, losses, missing, settings.point)
 
@@ -243,7 +243,7 @@ def file_name(settings: Settings) -> str:
 
 def save(examined: Iterable[Examined], folder: Path, name: str = FILE) -> None:
     """Write what is known beside the results, so that a resumed race has it."""
-    text = json.dumps([asdict(one) for one in examined], indent=1)
+    text = json.dumps([asdict(entry) for entry in examined], indent=1)
     files.write_file(folder / name, text.encode())
 
 
@@ -253,7 +253,7 @@ def load(folder: Path, name: str = FILE) -> dict[str, Examined]:
     What cannot be read is examined anew.
     """
     try:
-        saved = [Examined(**one) for one in json.loads((folder / name).read_text())]
+        saved = [Examined(**entry) for entry in json.loads((folder / name).read_text())]
     except (OSError, ValueError, TypeError):
         return {}
-    return {one.engine: one for one in saved if not one.unavailable}
+    return {entry.engine: entry for entry in saved if not entry.unavailable}

@@ -115,7 +115,7 @@ def fine_tuned(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, A
         "form": "all weights, eager",
         "import_seconds": imported - begun,
         "prepare_seconds": prepared - imported,
-        "parameters": sum(one.numel() for one in model.parameters()),
+        "parameters": sum(weight.numel() for weight in model.parameters()),
         "epochs": epochs,
     }
 
@@ -175,10 +175,10 @@ def main() -> None:
     """Run one engine once."""
     task = json.load(sys.stdin)
     answer, sys.stdout = sys.stdout, sys.stderr  # whatever engines print is a log
-    found = ENGINES[task["engine"]](task, _arrays(Path(task["data"])))
+    result = ENGINES[task["engine"]](task, _arrays(Path(task["data"])))
     usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found["peak_memory"] = usage * (1 if sys.platform == "darwin" else 1024)
-    answer.write(json.dumps(found) + "\n")
+    result["peak_memory"] = usage * (1 if sys.platform == "darwin" else 1024)
+    answer.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ class RaceRunner:
         finished = [run for run in self.race.finished if run.settings == settings.point]
         have = {(run.engine, run.number) for run in finished}
         known = self._known(settings).values() if have else ()
-        out = {one.engine for one in known if not one.races}
+        out = {entry.engine for entry in known if not entry.races}
         todo = []
         for number in range(1, settings.runs + 1):
             first = (number - 1) % max(len(ring), 1)
@@ -279,16 +279,16 @@ class RaceRunner:
         """Return the first point with the same lockstep: all are examined there."""
         name = lockstep.file_name(settings)
         candidates = points(self._settings)
-        return next(one for one in candidates if lockstep.file_name(one) == name)
+        return next(x for x in candidates if lockstep.file_name(x) == name)
 
     def _compare_exactly(
         self, base: Settings, known: dict[str, Examined], jobs: dict[str, Job]
     ) -> None:
         """Compare the first steps in float64 where they differ in float32."""
         due = [
-            replace(jobs[one.engine], form=one.form)
-            for one in lockstep.due_exactly(known.values())
-            if one.engine in jobs
+            replace(jobs[entry.engine], form=entry.form)
+            for entry in lockstep.due_exactly(known.values())
+            if entry.engine in jobs
         ]
         for name, (losses, reason) in self._take_exact_steps(due):
             known[name].exact, known[name].inexact = losses, reason
@@ -335,16 +335,17 @@ class RaceRunner:
         examined: dict[str, Examined],
     ) -> dict[int, float]:
         """Return what the first batch of each run must give, by one that agrees."""
-        good = [one for one in examined.values() if one.races]
+        good = [entry for entry in examined.values() if entry.races]
         if not good:
             return {}
-        judge = next((one for one in good if one.engine == OURS), good[0])
+        judge = next((entry for entry in good if entry.engine == OURS), good[0])
         firsts, kind = self._first_loss, (settings.batch_size, settings.precision)
         firsts[*kind, judge.seed] = judge.losses[0]
         keys = {number: (*kind, settings.seed_of(number)) for number in starts}
         others = {n: start for n, start in starts.items() if keys[n] not in firsts}
         if others:
-            engines = {OURS: ENGINES[OURS]} | {one.name: one for one in self._engines}
+            others_here = {engine.name: engine for engine in self._engines}
+            engines = {OURS: ENGINES[OURS]} | others_here
             limit = max(SHORTEST_LIMIT, 10 * judge.start_seconds * len(others))
             start = next(iter(others.values()))
             engine = engines[judge.engine]

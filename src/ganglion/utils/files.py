@@ -129,7 +129,7 @@ def _read(origin: str) -> bytes:
     from ganglion.datasets.download import SourceError, download, fetching
 
     try:
-        with fetching(parts.path.rsplit("/", 1)[-1]) as report:
+        with fetching() as report:
             return download(origin, report)
     except SourceError as error:
         raise OSError(f"{origin} could not be fetched: {error}.") from error

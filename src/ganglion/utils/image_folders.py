@@ -346,11 +346,11 @@ def _decoded(
             f"read: {reasons:.1000}",
             stacklevel=4,
         )
-    if not len(decoded.kept):
+    if not len(decoded.readable):
         raise ImagesError("None of the images can be read.")
-    y = None if numbers is None else numbers[decoded.kept]
+    y = None if numbers is None else numbers[decoded.readable]
     if y is not None and label_mode == "binary":
         y = y.astype("float32").reshape(-1, 1)
     elif y is not None and label_mode == "categorical":
         y = np.eye(len(names or ()), dtype="float32")[y]
-    return decoded.pixels, y, [files[number] for number in decoded.kept]
+    return decoded.pixels, y, [files[number] for number in decoded.readable]

@@ -14,10 +14,7 @@ MODES = ("binary", "count", "tfidf", "freq")
 
 
 def text_to_word_sequence(
-    text: str,
-    filters: str = FILTERS,
-    lower: bool = True,
-    split: str = " ",
+    text: str, filters: str = FILTERS, lower: bool = True, split: str = " "
 ) -> list[str]:
     """Split a text into words, without punctuation.
 
@@ -25,7 +22,7 @@ def text_to_word_sequence(
     ['the', 'cat', 'the', 'mat']
     """
     text = text.lower() if lower else text
-    text = text.translate({ord(one): split for one in filters})
+    text = text.translate({ord(mark): split for mark in filters})
     return [word for word in text.split(split) if word]
 
 
@@ -87,7 +84,7 @@ class Tokenizer:
 
     def _words(self, text: Any) -> list[str]:
         if self.char_level or not isinstance(text, str):
-            return [one.lower() if self.lower else one for one in text]
+            return [word.lower() if self.lower else word for word in text]
         return text_to_word_sequence(text, self.filters, self.lower, self.split)
 
     def fit_on_texts(self, texts: Iterable[Any]) -> None:
@@ -120,17 +117,17 @@ class Tokenizer:
         """Yield the numbers of each text; unknown words are left out."""
         unknown = self.word_index.get(self.oov_token) if self.oov_token else None
         for text in texts:
-            found = [self.word_index.get(word) for word in self._words(text)]
-            kept = [
-                unknown if i is None or (self.num_words and i >= self.num_words) else i
-                for i in found
-            ]
-            yield [i for i in kept if i is not None]
+            numbers = []
+            for word in self._words(text):
+                i = self.word_index.get(word)
+                is_rare = i is None or (self.num_words and i >= self.num_words)
+                numbers.append(unknown if is_rare else i)
+            yield [i for i in numbers if i is not None]
 
     def sequences_to_texts(self, sequences: Iterable[Iterable[int]]) -> list[str]:
         """Turn lists of numbers back into texts."""
         words = self.index_word
-        return [" ".join(words[i] for i in one if i in words) for one in sequences]
+        return [" ".join(words[i] for i in row if i in words) for row in sequences]
 
     def texts_to_matrix(self, texts: Iterable[Any], mode: str = "binary") -> np.ndarray:
         """Turn texts into one row each, with a column for each word."""

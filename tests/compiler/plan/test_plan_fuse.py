@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from ganglion.compiler.plan.kernels import Buffer, Load, Loop, View, chained
-from ganglion.compiler.plan.passes.fuse import LARGE, SMALL, fuse
+from ganglion.compiler.plan.passes.fuse import SMALL_LOOP as SMALL
+from ganglion.compiler.plan.passes.fuse import fuse
 
+LARGE = 1 << 16
 FLOAT = np.dtype("float32")
 RATE = View(Buffer("rate", (), FLOAT, "state"), (0,))
 
@@ -31,7 +33,7 @@ def test_a_number_that_both_read_joins_no_large_loops_of_a_gpu(size, joined):
     a, b = state("a", size), state("b", size)
     kernels = [update(a, RATE), update(b, RATE)]
     together = [["a", "b"]]
-    assert stored(fuse(kernels, for_gpu=True)) == (
+    assert stored(fuse(kernels, large_loop=LARGE)) == (
         together if joined else [["a"], ["b"]]
     )
     assert stored(fuse(kernels)) == together
@@ -39,7 +41,7 @@ def test_a_number_that_both_read_joins_no_large_loops_of_a_gpu(size, joined):
 
 def test_an_array_that_both_read_does():
     a, b, both = (state(name, LARGE) for name in ("a", "b", "both"))
-    made = fuse([update(a, both, RATE), update(b, both, RATE)], for_gpu=True)
+    made = fuse([update(a, both, RATE), update(b, both, RATE)], large_loop=LARGE)
     assert stored(made) == [["a", "b"]]
 
 

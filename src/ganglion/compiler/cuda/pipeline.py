@@ -47,6 +47,8 @@ from ganglion.compiler.plan.passes.graph import (
 )
 from ganglion.compiler.plan.passes.moments import one_pass
 
+LARGE_LOOP = 1 << 16  # points: from here on, a launch costs nothing beside its work
+
 
 def step_pass(
     name: str, why: str, run: Callable[[Sequence[Kernel]], Iterable[Kernel]]
@@ -101,7 +103,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             kernel_pass(
                 "fuse",
                 "loops that share data read it once",
-                partial(fuse, for_gpu=True),
+                partial(fuse, large_loop=LARGE_LOOP),
             ),
             kernel_pass(
                 "cse",

@@ -1,4 +1,4 @@
-"""Lowering of the ops that are more than one element at a time."""
+"""Lowering of a program: ops of more than an element, results and state."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from ganglion.compiler.plan.lower_pools import (
 )
 from ganglion.compiler.plan.lowering import (
     LONG_SUM,
+    Indices,
     Lowering,
-    Places,
     Preferences,
     copy_into,
     identity,
@@ -66,19 +66,19 @@ def lower(program: Program, target: Preferences) -> Plan:
 # ---- reductions ----------------------------------------------------------------------
 
 
-def _reduction_places(x: Value, axes: Shape) -> tuple[Shape, Places]:
-    """Return a loop over kept axes, then reduced ones, and the places of x in it."""
+def _reduction_indices(x: Value, axes: Shape) -> tuple[Shape, Indices]:
+    """Return a loop over kept axes, then reduced ones, and the indices of x in it."""
     order = [i for i in range(x.ndim) if i not in axes] + list(axes)
     rank = x.ndim
-    places: list[Any] = [None] * rank
+    indices: list[Any] = [None] * rank
     for position, axis in enumerate(order):
-        places[axis] = (tuple(int(j == position) for j in range(rank)), 0)
-    return tuple(x.shape[i] for i in order), tuple(places)
+        indices[axis] = (tuple(int(j == position) for j in range(rank)), 0)
+    return tuple(x.shape[i] for i in order), tuple(indices)
 
 
 def _reduce(low: Lowering, node: Node) -> None:
     (x,), axes = node.inputs, tuple(sorted(node.attrs["axes"]))
-    shape, places = _reduction_places(x, axes)
+    shape, indices = _reduction_indices(x, axes)
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     kept, count = node.size, math.prod(x.shape[i] for i in axes)
@@ -87,7 +87,7 @@ def _reduce(low: Lowering, node: Node) -> None:
     is_sum = node.op.name == "sum"
     sliced = bool(axes) and axes[0] > 0 and 2 * x.shape[0] >= most
     long = count >= LONG_SUM and kept <= LONG_SUM and not sliced
-    expr = low.at(x, places)
+    expr = low.at(x, indices)
     if not (is_sum and long and parts > 1):
         view = View(target, row_major(node.shape))
         low.emit(Loop.of(node.op.name, shape, expr, view, len(axes), node.op.name))
@@ -114,7 +114,7 @@ def _long_sum(
 
 
 def _shifted(expr: Expr, axis: int, part: int) -> Expr:
-    """Rewrite an expression for a loop whose axis is cut into (part number, place)."""
+    """Rewrite an expression for a loop whose axis is split into (part, index)."""
 
     def strides(old: Shape) -> Shape:
         return (old[axis] * part, *old) if old else ()
@@ -124,11 +124,11 @@ def _shifted(expr: Expr, axis: int, part: int) -> Expr:
 
 def _argmax(low: Lowering, node: Node) -> None:
     (x,) = node.inputs
-    shape, places = _reduction_places(x, (node.attrs["axis"],))
+    shape, indices = _reduction_indices(x, (node.attrs["axis"],))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     view = View(target, row_major(node.shape))
-    low.emit(Loop.of("argmax", shape, low.at(x, places), view, 1, "argmax"))
+    low.emit(Loop.of("argmax", shape, low.at(x, indices), view, 1, "argmax"))
 
 
 def _cumsum(low: Lowering, node: Node) -> None:
@@ -184,15 +184,15 @@ def _scatter_add(low: Lowering, node: Node) -> None:
 
 
 def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
-    made = {}
+    results = {}
     for name in names:
         value = low.graph.outputs[name]
         buffer = Buffer(name, value.shape, value.dtype, "result")
         if value.size:
             expr = low.at(value, identity(value.shape))
             low.emit(Loop.of("result", value.shape, expr, View.whole(buffer)))
-        made[name] = buffer
-    return made
+        results[name] = buffer
+    return results
 
 
 def _write_state(low: Lowering, program: Program) -> None:
@@ -206,19 +206,19 @@ def _write_state(low: Lowering, program: Program) -> None:
     copies: list[Kernel] = []
     readers: dict[Buffer, set[int]] = {}
     for number, writer in enumerate(writers):
-        for one in writer.reads():
-            readers.setdefault(one.root, set()).add(number)
+        for buffer in writer.reads():
+            readers.setdefault(buffer.root, set()).add(number)
     for number, writer in enumerate(writers):
         state = writer.target.buffer
-        if readers.get(state, set()) - {number} or _read_out_of_place(low, writer):
-            held = low.new(state.shape, state.dtype, "next")
-            low.emit(replace(writer, outputs=((writer.expr, View.whole(held)),)))
-            load = Load(state.dtype, View.whole(held))
+        if readers.get(state, set()) - {number} or _reads_other_elements(low, writer):
+            copy = low.new(state.shape, state.dtype, "next")
+            low.emit(replace(writer, outputs=((writer.expr, View.whole(copy)),)))
+            load = Load(state.dtype, View.whole(copy))
             copies.append(Loop.of("copy", state.shape, load, View.whole(state)))
         else:
             low.emit(writer)
-    for copy in copies:
-        low.emit(copy)
+    for kernel in copies:
+        low.emit(kernel)
 
 
 def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
@@ -226,8 +226,8 @@ def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
     return Loop.of("update", value.shape, expr, View.whole(state))
 
 
-def _read_out_of_place(low: Lowering, writer: Loop) -> bool:
-    """Return whether a new state needs the old one at another place than its own."""
+def _reads_other_elements(low: Lowering, writer: Loop) -> bool:
+    """Return whether a new state needs other elements of the old one than its own."""
     state, strides = writer.target.buffer, writer.target.strides
     views = [one.view for one in walk(writer.expr) if isinstance(one, Load)]
     return any(

@@ -28,7 +28,7 @@ from ganglion.compiler.plan.lowering import Lowering, padded_images, thread_spli
 LANES = 16  # rows or columns: products with fewer are thin
 PANEL = 2 * LANES  # columns that a tile of registers has, if it has many rows
 PACKED_ROWS = 2 * 14  # of a product whose right matrix is worth copying by panels
-MOST_IN_PARTS = 1 << 17  # elements of results that are made in parts, then added up
+MAX_PARTIAL_SUMS = 1 << 17  # elements of partial sums, all parts together
 
 
 def _contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
@@ -46,9 +46,9 @@ def _contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
 
 
 def lower_matmul(low: Lowering, node: Node) -> None:
-    """Multiply matrices; one that lies the wrong way is packed first."""
+    """Multiply matrices; a right one that is transposed is packed first."""
     a, b = node.inputs
-    left, right = low.turned_view(a), low.view(b)
+    left, right = low.view_in_any_order(a), low.view(b)
     packed = _panels(low, node, right)
     if right.strides[-1] != 1 and b.shape[-1] > 1 and packed is None:
         right = _contiguous(low, right, b.shape, tuple(range(b.ndim)))
@@ -71,11 +71,16 @@ def lower_matmul(low: Lowering, node: Node) -> None:
 
 
 def _panels(low: Lowering, node: Node, right: View) -> Buffer | None:
-    """Return a place for panels of the right matrix, None if it is used as it lies."""
+    """Return a buffer for panels of the right matrix, None if it is used as it lies."""
     a, b = node.inputs
     (inner, columns), rows = b.shape[-2:], a.shape[-2]
-    turned = right.strides[-1] != 1 and right.strides[-2] == 1
-    if not low.target.packs_panels or node.ndim > 2 or not turned or b.size <= a.size:
+    transposed = right.strides[-1] != 1 and right.strides[-2] == 1
+    if (
+        not low.target.packs_panels
+        or node.ndim > 2
+        or not transposed
+        or b.size <= a.size
+    ):
         return None
     if rows < PACKED_ROWS or columns < PANEL:
         return None
@@ -85,7 +90,7 @@ def _panels(low: Lowering, node: Node, right: View) -> Buffer | None:
 def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
     """Multiply by slices of the batch: of the rows, or of the inner axis.
 
-    What threads hand over is little, then: their operands are large, the result is not.
+    So threads exchange little: their operands are large, the result is not.
     """
     (rows, columns), inner = node.shape, node.inputs[0].shape[1]
     target = low.new(node.shape, node.dtype)
@@ -94,7 +99,7 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
     long = rows if by_rows else inner
     most = min(low.target.thread_splits, long // LANES)
     parts = thread_split(long, max(1, most))
-    if not by_rows and node.size * parts > MOST_IN_PARTS:
+    if not by_rows and node.size * parts > MAX_PARTIAL_SUMS:
         parts = 1
     each = long // parts
     row = Axis(rows, left.strides[0], 0, columns)
@@ -197,7 +202,7 @@ def _emit_depthwise(
 
 
 def lower_conv_transpose(low: Lowering, node: Node) -> None:
-    """Convolve the spread gradient with the kernel turned around."""
+    """Convolve the spread gradient with the flipped kernel."""
     dy, w = node.inputs
     attrs = node.attrs
     groups, kernel, dilation = attrs["groups"], w.shape[:-2], attrs["dilation"]
@@ -213,16 +218,18 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
     if lower_winograd.chosen(low, node, kernel, dy.shape, node.shape):
         lower_winograd.lower_conv_transpose(low, node, tuple(pairs))
         return
-    turned, shape = _turned(low, w, groups)
+    transposed, shape = _transposed_kernel(low, w, groups)
     interior = tuple(s - 1 for s in attrs["strides"])
     images = padded_images(low, dy, tuple(pairs), interior)
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     once = {**attrs, "strides": (1,) * len(kernel)}
-    _emit_conv(low, "conv_transpose", images, turned, shape, target, node.shape, once)
+    _emit_conv(
+        low, "conv_transpose", images, transposed, shape, target, node.shape, once
+    )
 
 
-def _turned(low: Lowering, w: Value, groups: int) -> tuple[View, Shape]:
+def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shape]:
     """Flip a kernel's taps and exchange its channels, within each group."""
     view = View.whole(low.store(w))
     taps = len(w.shape) - 2
@@ -278,7 +285,7 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
-    """Find a kernel's gradient: in parts of the batch, then their sum."""
+    """Compute a kernel's gradient: split along the batch, then added up."""
     x, dy = node.inputs
     attrs, groups = node.attrs, node.attrs["groups"]
     if lower_winograd.chosen(low, node, node.shape[:-2], x.shape, dy.shape):

@@ -27,9 +27,9 @@ from ganglion.compiler.plan.kernels import (
     row_major,
 )
 from ganglion.compiler.plan.lowering import (
+    AffineIndex,
     Lowering,
     Pairs,
-    Place,
     copy_into,
     padded_images,
 )
@@ -64,7 +64,7 @@ def _element(
         return Load(x.dtype, View(view.buffer, found, view.offset))
     rank = len(shape) + len(window)
 
-    def along(*steps: tuple[int, int]) -> Place:
+    def along(*steps: tuple[int, int]) -> AffineIndex:
         made = dict(steps)
         return tuple(made.get(axis, 0) for axis in range(rank)), 0
 

@@ -122,7 +122,7 @@ def lower_conv(
 def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     """Emit the gradient of a convolution to its images; `pairs` pads the gradients.
 
-    It is the convolution with the kernel turned around, or, where that costs much
+    It is the convolution with the flipped kernel, or, where that costs much
     more, the adjoint.
     """
     dy, w = node.inputs
@@ -131,7 +131,7 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     whole = _best(node.shape, dy.shape, taps, before)
     other = _best(dy.shape, node.shape, taps, before)
     spreads = whole.cost * 5 <= other.cost * 4
-    kernel, shape = _exchanged(low, w, turned=not spreads)
+    kernel, shape = _exchanged(low, w, flipped=not spreads)
     if not spreads:
         lower_conv(low, node, dy, kernel, shape, pairs)
         return
@@ -147,13 +147,13 @@ def _widest(channels: int) -> int:
     return max(sum(widths) for _, widths in panels(channels))
 
 
-def _exchanged(low: Lowering, w: Value, turned: bool) -> tuple[View, Shape]:
-    """Copy a kernel with its channels exchanged, its taps also turned around."""
+def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
+    """Copy a kernel with its channels exchanged, its taps also flipped."""
     view = View.whole(low.store(w))
     shape = (w.shape[0], w.shape[1], w.shape[3], w.shape[2])
     rows, columns, inside, _ = view.strides
     load = View(view.buffer, (rows, columns, 1, inside))
-    if turned:
+    if flipped:
         last = (w.shape[0] - 1) * rows + (w.shape[1] - 1) * columns
         load = View(view.buffer, (-rows, -columns, 1, inside), last)
     target = View.whole(low.new(shape, w.dtype))

@@ -1,8 +1,8 @@
-"""Lowering: every value of the graph becomes a buffer, or is computed where it is used.
+"""Lowering: every value of the graph becomes a buffer, or is inlined where it is used.
 
-A lazy value is asked for its element at an affine place of some loop, and answers with
+A lazy value is asked for its element at affine indices of some loop, and answers with
 an expression; so broadcasts, transposes and slices cost nothing, and chains of
-pointwise ops melt into the kernel that stores their result.
+pointwise ops are inlined into the kernel that stores their result.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from ganglion.compiler.plan.kernels import (
 )
 
 # An index of a value as a function of the loop's axes: coefficients and a constant.
-Place = tuple[Shape, int]
-Places = tuple[Place, ...]
+AffineIndex = tuple[Shape, int]
+Indices = tuple[AffineIndex, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 _COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
 _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
 CHEAP = 6  # recomputing this much costs less than storing and loading
 _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota")
-LONGEST, DEAREST = 40, 200  # depth and cost at which a chain is cut
+MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
 LONG_SUM = 4096  # elements
 
 
@@ -75,16 +75,16 @@ def thread_split(size: int, most: int) -> int:
     return max(n for n in range(1, most + 1) if size % n == 0)
 
 
-def identity(shape: Shape) -> Places:
-    """Return the places of a loop that runs over a value's own axes."""
+def identity(shape: Shape) -> Indices:
+    """Return the indices in a loop that runs over a value's own axes."""
     rank = len(shape)
     return tuple(
         (tuple(1 if j == i else 0 for j in range(rank)), 0) for i in range(rank)
     )
 
 
-def _scaled(place: Place, factor: int, offset: int) -> Place:
-    coefficients, constant = place
+def _scaled(index: AffineIndex, factor: int, offset: int) -> AffineIndex:
+    coefficients, constant = index
     return tuple(c * factor for c in coefficients), constant * factor + offset
 
 
@@ -96,39 +96,39 @@ class Lowering:
         self.kernels: list[Kernel] = []
         self.buffers: dict[Value, Buffer] = {}
         self._count = 0
-        for one in graph.inputs:
-            kind = "data" if one.name in data else "state"
-            self.buffers[one] = Buffer(one.name, one.shape, one.dtype, kind)
+        for value in graph.inputs:
+            kind = "data" if value.name in data else "state"
+            buffer = Buffer(value.name, value.shape, value.dtype, kind)
+            self.buffers[value] = buffer
         self._costs: dict[Value, int] = {}
-        self._kept: set[Value] = set()
+        self._expensive: set[Value] = set()
         self._estimate()
 
     def _estimate(self) -> None:
-        """Decide which lazy values are stored all the same: the dear and the long."""
-        consumers = Counter(
-            one for node in self.graph.nodes for one in set(node.inputs)
-        )
+        """Decide which lazy values are stored all the same: expensive or deep ones."""
+        nodes = self.graph.nodes
+        consumers = Counter(value for node in nodes for value in set(node.inputs))
         consumers.update(self.graph.outputs.values())
         depths: dict[Value, int] = {}
-        for node in self.graph.nodes:
+        for node in nodes:
             if node.op.kind != "pointwise" and node.op.name not in _LAZY:
                 continue
             if node.op.name == "broadcast" and node.size > node.inputs[0].size:
-                self._keep_small(node.inputs[0])
-            cost = sum(self._costs.get(one, 0) for one in node.inputs)
-            depth = 1 + max((depths.get(one, 0) for one in node.inputs), default=0)
+                self._store_repeated(node.inputs[0])
+            cost = sum(self._costs.get(value, 0) for value in node.inputs)
+            depth = 1 + max((depths.get(value, 0) for value in node.inputs), default=0)
             cost += _own_cost(node)
             used_again = consumers[node] > 1 and cost > CHEAP
             movement = node.op.name in _MOVEMENT
-            if depth > LONGEST or cost > DEAREST or (used_again and not movement):
-                self._kept.add(node)
+            if depth > MAX_DEPTH or cost > MAX_COST or (used_again and not movement):
+                self._expensive.add(node)
             else:
                 self._costs[node], depths[node] = cost, depth
 
-    def _keep_small(self, x: Value) -> None:
+    def _store_repeated(self, x: Value) -> None:
         """Store what is repeated many times, rather than compute it many times."""
         if self._costs.get(x, 0) > 0:
-            self._kept.add(x)
+            self._expensive.add(x)
             self._costs[x] = 0
 
     # ---- buffers and kernels -----------------------------------------------------
@@ -161,13 +161,13 @@ class Lowering:
         assert isinstance(value, Node)
         if value.op.name == "reshape":
             inner = yield self._storing(value.inputs[0])
-            return self._renamed(inner, value.shape)
+            return self._reshaped(inner, value.shape)
         target = self.new(value.shape, value.dtype)
         expr = yield self._expanding(value, identity(value.shape), force=True)
         self.emit(Loop.of(value.op.name, value.shape, expr, View.whole(target)))
         return target
 
-    def _renamed(self, buffer: Buffer, shape: Shape) -> Buffer:
+    def _reshaped(self, buffer: Buffer, shape: Shape) -> Buffer:
         """Return a buffer seen in another shape: the same memory."""
         return replace(buffer, shape=shape, alias_of=buffer.root)
 
@@ -181,8 +181,8 @@ class Lowering:
                 return expr.view
         return View.whole(self.store(value))
 
-    def turned_view(self, value: Value) -> View:
-        """Return a view for which any order of axes will do: nothing is turned."""
+    def view_in_any_order(self, value: Value) -> View:
+        """Return a view for which any order of axes will do: nothing is transposed."""
         base = value
         while (
             isinstance(base, Node)
@@ -203,39 +203,39 @@ class Lowering:
 
     # ---- expressions ---------------------------------------------------------------
 
-    def at(self, value: Value, places: Places, force: bool = False) -> Expr:
-        """Return the expression of a value's element at some places of a loop.
+    def at(self, value: Value, indices: Indices, force: bool = False) -> Expr:
+        """Return the expression of a value's element at some indices.
 
         With `force`, the value itself is expanded even where it should be stored.
         """
-        return finished(self._expanding(value, places, force))
+        return finished(self._expanding(value, indices, force))
 
     def _expanding(
-        self, value: Value, places: Places, force: bool = False
+        self, value: Value, indices: Indices, force: bool = False
     ) -> Deep[Expr]:
         if isinstance(value, Constant) and value.size == 1:
             return Literal(value.dtype, value.array.item())
         if value in self.buffers or isinstance(value, (Constant, Input)):
-            return self._load((yield self._storing(value)), places)
+            return self._load((yield self._storing(value)), indices)
         assert isinstance(value, Node)
         lazy = _LAZY.get(value.op.name)
         if value.op.kind == "pointwise":
             lazy = _pointwise
-        if lazy is None or not (force or self._melts(value)):
-            return self._load((yield self._storing(value)), places)
-        return (yield lazy(self, value, places))
+        if lazy is None or not (force or self._is_inlined(value)):
+            return self._load((yield self._storing(value)), indices)
+        return (yield lazy(self, value, indices))
 
-    def _load(self, buffer: Buffer, places: Places) -> Load:
-        strides, offset = _combined(places, row_major(buffer.shape))
+    def _load(self, buffer: Buffer, indices: Indices) -> Load:
+        strides, offset = _combined(indices, row_major(buffer.shape))
         return Load(buffer.dtype, View(buffer, strides, offset))
 
-    def _melts(self, value: Node) -> bool:
+    def _is_inlined(self, value: Node) -> bool:
         """Return whether to compute a value where it is used, instead of storing it."""
         name = value.op.name
-        if value in self._kept or name == "shuffle":
+        if value in self._expensive or name == "shuffle":
             return False
         if name == "reshape":
-            return _splits(value.inputs[0].shape, value.shape) is not None
+            return _split_axes(value.inputs[0].shape, value.shape) is not None
         return True
 
 
@@ -247,43 +247,42 @@ def _own_cost(node: Node) -> int:
     return 1 if node.op.name in ("iota", "gather") else 0
 
 
-def _combined(places: Places, strides: Shape) -> tuple[Shape, int]:
-    """Multiply places by strides: the flat place, affine in the loop's axes."""
-    if not places:
+def _combined(indices: Indices, strides: Shape) -> tuple[Shape, int]:
+    """Multiply indices by strides: the flat index, affine in the loop's axes."""
+    if not indices:
         return (), 0
-    rank = len(places[0][0])
+    rank = len(indices[0][0])
     total = [0] * rank
     offset = 0
-    for (coefficients, constant), stride in zip(places, strides, strict=True):
+    for (coefficients, constant), stride in zip(indices, strides, strict=True):
         offset += constant * stride
         for axis, coefficient in enumerate(coefficients):
             total[axis] += coefficient * stride
     return tuple(total), offset
 
 
-def _pointwise(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+def _pointwise(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     args: tuple[Expr, ...] = ()
-    for one in node.inputs:
-        args += ((yield low._expanding(one, places)),)
+    for value in node.inputs:
+        args += ((yield low._expanding(value, indices)),)
     if node.op.name == "cast" and node.dtype == args[0].dtype:
         return args[0]
     return Apply(node.dtype, node.op.name, args)
 
 
-def _broadcast(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+def _broadcast(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     (x,) = node.inputs
-    kept = places[len(places) - x.ndim :]
-    rank = len(places[0][0]) if places else 0
-    nowhere = ((0,) * rank, 0)
+    own = indices[len(indices) - x.ndim :]
+    rank = len(indices[0][0]) if indices else 0
+    first = ((0,) * rank, 0)
     inner = tuple(
-        nowhere if size == 1 else place
-        for size, place in zip(x.shape, kept, strict=True)
+        first if size == 1 else index for size, index in zip(x.shape, own, strict=True)
     )
-    return (yield _padded(low, x, inner, rank))
+    return (yield _expanding_inner(low, x, inner, rank))
 
 
-def _padded(low: Lowering, x: Value, inner: Places, rank: int) -> Deep[Expr]:
-    """Expand a value; a scalar has no place that tells how many axes the loop has."""
+def _expanding_inner(low: Lowering, x: Value, inner: Indices, rank: int) -> Deep[Expr]:
+    """Expand a value; a scalar has no index that says how many axes the loop has."""
     if inner or rank == 0:
         return (yield low._expanding(x, inner))
     if isinstance(x, Constant):
@@ -292,33 +291,33 @@ def _padded(low: Lowering, x: Value, inner: Places, rank: int) -> Deep[Expr]:
     return Load(buffer.dtype, View(buffer, (0,) * rank))
 
 
-def _transpose(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    inner: list[Place] = [places[0]] * node.ndim
+def _transpose(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+    inner: list[AffineIndex] = [indices[0]] * node.ndim
     for axis, source in enumerate(node.attrs["axes"]):
-        inner[source] = places[axis]
+        inner[source] = indices[axis]
     return (yield low._expanding(node.inputs[0], tuple(inner)))
 
 
-def _slice(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    spans = zip(places, node.attrs["starts"], node.attrs["steps"], strict=True)
-    inner = tuple(_scaled(place, step, start) for place, start, step in spans)
+def _slice(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+    spans = zip(indices, node.attrs["starts"], node.attrs["steps"], strict=True)
+    inner = tuple(_scaled(index, step, start) for index, start, step in spans)
     return (yield low._expanding(node.inputs[0], inner))
 
 
-def _reverse(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+def _reverse(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     inner = tuple(
-        _scaled(place, -1, size - 1) if axis in node.attrs["axes"] else place
-        for axis, (place, size) in enumerate(zip(places, node.shape, strict=True))
+        _scaled(index, -1, size - 1) if axis in node.attrs["axes"] else index
+        for axis, (index, size) in enumerate(zip(indices, node.shape, strict=True))
     )
     return (yield low._expanding(node.inputs[0], inner))
 
 
-def _splits(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
+def _split_axes(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
     """Return, for each old axis, the new axes it was split into, None if any merged.
 
-    >>> _splits((6, 4), (2, 3, 1, 4))
+    >>> _split_axes((6, 4), (2, 3, 1, 4))
     [(0, 1), (2, 3)]
-    >>> _splits((2, 3), (6,)) is None
+    >>> _split_axes((2, 3), (6,)) is None
     True
     """
     groups, at = [], 0
@@ -334,53 +333,53 @@ def _splits(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
     return groups if all(n == 1 for n in new[at:]) else None
 
 
-def _reshape(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+def _reshape(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     (x,) = node.inputs
-    groups = _splits(x.shape, node.shape)
+    groups = _split_axes(x.shape, node.shape)
     if groups is None:
-        return low._load((yield low._storing(node)), places)
-    rank = len(places[0][0]) if places else 0
+        return low._load((yield low._storing(node)), indices)
+    rank = len(indices[0][0]) if indices else 0
     inner = []
     for group in groups:
         sizes = tuple(node.shape[axis] for axis in group)
-        chosen = tuple(places[axis] for axis in group)
+        chosen = tuple(indices[axis] for axis in group)
         flat, offset = _combined(chosen, row_major(sizes))
         inner.append((flat if group else (0,) * rank, offset))
-    return (yield _padded(low, x, tuple(inner), rank))
+    return (yield _expanding_inner(low, x, tuple(inner), rank))
 
 
-def _iota(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+def _iota(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     yield from ()  # a generator, as its siblings are: it asks for nothing
-    (coefficients, constant) = places[0]
+    (coefficients, constant) = indices[0]
     return Index(node.dtype, coefficients, constant)
 
 
-def _gather(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+def _gather(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     table, index = node.inputs
     buffer = yield low._storing(table)
-    rank = len(places[0][0]) if places else 0
-    row = yield _padded(low, index, places[: index.ndim], rank)
-    strides, offset = _combined(places[index.ndim :], row_major(table.shape[1:]))
+    rank = len(indices[0][0]) if indices else 0
+    row = yield _expanding_inner(low, index, indices[: index.ndim], rank)
+    strides, offset = _combined(indices[index.ndim :], row_major(table.shape[1:]))
     size = int(np.prod(table.shape[1:], dtype=np.int64))
     within = strides or (0,) * rank
     return Indirect(node.dtype, buffer, row, table.shape[0], size, within, offset)
 
 
-def _uniform(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
-    strides, offset = _combined(places, row_major(node.shape))
+def _uniform(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+    strides, offset = _combined(indices, row_major(node.shape))
     element = Index(np.dtype("int64"), strides, offset)
     state = yield low._storing(node.inputs[0])
     return Uniform(node.dtype, state, element)
 
 
-def _shuffle(low: Lowering, node: Node, places: Places) -> Deep[Expr]:
+def _shuffle(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     state, position = node.inputs
-    expr = yield low._expanding(position, places)
+    expr = yield low._expanding(position, indices)
     stored = yield low._storing(state)
     return Shuffled(node.dtype, stored, expr, node.attrs["rows"])
 
 
-_LAZY: dict[str, Callable[[Lowering, Node, Places], Deep[Expr]]] = {
+_LAZY: dict[str, Callable[[Lowering, Node, Indices], Deep[Expr]]] = {
     "broadcast": _broadcast,
     "transpose": _transpose,
     "slice": _slice,

@@ -66,7 +66,7 @@ class Cost:
 
 @dataclass
 class Costs:
-    """What was found for one recipe."""
+    """What was measured of one recipe."""
 
     recipe: str
     batch_size: int
@@ -79,21 +79,21 @@ class Costs:
     @property
     def timed(self) -> list[Cost]:
         """The engines that have times, cheapest first."""
-        found = [one for one in self.entries if one.changed.milliseconds]
-        return sorted(found, key=lambda one: one.milliseconds)
+        timed = [cost for cost in self.entries if cost.changed.milliseconds]
+        return sorted(timed, key=lambda cost: cost.milliseconds)
 
     def as_data(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
         rows = {
-            one.engine: {
-                "form": one.changed.form,
-                "plain_milliseconds": one.plain.milliseconds,
-                "augmented_milliseconds": one.changed.milliseconds,
-                "share": one.share,
+            cost.engine: {
+                "form": cost.changed.form,
+                "plain_milliseconds": cost.plain.milliseconds,
+                "augmented_milliseconds": cost.changed.milliseconds,
+                "share": cost.share,
             }
-            for one in self.timed
+            for cost in self.timed
         }
-        problems = {one.engine: one.problem for one in self.entries if one.problem}
+        problems = {cost.engine: cost.problem for cost in self.entries if cost.problem}
         facts = {"recipe": self.recipe, "batch_size": self.batch_size}
         facts |= {"threads": self.threads, "machine": machine.facts()}
         return {**facts, "busy": self.busy, "engines": rows, "problems": problems}
@@ -208,6 +208,6 @@ def print_table(costs: Costs) -> None:
     report.print_result(title, COLUMNS, rows, notes(costs))
 
 
-def as_json(found: list[Costs]) -> str:
+def as_json(costs: list[Costs]) -> str:
     """Return everything that was measured."""
-    return json.dumps([one.as_data() for one in found], indent=2)
+    return json.dumps([cost.as_data() for cost in costs], indent=2)

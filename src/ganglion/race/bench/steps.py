@@ -330,13 +330,15 @@ class Bench:
         """Run a round, each time with another one first; return those that lasted."""
         lasting = list(running)
         first = number % max(len(running), 1)
-        for one in running[first:] + running[:first]:
+        for engine in running[first:] + running[:first]:
             time.sleep(PAUSE if self._device == "cpu" else 0.0)
             try:
-                self._turn(one)
+                self._turn(engine)
             except EngineError as error:
-                one.entry.problem = one.entry.tried[one.entry.form] = str(error)
-                lasting.remove(one)
+                engine.entry.problem = engine.entry.tried[engine.entry.form] = str(
+                    error
+                )
+                lasting.remove(engine)
         return lasting
 
     def _turn(self, running: Running) -> None:
@@ -353,28 +355,28 @@ def _agreeing(
     good = []
     # Ganglion has one voice, not two.
     voices = [other for other in running if other.entry.engine != PRECISE]
-    for one in running:
-        losses = one.entry.losses
-        others = [other for other in voices if other is not one]
+    for engine in running:
+        losses = engine.entry.losses
+        others = [other for other in voices if other is not engine]
         friends = [
             other
             for other in others
             if np.isclose(losses, other.entry.losses, rtol=tolerances, atol=0).all()
         ]
-        if one.parameters != parameters:
-            one.entry.problem = (
-                f"disagrees: {one.parameters:,} parameters, not {parameters:,}"
+        if engine.parameters != parameters:
+            engine.entry.problem = (
+                f"disagrees: {engine.parameters:,} parameters, not {parameters:,}"
             )
         elif 2 * len(friends) < len(others):
-            one.entry.problem = (
+            engine.entry.problem = (
                 f"disagrees: first batch's loss {losses[0]:.6g}, after a "
                 f"step {losses[1]:.6g}; the others: "
                 + ", ".join(f"{other.entry.losses[0]:.6g}" for other in others)
             )
         else:
-            good.append(one)
+            good.append(engine)
             continue
-        one.process.end()
+        engine.process.end()
     return good
 
 

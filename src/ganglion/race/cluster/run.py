@@ -132,21 +132,21 @@ class RayRunner(RaceRunner):
 
     def _check_resources(self) -> None:
         """Refuse what no node can do: its tasks would wait forever."""
-        nodes = [one["Resources"] for one in self._ray.nodes() if one["Alive"]]
-        most = int(max((one.get("CPU", 0) for one in nodes), default=0))
-        wanted = max(one.threads for one in points(self._settings))
+        nodes = self._resources()
+        most = int(max((node.get("CPU", 0) for node in nodes), default=0))
+        wanted = max(point.threads for point in points(self._settings))
         if wanted > most:
             raise ValueError(
                 f"--threads {wanted}: no node of the cluster has as many CPUs; the "
                 f"largest has {most}."
             )
-        if self._settings.device == "cuda" and not any("GPU" in one for one in nodes):
+        if self._settings.device == "cuda" and not any("GPU" in node for node in nodes):
             raise ValueError("--device cuda: no node of the cluster has a GPU.")
 
     def _skip_missing(self) -> None:
         """Leave it to the nodes to say what they lack, if they have not yet."""
-        out = {one.engine for one in self.race.skipped}
-        self._present = [one for one in self._engines if one.name not in out]
+        out = {skip.engine for skip in self.race.skipped}
+        self._present = [engine for engine in self._engines if engine.name not in out]
 
     def _facts(self, remark: str) -> dict[str, Any]:
         """Return what is known before a node has answered."""
@@ -154,8 +154,11 @@ class RayRunner(RaceRunner):
         return {"machine": known}
 
     def _run_missing(self, folders: Folders) -> None:
-        swept = points(self._settings)
-        plans = [(one, todo) for one in swept if (todo := self._missing(one))]
+        plans = [
+            (point, todo)
+            for point in points(self._settings)
+            if (todo := self._missing(point))
+        ]
         if not plans:
             return
         self._open(folders)
@@ -177,14 +180,18 @@ class RayRunner(RaceRunner):
         self._pending: dict[Any, Work] = {}
         self._begun: dict[str, int] = {}  # how often a task was begun
         self._doing: dict[str, str] = {}  # what a task that is begun does now
-        self._asked: list[Any] = []  # news that were slow to come
+        self._requests: list[Any] = []  # for news that are slow to come
         self._last = time.monotonic()  # when there were news
 
     def _on_head(self) -> dict[str, Any]:
         """Return options for an actor that should not be lost with a worker."""
-        nodes = [one["Resources"] for one in self._ray.nodes() if one["Alive"]]
-        there = {HEAD: 0.001} if any(HEAD in one for one in nodes) else {}
-        return {"num_cpus": 0, "max_restarts": -1, "resources": there}
+        has_head = any(HEAD in node for node in self._resources())
+        resources = {HEAD: 0.001} if has_head else {}
+        return {"num_cpus": 0, "max_restarts": -1, "resources": resources}
+
+    def _resources(self) -> list[dict[str, float]]:
+        """Return what each node that is alive has."""
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
     def _examinees(self, todo: Todo) -> dict[str, Engine]:
         return {OURS: ENGINES[OURS]} | {engine.name: engine for engine, _ in todo}
@@ -275,8 +282,7 @@ class RayRunner(RaceRunner):
     def _tell(self) -> None:
         """Tell what the tasks posted since we last looked."""
         for name, where, text, is_news in self._news():
-            work = next((one for one in self._pending.values() if one.name == name),
-                        None)  # fmt: skip
+            work = {work.name: work for work in self._pending.values()}.get(name)
             if work is None:
                 continue
             self._last = time.monotonic()
@@ -291,14 +297,14 @@ class RayRunner(RaceRunner):
             self._show(engine)
         if not self._doing and time.monotonic() - self._last > QUIET:
             self._last = time.monotonic()
-            cores = min(one.job.settings.threads for one in self._pending.values())
+            cores = min(work.job.settings.threads for work in self._pending.values())
             self._watch.says("", f"Waiting for a node with {cores} free CPUs ...")
 
     def _news(self) -> list[Any]:
-        asked = self._asked or [self._board.take.remote()]
-        ready, self._asked = self._ray.wait(asked, timeout=PATIENCE)
+        requests = self._requests or [self._board.take.remote()]
+        ready, self._requests = self._ray.wait(requests, timeout=PATIENCE)
         try:
-            return [one for ref in ready for one in self._ray.get(ref)]
+            return [news for ref in ready for news in self._ray.get(ref)]
         except self._ray.exceptions.RayError:
             return []  # the board is on its way to another node
 
@@ -313,9 +319,8 @@ class RayRunner(RaceRunner):
 
     def _show(self, engine: str) -> None:
         """Show all that an engine does now, and where."""
-        works = self._pending.values()
-        ours = [one.name for one in works if one.job.engine.name == engine]
-        tasks = [self._doing[name] for name in ours if name in self._doing]
+        works = [w for w in self._pending.values() if w.job.engine.name == engine]
+        tasks = [self._doing[work.name] for work in works if work.name in self._doing]
         self._watch.at_work(engine, tasks)
 
     def _note(self, work: Work, answer: dict[str, Any]) -> None:

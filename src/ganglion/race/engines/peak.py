@@ -17,11 +17,10 @@ def measure(threads: int, tries: int = 3) -> dict[str, float]:
     NumPy's number of threads is set by OPENBLAS_NUM_THREADS and its like before it is
     imported; `worker` does that.
     """
-    found = {}
-    for name, product in _products(threads).items():
-        best = min(_seconds(product) for _ in range(tries))
-        found[name] = 2 * SIZE**3 / best / 1e9
-    return found
+    return {
+        name: 2 * SIZE**3 / min(_seconds(product) for _ in range(tries)) / 1e9
+        for name, product in _products(threads).items()
+    }
 
 
 @cache

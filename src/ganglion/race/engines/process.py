@@ -59,12 +59,12 @@ class Process:
             self._answers.put(line)
         self._answers.put("")
 
-    def ask(self, do: str, limit: float | None = None, **given: Any) -> dict[str, Any]:
+    def ask(self, do: str, limit: float | None = None, **more: Any) -> dict[str, Any]:
         """Send a request and return the answer."""
         limit = LIMIT if limit is None else limit
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps({"do": do, **given}) + "\n")
+            self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
             self._process.stdin.flush()
             line = self._answers.get(timeout=limit)
         except queue.Empty:
@@ -133,7 +133,7 @@ def ending(code: int) -> str:
 def environment(threads: int, device: str = "cpu") -> dict[str, str]:
     """Return the environment of a worker: the same number of threads for everyone."""
     count = str(threads)
-    given = {
+    variables = {
         "OMP_NUM_THREADS": count,
         "MKL_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
@@ -145,15 +145,15 @@ def environment(threads: int, device: str = "cpu") -> dict[str, str]:
     }
     if device == "cpu":
         several = str(threads > 1).lower()
-        given |= {
+        variables |= {
             "GANGLION_BACKEND": "cpu",
             "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={several}",
             "CUDA_VISIBLE_DEVICES": "-1",
             "JAX_PLATFORMS": "cpu",
         }
     else:  # JAX would take three quarters of the device, and leave no room for others
-        given["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    return os.environ | given
+        variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    return os.environ | variables
 
 
 def start(

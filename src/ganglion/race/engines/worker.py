@@ -113,17 +113,17 @@ class Handler:
             chosen = recipes.from_data(recipe)
         if start is None and not augment:
             chosen = recipes.plain(chosen)
-        given, there = Path(folder), Path(start or folder)
+        data, begin = Path(folder), Path(start or folder)
         names = ["x", "y"] if start is None else ["x", "y", "x_test", "y_test"]
-        more |= {name: read(given / f"{name}.npy", dtype) for name in names}
+        more |= {name: read(data / f"{name}.npy", dtype) for name in names}
         if start is not None:
-            self._orders = read(there / "orders.npy")
+            self._orders = read(begin / "orders.npy")
             if chosen.augment:
-                self._take_up(chosen, given, there, batch_size, dtype)
-                more["states"] = read(there / "augment.npy")
+                self._take_up(chosen, data, begin, batch_size, dtype)
+                more["states"] = read(begin / "augment.npy")
         task = Task(
             rounded(recipes.tuned(chosen, optimizer or {})),
-            read_weights(there, dtype),
+            read_weights(begin, dtype),
             batch_size=batch_size,
             threads=threads,
             augments=augment,
@@ -149,7 +149,7 @@ class Handler:
             trainer.reset()
         seconds += time.perf_counter() - started
         self._trainer = trainer
-        count = sum(one.size for one in trainer.weights())
+        count = sum(weight.size for weight in trainer.weights())
         return {"seconds": seconds, "parameters": int(count)}
 
     def run(self, steps: int) -> dict[str, float]:
@@ -166,7 +166,7 @@ class Handler:
         trainer, orders = self._ready(), self._order(1)
         self._feed(1, trainer)
         steps = min(steps, self._batches)
-        losses = [float(one) for one in trainer.steps(orders, steps)]
+        losses = list(map(float, trainer.steps(orders, steps)))
         trainer.reset()
         return {"losses": losses}
 
@@ -237,16 +237,16 @@ def read(path: Path, dtype: str = "float32") -> np.ndarray:
     """Return an array from a file; if it is one of floats, they are of this dtype."""
     import numpy as np
 
-    kept = np.load(path)
-    return kept.astype(dtype, copy=False) if kept.dtype.kind == "f" else kept
+    array = np.load(path)
+    return array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
 
 
 def read_weights(folder: Path, dtype: str) -> list[np.ndarray]:
     """Return the weights to start from."""
     import numpy as np
 
-    with np.load(folder / "weights.npz") as kept:
-        return [kept[f"w{i}"].astype(dtype) for i in range(len(kept.files))]
+    with np.load(folder / "weights.npz") as file:
+        return [file[f"w{i}"].astype(dtype) for i in range(len(file.files))]
 
 
 def rounded(recipe: Recipe) -> Recipe:
@@ -255,9 +255,10 @@ def rounded(recipe: Recipe) -> Recipe:
 
     import numpy as np
 
-    kind, given = recipe.optimizer
-    near = {k: float(np.float32(v)) for k, v in given.items() if isinstance(v, float)}
-    return replace(recipe, optimizer=(kind, given | near))
+    kind, arguments = recipe.optimizer
+    floats = {k: v for k, v in arguments.items() if isinstance(v, float)}
+    near = {k: float(np.float32(v)) for k, v in floats.items()}
+    return replace(recipe, optimizer=(kind, arguments | near))
 
 
 def limit_cores(threads: int) -> None:

@@ -89,11 +89,11 @@ class Clock(NamedTuple):
 
 
 CLOCKS = {
-    "run": Clock("training and testing", lambda one: one.seconds),
-    "train": Clock("training alone", lambda one: one.train_seconds),
+    "run": Clock("training and testing", lambda epoch: epoch.seconds),
+    "train": Clock("training alone", lambda epoch: epoch.train_seconds),
     "all": Clock(
         "import and preparation too",
-        lambda one: one.seconds,
+        lambda epoch: epoch.seconds,
         lambda run: run.import_seconds + run.prepare_seconds,
     ),
 }
@@ -121,7 +121,7 @@ def curve(group: Group, race: int, dash: int, prefix: str = "") -> dict[str, Any
 
 
 def _points(run: Run) -> dict[str, list[float | None]]:
-    points = {"accuracy": [_finite(one.test_accuracy) for one in run.epochs]}
+    points = {"accuracy": [_finite(epoch.test_accuracy) for epoch in run.epochs]}
     for name, clock in CLOCKS.items():
         times = accumulate(map(clock.epoch, run.epochs), initial=clock.before(run))
         points[name] = [_finite(time) for time in list(times)[1:]]
@@ -153,9 +153,9 @@ def curves_section(
     name: str, curves: Sequence[dict[str, Any]], races: Sequence[str]
 ) -> Html:
     """Return the places where curves are drawn, their switches and their values."""
-    if not any(one["average"]["accuracy"] for one in curves):
+    if not any(line["average"]["accuracy"] for line in curves):
         return element("p", "No run has come to its end yet.")
-    settings = {one["settings"]: element("span", one["settings"]) for one in curves}
+    settings = {line["settings"]: element("span", line["settings"]) for line in curves}
     controls = element(
         "div",
         _switches("Engines", "engine", _engine_names(curves)),
@@ -176,9 +176,9 @@ def curves_section(
 
 def _engine_names(curves: Sequence[dict[str, Any]]) -> dict[str, Html]:
     return {
-        one["engine"]: Html(swatch(one["engine"]) + element("span", one["engine"]))
-        for one in curves
-        if one["average"]["accuracy"]
+        line["engine"]: Html(swatch(line["engine"]) + element("span", line["engine"]))
+        for line in curves
+        if line["average"]["accuracy"]
     }
 
 
@@ -252,29 +252,29 @@ def _clock_controls() -> Html:
 def _in_words(kind: str, curves: Sequence[dict[str, Any]]) -> str:
     """Return what a chart shows, for who cannot see it."""
     ends = []
-    for one in curves:
-        accuracy, times = one["average"]["accuracy"], one["average"]["run"]
+    for line in curves:
+        accuracy, times = line["average"]["accuracy"], line["average"]["run"]
         if accuracy and accuracy[-1] is not None and times[-1] is not None:
             after = (
                 f"{times[-1]:.2f} s" if kind == "time" else f"{len(accuracy)} epochs"
             )
-            ends.append(f"{one['label']} reaches {accuracy[-1]:.4f} after {after}")
+            ends.append(f"{line['label']} reaches {accuracy[-1]:.4f} after {after}")
     return "; ".join(ends) + "." if ends else "No curve has values."
 
 
 def _values(curves: Sequence[dict[str, Any]]) -> Html:
     """Return the averages that the charts draw, as a table."""
-    shown = [one for one in curves if one["average"]["accuracy"]]
-    count = max(len(one["average"]["accuracy"]) for one in shown)
+    shown = [line for line in curves if line["average"]["accuracy"]]
+    count = max(len(line["average"]["accuracy"]) for line in shown)
     head = [heading("epoch")]
-    for one in shown:
-        head += [heading(f"{one['label']}: accuracy"), heading("after, s")]
+    for line in shown:
+        head += [heading(f"{line['label']}: accuracy"), heading("after, s")]
     rows = []
     for i in range(count):
         cells = [element("th", str(i + 1), scope="row", class_="n")]
-        for one in shown:
+        for line in shown:
             for name, decimals in (("accuracy", 4), ("run", 2)):
-                values = one["average"][name]
+                values = line["average"][name]
                 value = values[i] if i < len(values) else None
                 cells.append(number(figures.number_text(value, decimals)))
         rows.append(element("tr", *cells))

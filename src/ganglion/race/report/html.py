@@ -74,7 +74,9 @@ def _library() -> str:
 def _policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
     def sources(texts: Iterable[str]) -> str:
         hashes = (hashlib.sha256(text.encode()).digest() for text in texts)
-        return " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
+        return " ".join(
+            f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes
+        )
 
     return (
         f"default-src 'none'; script-src {sources(scripts)}; "
@@ -113,9 +115,9 @@ def _several(races: Sequence[Race], charts: list[dict[str, Any]]) -> Html:
     letters = _letters(len(races))
     sections = []
     for recipe in dict.fromkeys(race.recipe for race in races):
-        held = [i for i, race in enumerate(races) if race.recipe == recipe]
+        alike = [i for i, race in enumerate(races) if race.recipe == recipe]
         sections.append(
-            _recipe([races[i] for i in held], [letters[i] for i in held], charts)
+            _recipe([races[i] for i in alike], [letters[i] for i in alike], charts)
         )
     return joined([top, element("main", *sections, id="results"), _footer()])
 

@@ -72,7 +72,7 @@ def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _groups(kernel: Loop) -> list[list[int]]:
-    """Return the axes to keep, each with the neighbours that melt into it."""
+    """Return the axes to keep, each with the neighbours that merge into it."""
     every = _all_strides(kernel)
     kept = len(kernel.shape) - kernel.reduced
     groups: list[list[int]] = []

@@ -1,7 +1,7 @@
-"""Fusion: loops over the same places become one; what only they share is not stored.
+"""Fusion: loops over the same points become one; what only they share is not stored.
 
 A loop may join an earlier one if nothing in between writes what it reads. Where it
-reads what the earlier loop stores, at the same place, the value is handed on.
+reads what the earlier loop stores, at the same point, the value is forwarded.
 """
 
 from __future__ import annotations
@@ -22,58 +22,62 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-MOST = 12  # expressions in one loop: more would not stay in registers
-FARTHEST = 60  # kernels to look back over
-SMALL = 4096  # places: below, a kernel's start costs more than its work
-LARGE = 1 << 16  # places: on a GPU, from here on it costs nothing beside it
+MAX_OUTPUTS = 12  # of one loop: more would not stay in registers
+LOOK_BACK = 60  # kernels
+SMALL_LOOP = 4096  # points: below, a kernel's start costs more than its work
 
 
-def fuse(kernels: Sequence[Kernel], for_gpu: bool = False) -> list[Kernel]:
-    """Return the kernels with loops joined where that is safe."""
-    made: list[_Known] = []
+def fuse(kernels: Sequence[Kernel], large_loop: float = math.inf) -> list[Kernel]:
+    """Return the kernels with loops joined where that is safe.
+
+    A single number that both read, such as a learning rate, is no gain for loops of
+    `large_loop` points or more: updates of equal layers stay apart, each where a
+    product makes its gradient.
+    """
+    entries: list[_Entry] = []
     for kernel in kernels:
-        joining = _Known(kernel)
-        place = _host(made, joining, for_gpu)
-        if place is None:
-            made.append(joining)
+        entry = _Entry(kernel)
+        number = _best_partner(entries, entry, large_loop)
+        if number is None:
+            entries.append(entry)
         else:
-            host = made[place].kernel
-            assert isinstance(host, Loop)
+            earlier = entries[number].kernel
+            assert isinstance(earlier, Loop)
             assert isinstance(kernel, Loop)
-            made[place] = _Known(_together(host, kernel))
-    return _without_unread([one.kernel for one in made])
+            entries[number] = _Entry(_fused(earlier, kernel))
+    return _without_unread([entry.kernel for entry in entries])
 
 
-class _Known:
+class _Entry:
     """A kernel, and the memory it reads and writes: many later ones ask."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.reads = {one.root for one in kernel.reads()}
-        self.writes = {one.root for one in kernel.writes()}
+        self.reads = {buffer.root for buffer in kernel.reads()}
+        self.writes = {buffer.root for buffer in kernel.writes()}
 
 
-def _host(made: list[_Known], joining: _Known, for_gpu: bool) -> int | None:
+def _best_partner(
+    entries: list[_Entry], joining: _Entry, large_loop: float
+) -> int | None:
     """Return the earlier loop that a kernel gains most by joining, None if none.
 
-    Large loops gain by what both read; small ones by being fewer. On a GPU, a single
-    number that both read, such as a learning rate, is no gain for large ones: updates
-    of equal layers stay apart, each where a product makes its gradient.
+    Large loops gain by what both read; small ones by being fewer.
     """
     kernel, reads, writes = joining.kernel, joining.reads, joining.writes
-    if not isinstance(kernel, Loop) or not _joins(kernel):
+    if not isinstance(kernel, Loop) or not _can_join(kernel):
         return None
-    places = math.prod(kernel.shape)
-    best, most = None, 0 if places > SMALL else -1
-    fewest = 2 if for_gpu and places >= LARGE else 1
-    for place in range(len(made) - 1, max(-1, len(made) - FARTHEST), -1):
-        host, other = made[place].kernel, made[place]
-        alike = isinstance(host, Loop) and _alike(host, kernel)
-        if alike and _hands_on(other, kernel):
+    points = math.prod(kernel.shape)
+    best, most = None, 0 if points > SMALL_LOOP else -1
+    least_size = 2 if points >= large_loop else 1
+    for number in range(len(entries) - 1, max(-1, len(entries) - LOOK_BACK), -1):
+        other = entries[number]
+        alike = isinstance(other.kernel, Loop) and _alike(other.kernel, kernel)
+        if alike and _can_forward(other, kernel):
             touched = (other.reads | other.writes) & reads
-            gain = sum(one.nbytes for one in touched if one.size >= fewest)
+            gain = sum(b.nbytes for b in touched if b.size >= least_size)
             if gain > most:
-                best, most = place, gain
+                best, most = number, gain
         if not (other.writes.isdisjoint(reads) and other.writes.isdisjoint(writes)):
             break
         if not other.reads.isdisjoint(writes):
@@ -81,18 +85,18 @@ def _host(made: list[_Known], joining: _Known, for_gpu: bool) -> int | None:
     return best
 
 
-def _joins(loop: Loop) -> bool:
+def _can_join(loop: Loop) -> bool:
     return not loop.adds and loop.how in ("", "sum")
 
 
-def _alike(host: Loop, loop: Loop) -> bool:
+def _alike(earlier: Loop, loop: Loop) -> bool:
     return (
-        _joins(host)
-        and host.shape == loop.shape
-        and host.reduced == loop.reduced
-        and host.how == loop.how
-        and len(host.outputs) + len(loop.outputs) <= MOST
-        and _same_order(host.target, loop.target)
+        _can_join(earlier)
+        and earlier.shape == loop.shape
+        and earlier.reduced == loop.reduced
+        and earlier.how == loop.how
+        and len(earlier.outputs) + len(loop.outputs) <= MAX_OUTPUTS
+        and _same_order(earlier.target, loop.target)
     )
 
 
@@ -101,59 +105,54 @@ def _same_order(a: View, b: View) -> bool:
     return [s == 1 for s in a.strides] == [s == 1 for s in b.strides]
 
 
-def _hands_on(known: _Known, loop: Loop) -> bool:
-    """Return whether all the loop reads of the host is at the place just computed."""
-    host, read_by_host = known.kernel, known.reads
-    assert isinstance(host, Loop)
-    stored = {v.buffer.root: v for _, v in host.outputs}
-    for one in walk(*loop.exprs):
-        for buffer in one.reads():
-            root = buffer.root
-            if root not in stored:
+def _can_forward(entry: _Entry, loop: Loop) -> bool:
+    """Return whether all the loop reads of an earlier one is at the same point."""
+    earlier = entry.kernel
+    assert isinstance(earlier, Loop)
+    stored = {view.buffer.root: view for _, view in earlier.outputs}
+    for expr in walk(*loop.exprs):
+        for buffer in expr.reads():
+            if buffer.root not in stored:
                 continue
-            if loop.reduced or not isinstance(one, Load):
+            if loop.reduced or not isinstance(expr, Load):
                 return False
-            if not _same_place(one.view, stored[root]):
+            if not _same_elements(expr.view, stored[buffer.root]):
                 return False
-    # What the host reads must not be overwritten at another place by the loop.
+    # What the earlier one reads must not be overwritten at another point by the loop.
     for _, view in loop.outputs:
         root = view.buffer.root
-        if root in stored or (root in read_by_host and root.kind != "state"):
+        if root in stored or (root in entry.reads and root.kind != "state"):
             return False
-        if root in read_by_host and not _reads_in_place(host, view):
+        if root in entry.reads and not _reads_in_place(earlier, view):
             return False
     return True
 
 
-def _reads_in_place(host: Loop, view: View) -> bool:
+def _reads_in_place(loop: Loop, view: View) -> bool:
+    """Return whether all that a loop reads of a buffer is seen by this view."""
     root = view.buffer.root
-    for one in walk(*host.exprs):
-        if isinstance(one, Load):
-            is_read = one.view.buffer.root is root
-            if is_read and not _same_place(one.view, view):
-                return False
-        elif root in (b.root for b in one.reads()):
-            return False
-    return True
+    return all(
+        isinstance(expr, Load) and _same_elements(expr.view, view)
+        for expr in walk(*loop.exprs)
+        if root in (buffer.root for buffer in expr.reads())
+    )
 
 
-def _same_place(a: View, b: View) -> bool:
+def _same_elements(a: View, b: View) -> bool:
     return a.strides == b.strides and a.offset == b.offset
 
 
-def _together(host: Loop, loop: Loop) -> Loop:
-    stored = {v.buffer.root: expr for expr, v in host.outputs}
-    joined = tuple((_handed(expr, stored), view) for expr, view in loop.outputs)
-    return replace(host, outputs=(*host.outputs, *joined))
+def _fused(earlier: Loop, loop: Loop) -> Loop:
+    stored = {view.buffer.root: expr for expr, view in earlier.outputs}
+    joined = tuple((_forwarded(expr, stored), view) for expr, view in loop.outputs)
+    return replace(earlier, outputs=(*earlier.outputs, *joined))
 
 
-def _handed(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
-    """Replace loads of what the host stores by the value itself."""
+def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
+    """Replace loads of what the earlier loop stores by the value itself."""
 
     def value(one: Expr) -> Expr:
-        if not isinstance(one, Load):
-            return one
-        return stored.get(one.view.buffer.root, one)
+        return stored.get(one.view.buffer.root, one) if isinstance(one, Load) else one
 
     return mapped(expr, value)
 
@@ -162,22 +161,23 @@ def _without_unread(kernels: list[Kernel]) -> list[Kernel]:
     """Drop stores into temporary buffers that nobody reads."""
     while True:
         read = Counter(b.root for kernel in kernels for b in kernel.reads())
-        made: list[Kernel] = []
+        remaining: list[Kernel] = []
+        changed = False
         for kernel in kernels:
             if not isinstance(kernel, Loop) or kernel.adds:
-                made.append(kernel)
+                remaining.append(kernel)
                 continue
-            kept = [
+            outputs = tuple(
                 (expr, view)
                 for expr, view in kernel.outputs
                 if view.buffer.kind != "arena" or read[view.buffer.root]
-            ]
-            if len(kept) == len(kernel.outputs):
-                made.append(kernel)
-            elif kept:
-                made.append(replace(kernel, outputs=tuple(kept)))
-        if len(made) == len(kernels) and all(
-            a is b for a, b in zip(made, kernels, strict=True)
-        ):
-            return made
-        kernels = made
+            )
+            if len(outputs) == len(kernel.outputs):
+                remaining.append(kernel)
+                continue
+            changed = True
+            if outputs:
+                remaining.append(replace(kernel, outputs=outputs))
+        if not changed:
+            return remaining
+        kernels = remaining

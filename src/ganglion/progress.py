@@ -122,11 +122,8 @@ class Progbar:
                 "Give `stateful_metrics` (all other metrics are averaged) or "
                 "`stateless_metrics` (only these are averaged), not both."
             )
-        self.target = target
-        self.width = width
-        self.verbose = verbose
-        self.interval = interval
-        self.unit_name = unit_name
+        self.target, self.width, self.verbose = target, width, verbose
+        self.interval, self.unit_name = interval, unit_name
         self.stateful_metrics = set(stateful_metrics or ())
         self.stateless_metrics = (
             None if stateless_metrics is None else set(stateless_metrics)

@@ -28,11 +28,9 @@ from ganglion.compiler.ir.simplify import evaluate
 from ganglion.system import budget
 
 # NumPy's name of an operator, which `array + variable` calls, and ours.
-_OPERATORS = {
-    **{name: name for name in ("add", "subtract", "multiply", "divide", "power")},
-    **{name: name for name in ("floor_divide", "matmul", "negative", "absolute")},
-    **{name: name for name in ("equal", "not_equal", "less", "less_equal")},
-    **{name: name for name in ("greater", "greater_equal")},
+_SAME_NAMES = """add subtract multiply divide power floor_divide matmul negative
+absolute equal not_equal less less_equal greater greater_equal"""
+_OPERATORS = {name: name for name in _SAME_NAMES.split()} | {
     "remainder": "mod",
     "bitwise_and": "logical_and",
     "bitwise_or": "logical_or",

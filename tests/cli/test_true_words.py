@@ -170,6 +170,21 @@ def test_every_link_of_the_pages_leads_somewhere():
     assert not wrong
 
 
+def test_every_file_that_a_page_names_is_there():
+    tracked = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.suffix]
+    kept = [path for path in tracked if path.startswith(("src/", "tests/", "docs/"))]
+    wrong = [
+        f"{page.name}: {name}"
+        for page in [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "src").rglob("*.md")]
+        for name in re.findall(
+            r"`([\w/]+\.(?:py|ll|cuh))`", page.read_text(encoding="utf-8")
+        )
+        if not any(f"/{path}".endswith(f"/{name}") for path in kept)
+        and name not in ("script.py", "model.py")
+    ]
+    assert not wrong
+
+
 def _row(title):
     """Return the cell of a row of the guide's table of what is supported."""
     text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")

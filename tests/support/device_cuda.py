@@ -372,8 +372,11 @@ def time_recipes(names, precisions):
         for precision in precisions:
             made, data, state, steps, seconds = compiled_recipe(name, precision)
             made.run(data, state, steps)
-            (place,) = made._places.values()
-            ms = timed(driver, lambda m=made, p=place, s=steps: m._launch(p, s)) / steps
+            (binding,) = made._bindings.values()
+            ms = (
+                timed(driver, lambda m=made, p=binding, s=steps: m._launch(p, s))
+                / steps
+            )
             launches = len(made.emission.every)
             print(
                 f"{name:16} {precision:8} {ms * 1e3:9.1f} us/step {launches:4} launches"
@@ -401,13 +404,13 @@ def profile(names, precisions, repeats=20):
         for precision in precisions:
             made, data, state, steps, _ = compiled_recipe(name, precision)
             made.run(data, state, steps)
-            (place,) = made._places.values()
+            (binding,) = made._bindings.values()
             launches = made.emission.schedule.every
             total = 0.0
             print(f"--- {name} {precision}")
             for number, call in enumerate(made.emission.every):
 
-                def many(m=made, p=place, c=call):
+                def many(m=made, p=binding, c=call):
                     for _ in range(repeats):
                         m._launch_all(p, [c], 0)
 

@@ -15,21 +15,8 @@ from ganglion.callbacks.rates import LearningRateScheduler, ReduceLROnPlateau
 from ganglion.callbacks.tensorboard import TensorBoard
 
 __all__ = [
-    "BackupAndRestore",
-    "CSVLogger",
-    "Callback",
-    "CallbackList",
-    "EarlyStopping",
-    "EpochLogger",
-    "History",
-    "LambdaCallback",
-    "LearningRateScheduler",
-    "ModelCheckpoint",
-    "MonitorCallback",
-    "ProgbarLogger",
-    "ReduceLROnPlateau",
-    "SwapEMAWeights",
-    "TensorBoard",
-    "TerminateOnNaN",
-    "per_chunk",
-]
+    "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping",
+    "EpochLogger", "History", "LambdaCallback", "LearningRateScheduler",
+    "ModelCheckpoint", "MonitorCallback", "ProgbarLogger", "ReduceLROnPlateau",
+    "SwapEMAWeights", "TensorBoard", "TerminateOnNaN", "per_chunk",
+]  # fmt: skip

@@ -50,11 +50,7 @@ class SwapEMAWeights(Callback):
     def on_test_end(self, logs: Logs | None = None) -> None:
         self._use_averages(False)
 
-    def on_predict_begin(self, logs: Logs | None = None) -> None:
-        self._use_averages(True)
-
-    def on_predict_end(self, logs: Logs | None = None) -> None:
-        self._use_averages(False)
+    on_predict_begin, on_predict_end = on_test_begin, on_test_end
 
     def _use_averages(self, wanted: bool) -> None:
         if self._averaged == wanted:

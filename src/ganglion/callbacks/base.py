@@ -50,6 +50,8 @@ class Callback:
     it back by `set_state`: checkpoints hold it.
     """
 
+    counts_batches = False  # whether to be called after every single step of training
+
     def __init__(self) -> None:
         self.params: dict[str, Any] | None = None
         self._model: Any = None
@@ -82,7 +84,8 @@ class Callback:
 
     def needs_batches_in(self, mode: str) -> bool:
         """Return whether to run step by step in mode "train", "test" or "predict"."""
-        return any(_wants_each(self, name) for name in _BATCH_HOOKS[mode])
+        counts = mode == "train" and self.counts_batches
+        return counts or any(_wants_each(self, name) for name in _BATCH_HOOKS[mode])
 
     @per_chunk
     def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None:

@@ -32,13 +32,9 @@ class _SaveFrequency:
                 f"{owner} does not know save_freq={frequency!r}: use 'epoch' or a "
                 "number of batches."
             )
-        self.frequency = frequency
+        self.frequency, self.counts_batches = frequency, frequency != "epoch"
         self._since_saving = 0
         self._last_batch: int | None = None
-
-    @property
-    def counts_batches(self) -> bool:
-        return self.frequency != "epoch"
 
     def is_due(self, batch: int) -> bool:
         """Return whether to save after this step."""
@@ -70,11 +66,8 @@ def _with_period(init: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         init(self, *args, **kwargs)
         if period is not None:
-            keras2.note(
-                "`ModelCheckpoint(period=)`",
-                "`save_freq=`, in batches",
-                changes_defaults=False,
-            )
+            new = "`save_freq=`, in batches"
+            keras2.note("`ModelCheckpoint(period=)`", new, changes_defaults=False)
             self.period = max(int(period), 1)
 
     return init_with_period
@@ -114,18 +107,13 @@ class ModelCheckpoint(MonitorCallback):
         initial_value_threshold: float | None = None,
     ) -> None:
         super().__init__(monitor, mode, initial_value_threshold)
-        self.filepath = os.fspath(filepath)
-        self.verbose = verbose
-        self.save_best_only = save_best_only
-        self.save_weights_only = save_weights_only
+        self.filepath, self.verbose = os.fspath(filepath), verbose
+        self.save_best_only, self.save_weights_only = save_best_only, save_weights_only
         self.save_freq = save_freq
         self._frequency = _SaveFrequency(save_freq, "ModelCheckpoint")
+        self.counts_batches = self._frequency.counts_batches
         self._epoch = 0
         _check_ending(self.filepath, save_weights_only)
-
-    def needs_batches_in(self, mode: str) -> bool:
-        counts = mode == "train" and self._frequency.counts_batches
-        return counts or super().needs_batches_in(mode)
 
     def get_state(self) -> dict[str, Any]:
         return {"best": self.best, **self._frequency.get_state()}
@@ -143,7 +131,7 @@ class ModelCheckpoint(MonitorCallback):
             self._save(self._epoch, batch, logs or {})
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        if not self._frequency.counts_batches and (epoch + 1) % self.period == 0:
+        if not self.counts_batches and (epoch + 1) % self.period == 0:
             self._save(epoch, None, logs or {})
 
     def _save(self, epoch: int, batch: int | None, logs: Logs) -> None:
@@ -237,16 +225,12 @@ class BackupAndRestore(Callback):
         super().__init__()
         if not backup_dir:
             raise ValueError("BackupAndRestore needs a `backup_dir`, a folder to use.")
-        self.backup_dir = Path(backup_dir)
-        self.save_freq = save_freq
+        self.backup_dir, self.save_freq = Path(backup_dir), save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
         self._frequency = _SaveFrequency(save_freq, "BackupAndRestore")
+        self.counts_batches = self._frequency.counts_batches
         self._epoch = 0
-
-    def needs_batches_in(self, mode: str) -> bool:
-        counts = mode == "train" and self._frequency.counts_batches
-        return counts or super().needs_batches_in(mode)
 
     def get_state(self) -> dict[str, Any]:
         return self._frequency.get_state()
@@ -283,7 +267,7 @@ class BackupAndRestore(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch = epoch + 1
-        if not self._frequency.counts_batches:
+        if not self.counts_batches:
             self._back_up(0)
 
     @per_chunk
@@ -347,6 +331,4 @@ def _is_of_another_model(error: Exception) -> bool:
     """Return whether a backup is sound, but does not fit the model."""
     from ganglion.saving.weights import MismatchError
 
-    return isinstance(error, MismatchError) or isinstance(
-        error.__cause__, MismatchError
-    )
+    return any(isinstance(e, MismatchError) for e in (error, error.__cause__))

@@ -22,11 +22,9 @@ class ProgbarLogger(Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = 0
         self.progbar: Progbar | None = None
         self.target: int | None = None
-        self.verbose = 1
-        self.epochs = 1
+        self.seen, self.verbose, self.epochs = 0, 1, 1
         self._called_in_fit = False
 
     def set_params(self, params: dict[str, Any] | None) -> None:
@@ -147,11 +145,9 @@ class CSVLogger(Callback):
         append: bool = False,
     ) -> None:
         super().__init__()
-        self.sep = separator
-        self.filename = os.fspath(filename)
-        self.append = append
+        self.filename, self.sep = os.fspath(filename), separator
+        self.append, self.append_header = append, True
         self.keys: list[str] | None = None
-        self.append_header = True
         self._last_epoch: int | None = None
         self._is_new = False
 

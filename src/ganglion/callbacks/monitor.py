@@ -50,10 +50,8 @@ class MonitorCallback(Callback):
                 stacklevel=3,
             )
             mode = "auto"
-        self.monitor = monitor
-        self.mode = mode
-        self.best = baseline
-        self.min_delta = abs(min_delta)
+        self.monitor, self.mode = monitor, mode
+        self.best, self.min_delta = baseline, abs(min_delta)
 
     def monitored(self, logs: Logs | None) -> float | None:
         """Return the metric's value; warn with the names there are if it has none."""
@@ -150,9 +148,7 @@ class EarlyStopping(MonitorCallback):
         start_from_epoch: int = 0,
     ) -> None:
         super().__init__(monitor, mode, min_delta=min_delta)
-        self.patience = patience
-        self.verbose = verbose
-        self.baseline = baseline
+        self.patience, self.verbose, self.baseline = patience, verbose, baseline
         self.restore_best_weights = restore_best_weights
         self.start_from_epoch = start_from_epoch
         self._reset()

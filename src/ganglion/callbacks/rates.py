@@ -74,8 +74,7 @@ class LearningRateScheduler(Callback):
         super().__init__()
         if not callable(schedule):
             raise TypeError(f"`schedule` must be a function, not {schedule!r}.")
-        self.schedule = schedule
-        self.verbose = verbose
+        self.schedule, self.verbose = schedule, verbose
         self._epoch: int | None = None
         self._resumed: int | None = None
 
@@ -95,11 +94,8 @@ class LearningRateScheduler(Callback):
         if resumed == epoch:
             return  # asked a second time, `rate * 0.9` would lower it twice
         rate = learning_rate_of(self.model)
-        new = _as_rate(
-            self.schedule(epoch, rate)
-            if _takes_two(self.schedule)
-            else self.schedule(epoch)
-        )
+        arguments = (epoch, rate) if _takes_two(self.schedule) else (epoch,)
+        new = _as_rate(self.schedule(*arguments))
         set_learning_rate(self.model, new)
         if self.verbose > 0:
             print_message(
@@ -174,13 +170,9 @@ class ReduceLROnPlateau(MonitorCallback):
                 f"Received factor={factor}"
             )
         super().__init__(monitor, mode, min_delta=min_delta)
-        self.factor = factor
-        self.min_lr = min_lr
-        self.patience = patience
-        self.verbose = verbose
-        self.cooldown = cooldown
-        self.cooldown_counter = 0
-        self.wait = 0
+        self.factor, self.min_lr = factor, min_lr
+        self.patience, self.cooldown, self.verbose = patience, cooldown, verbose
+        self.cooldown_counter = self.wait = 0
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         refuse_schedule(self)
@@ -209,8 +201,7 @@ class ReduceLROnPlateau(MonitorCallback):
             self.cooldown_counter -= 1
             self.wait = 0
         if self.is_improvement(current, self.best):
-            self.best = current
-            self.wait = 0
+            self.best, self.wait = current, 0
         elif not self.in_cooldown():
             self.wait += 1
             if self.wait >= self.patience and self._lower(epoch):

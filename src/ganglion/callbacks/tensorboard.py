@@ -25,9 +25,8 @@ def _without_old(init: Callable[..., None]) -> Callable[..., None]:
     def init_without_old(self: Any, *args: Any, **kwargs: Any) -> None:
         for name in _OLD:
             if name in kwargs:
-                keras2.note(
-                    f"`TensorBoard({name}=)`", "left out", changes_defaults=False
-                )
+                old = f"`TensorBoard({name}=)`"
+                keras2.note(old, "left out", changes_defaults=False)
                 del kwargs[name]
         init(self, *args, **kwargs)
 
@@ -71,8 +70,7 @@ class TensorBoard(Callback):
         _refuse("profile_batch", profile_batch, "use a profiler of the system")
         _refuse("embeddings_freq", embeddings_freq, "save the embedding's weights")
         _refuse("embeddings_metadata", embeddings_metadata, "leave it out")
-        self.log_dir = os.fspath(log_dir)
-        self.histogram_freq = histogram_freq
+        self.log_dir, self.histogram_freq = os.fspath(log_dir), histogram_freq
         self.write_graph = write_graph
         self.write_steps_per_second = write_steps_per_second
         self.update_freq = 1 if update_freq == "batch" else update_freq
@@ -81,14 +79,11 @@ class TensorBoard(Callback):
                 f"TensorBoard does not know update_freq={update_freq!r}: use 'epoch', "
                 "'batch' or a number of batches."
             )
+        self.counts_batches = self.update_freq != "epoch"
         self._files: dict[str, EventFile] = {}
         self._step = 0
         self._batch_start = self._epoch_start = 0.0
         self._iterations_before = 0
-
-    def needs_batches_in(self, mode: str) -> bool:
-        counts = mode == "train" and self.update_freq != "epoch"
-        return counts or super().needs_batches_in(mode)
 
     def set_model(self, model: Any) -> None:
         super().set_model(model)

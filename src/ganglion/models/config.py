@@ -24,14 +24,9 @@ from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
 from ganglion.variables import Variable
 
 _COMPILE_ARGUMENTS = (
-    "optimizer",
-    "loss",
-    "loss_weights",
-    "metrics",
-    "weighted_metrics",
-    "steps_per_execution",
-    "jit_compile",
-)
+    "optimizer", "loss", "loss_weights", "metrics", "weighted_metrics",
+    "steps_per_execution", "jit_compile",
+)  # fmt: skip
 # Arguments of the Layer base, which a subclass need not accept.
 _BASE_ARGUMENTS = ("name", "trainable", "dtype")
 

@@ -24,15 +24,12 @@ class LayerList(list[Layer]):
 
     def __init__(self, layers: list[Layer]) -> None:
         super().__init__(layers)
-        self._kept = layers
+        self._stack = layers
 
     def pop(self, index: Any = -1) -> Layer:
-        keras2.note(
-            "`model.layers.pop()`",
-            "`Model(model.inputs, model.layers[-2].output)`",
-            changes_defaults=False,
-        )
-        self._kept.pop(index)
+        new = "`Model(model.inputs, model.layers[-2].output)`"
+        keras2.note("`model.layers.pop()`", new, changes_defaults=False)
+        self._stack.pop(index)
         return super().pop(index)
 
 

@@ -153,9 +153,8 @@ class Sequential(Model):
         self, x: Any, batch_size: int | None = None, verbose: Any = 0
     ) -> np.ndarray:
         """Keras 2's way to the most probable class of each row."""
-        keras2.note(
-            "`predict_classes`", "`predict(x).argmax(axis=-1)`", changes_defaults=False
-        )
+        new = "`predict(x).argmax(axis=-1)`"
+        keras2.note("`predict_classes`", new, changes_defaults=False)
         scores = self.predict(x, batch_size=batch_size, verbose=verbose)
         if scores.shape[-1] > 1:
             return np.argmax(scores, axis=-1)

@@ -25,17 +25,9 @@ class Compilable(Layer):
     """The part of a model that knows how it is to learn."""
 
     _untracked = Layer._untracked | {
-        "history",
-        "loss",
-        "training_state",
-        "notes",
-        "_step_cache",
-        "_compile_loss",
-        "_compile_metrics",
-        "_compile_arguments",
-        "_loss_tracker",
-        "_chosen_weights",
-    }
+        "history", "loss", "training_state", "notes", "_step_cache", "_compile_loss",
+        "_compile_metrics", "_compile_arguments", "_loss_tracker", "_chosen_weights",
+    }  # fmt: skip
 
     _network: FunctionalGraph | None = None
 
@@ -85,11 +77,8 @@ class Compilable(Layer):
             )
         self._refuse_own_steps()
         if metrics is None and _are_metrics(loss_weights):
-            keras2.note(
-                "`compile(optimizer, loss, metrics)`",
-                "`metrics=`",
-                changes_defaults=False,
-            )
+            old = "`compile(optimizer, loss, metrics)`"
+            keras2.note(old, "`metrics=`", changes_defaults=False)
             loss_weights, metrics = None, loss_weights
         self.optimizer = optimizers.get(optimizer)
         self.steps_per_execution, self.jit_compile = steps_per_execution, jit_compile

@@ -21,7 +21,7 @@ from ganglion.compiler import device_arrays, reference, registry
 from ganglion.compiler.cuda import backend
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda import memory as cuda_memory
-from ganglion.compiler.cuda.backend import MOST_PLACES
+from ganglion.compiler.cuda.backend import MOST_BINDINGS
 from ganglion.compiler.cuda.memory import Memory
 from ganglion.compiler.ir import pointwise
 from ganglion.compiler.ir.graph import Graph, Input
@@ -135,11 +135,11 @@ def test_odd_steps_read_what_even_ones_have_written(training):
     made, _, data, state = training
     made.run(data, state, 1)
     emission, twice = made.emission, made.emission.schedule.double_buffered
-    (place,) = made._places.values()
+    (binding,) = made._bindings.values()
     assert twice
     for call in emission.every:
         for number, one in enumerate(call.buffers):
-            places = [place.given[call, odd][number] for odd in (0, 1)]
+            places = [binding.arguments[call, odd][number] for odd in (0, 1)]
             assert (places[0] != places[1]) == (one.name in twice), one.name
 
 
@@ -147,16 +147,16 @@ def test_arrays_at_a_few_places_are_recorded_once_each(training):
     made, driver, data, state = training
     made.run(data, state, 50)
     recorded = len(driver.of("graph"))
-    others = [{n: a.copy() for n, a in state.items()} for _ in range(MOST_PLACES)]
+    others = [{n: a.copy() for n, a in state.items()} for _ in range(MOST_BINDINGS)]
     for _ in range(2):
         for one in (state, *others[1:]):
             made.run(data, one, 50)
-    assert len(driver.of("graph")) == MOST_PLACES * recorded
+    assert len(driver.of("graph")) == MOST_BINDINGS * recorded
     assert not driver.of("forget")
     made.run(data, others[0], 50)  # one too many: the first place is let go
     assert len(driver.of("forget")) == recorded
     made.run(data, others[1], 50)
-    assert len(driver.of("graph")) == (MOST_PLACES + 1) * recorded
+    assert len(driver.of("graph")) == (MOST_BINDINGS + 1) * recorded
 
 
 def test_fits_on_the_same_data_record_nothing_anew(driver):
@@ -219,11 +219,11 @@ def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(driver):
         return driver.of("upload").count(x.nbytes)
 
     assert copied(epochs=3) == 1
-    bound = [list(made._places) for _, made in model._step_cache._steps.values()]
+    bound = [list(made._bindings) for _, made in model._step_cache._steps.values()]
     x[1234, 567] = 1.0
     assert copied() == 1
     assert [
-        list(made._places) for _, made in model._step_cache._steps.values()
+        list(made._bindings) for _, made in model._step_cache._steps.values()
     ] == bound
     change = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: x.__setitem__((5, 6), epoch + 2.0)
@@ -239,7 +239,7 @@ def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
     other = backend.CompiledProgram(made.program, made._memory)
     other.run(data, state, 50)
     assert len(driver.modules) == 2 * loaded
-    recorded = sum(len(one.graphs) for one in other._places.values())
+    recorded = sum(len(one.graphs) for one in other._bindings.values())
     assert recorded
     del other
     made.run(data, {name: array.copy() for name, array in state.items()}, 1)

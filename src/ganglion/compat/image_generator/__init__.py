@@ -13,7 +13,7 @@ from ganglion.compat.image_generator.functions import (
     random_shear,
     random_shift,
     random_zoom,
-)
+)  # fmt: skip
 from ganglion.compat.image_generator.generator import ImageDataGenerator
 from ganglion.compat.image_generator.iterators import (
     DirectoryIterator,
@@ -26,25 +26,12 @@ from ganglion.utils import (
     img_to_array,
     load_img,
     save_img,
-)
+)  # fmt: skip
 
 __all__ = [
-    "DirectoryIterator",
-    "ImageDataGenerator",
-    "Iterator",
-    "NumpyArrayIterator",
-    "apply_affine_transform",
-    "apply_brightness_shift",
-    "apply_channel_shift",
-    "array_to_img",
-    "image_dataset_from_directory",
-    "img_to_array",
-    "load_img",
-    "random_brightness",
-    "random_channel_shift",
-    "random_rotation",
-    "random_shear",
-    "random_shift",
-    "random_zoom",
-    "save_img",
-]
+    "DirectoryIterator", "ImageDataGenerator", "Iterator", "NumpyArrayIterator",
+    "apply_affine_transform", "apply_brightness_shift", "apply_channel_shift",
+    "array_to_img", "image_dataset_from_directory", "img_to_array", "load_img",
+    "random_brightness", "random_channel_shift", "random_rotation", "random_shear",
+    "random_shift", "random_zoom", "save_img",
+]  # fmt: skip

@@ -59,13 +59,13 @@ def stage_rows(schedule: Schedule) -> Schedule:
                 writers[key].add(id(partition))
     persistent = schedule.step.persistent
     for partition in (one for one in partitions if one.row_wise):
-        alone, whole = {id(partition)}, whole_rows(partition.kernels)
+        alone, full = {id(partition)}, whole_rows(partition.kernels)
         for key, size in row_sizes(partition.kernels).items():
             if key[0] != "arena":
                 continue
             if users[key] == alone and key not in persistent:
                 partition.private[key] = size
-            elif key in whole and writers[key] == alone and partition.reads_again(key):
+            elif key in full and writers[key] == alone and partition.reads_again(key):
                 partition.written_back[key] = size
     return replace(schedule)
 

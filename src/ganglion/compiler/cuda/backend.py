@@ -35,10 +35,10 @@ from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import terminal
 
-BUNDLE, TURNS = 4, 3  # functions compiled as one; turns of a core
-NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
+BUNDLE, BUNDLES_PER_CORE = 4, 3  # functions compiled as one; bundles of a core
+MOST_NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
-MOST_PLACES = 4  # of arrays whose recordings are kept: every `fit` may have its own
+MOST_BINDINGS = 4  # whose recordings are kept: every `fit` may have arrays of its own
 DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every chunk
 
 
@@ -55,19 +55,19 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Let Ctrl-C wait: between two launches, state belongs to no step."""
-    asked: list[Any] = []
+    interrupts: list[Any] = []
     here = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT) if here else None
     if not callable(before):
         yield
         return
-    signal.signal(signal.SIGINT, lambda *given: asked.append(given))
+    signal.signal(signal.SIGINT, lambda *args: interrupts.append(args))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if asked:
-            before(*asked[0])
+        if interrupts:
+            before(*interrupts[0])
 
 
 def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
@@ -82,11 +82,11 @@ def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
     names = sorted(functions, key=lambda name: -len(functions[name]))
     if not cores:
         return [names]
-    count = max(-(-len(names) // BUNDLE), min(TURNS * cores, len(names)))
+    count = max(-(-len(names) // BUNDLE), min(BUNDLES_PER_CORE * cores, len(names)))
     bundles: list[list[str]] = [[] for _ in range(count)]
     for number, name in enumerate(names):
-        turn, place = divmod(number, count)
-        bundles[count - 1 - place if turn % 2 else place].append(name)
+        turn, index = divmod(number, count)
+        bundles[count - 1 - index if turn % 2 else index].append(name)
     return bundles
 
 
@@ -119,11 +119,11 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
     driver = memory.driver
     bundles = bundles_of(emission.functions, driver.cores)
 
-    def made(bundle: list[str]) -> bytes:
+    def compiled(bundle: list[str]) -> bytes:
         return code_of([emission.functions[name] for name in bundle], driver)
 
     with ThreadPoolExecutor(max(min(len(bundles), driver.cores), 1)) as pool:
-        codes = list(pool.map(made, bundles))
+        codes = list(pool.map(compiled, bundles))
     modules, loaded = list[Any](), dict[str, Any]()
     with memory.lock:
         for bundle, code in zip(bundles, codes, strict=True):
@@ -131,8 +131,8 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
                 module, functions = driver.load(code, bundle)
             except OutOfMemory:
                 memory.unload([], modules)
-                size, what = len(code), "a program's code"
-                raise memory.refused(size, what, "its layers") from None
+                size, purpose = len(code), "a program's code"
+                raise memory.refused(size, purpose, "its layers") from None
             modules.append(module)
             loaded |= functions
         if not emission.keeps_cache:
@@ -161,7 +161,7 @@ class CompiledProgram:
         self.emission = emit_program(program, spec)
         self._schedule = self.emission.schedule
         self.plan = plan = self._schedule.plan
-        self._places: dict[tuple[int, ...], _Place] = {}
+        self._bindings: dict[tuple[int, ...], _Binding] = {}
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
             self._workspace = Workspace(self.emission, on)
@@ -173,7 +173,7 @@ class CompiledProgram:
 
     def __del__(self) -> None:
         if modules := getattr(self, "_modules", None):
-            graphs = [g for one in self._places.values() for g in one.graphs.values()]
+            graphs = [g for one in self._bindings.values() for g in one.graphs.values()]
             self._memory.discard(partial(self._memory.unload, graphs, modules))
 
     def run(
@@ -199,15 +199,15 @@ class CompiledProgram:
             arrays = {**data, **state}
             copies = contiguous(arrays)
             mirrors = self._mirrored(arrays | copies)
-            place = self._place(mirrors)
+            binding = self._binding(mirrors)
             if self.poisons:
                 arena = self._memory.arena(self._schedule.arena)
                 self._driver.fill(arena, 0xFF, self._schedule.arena)
-            self._advance(place, results, steps)
-            kept: set[str] = set()
+            self._advance(binding, results, steps)
+            resident: set[str] = set()
             if keep_on_device:
-                kept = self._leave_on_device(mirrors, state, copies)
-            self._take_back(mirrors, state, copies, kept)
+                resident = self._leave_on_device(mirrors, state, copies)
+            self._take_back(mirrors, state, copies, resident)
         return results
 
     def _mirrored(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Mirror]:
@@ -245,54 +245,54 @@ class CompiledProgram:
         mirrors: Mapping[str, Mirror],
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
-        kept: Set[str],
+        resident: Set[str],
     ) -> None:
-        """Bring the new state to the host, but for what is kept on the device."""
-        wanted = [name for name in self._written if name not in kept]
+        """Bring the new state to the host, but for what stays on the device."""
+        wanted = [name for name in self._written if name not in resident]
         for name in wanted:
             device_arrays.forget(id(state[name]))
             self._memory.fetch(mirrors[name])
         self._memory.wait()
         for name in wanted:
-            seen = mirrors[name].seen
-            assert seen is not None
+            host_copy = mirrors[name].host_copy
+            assert host_copy is not None
             if name in copies:
-                as_bytes(copies[name])[...] = seen
+                as_bytes(copies[name])[...] = host_copy
                 state[name][...] = copies[name]
             else:
-                as_bytes(state[name])[...] = seen
+                as_bytes(state[name])[...] = host_copy
 
     # ---- launches ------------------------------------------------------------------
 
-    def _place(self, mirrors: Mapping[str, Mirror]) -> _Place:
-        """Return the launches for where arrays are now; a few places are kept."""
+    def _binding(self, mirrors: Mapping[str, Mirror]) -> _Binding:
+        """Return the arguments and recordings for where arrays are now."""
         arena = self._memory.arena(self._schedule.arena)
         key = (arena, *(one.address for one in mirrors.values()))
-        place = self._places.pop(key, None)
-        if place is None:
-            while len(self._places) >= MOST_PLACES:
-                oldest = self._places.pop(next(iter(self._places)))
+        binding = self._bindings.pop(key, None)
+        if binding is None:
+            while len(self._bindings) >= MOST_BINDINGS:
+                oldest = self._bindings.pop(next(iter(self._bindings)))
                 for graph in oldest.graphs.values():
                     self._driver.forget(graph)
-            place = self._new_place(mirrors, arena)
-        self._places[key] = place  # the last one used is the last to go
+            binding = self._new_binding(mirrors, arena)
+        self._bindings[key] = binding  # the last one used is the last to go
         if not self._prepared:  # what never changes, also where odd steps have it
             for odd in (0, 1) if self._schedule.double_buffered else (0,):
-                self._launch_all(place, self.emission.once, odd)
+                self._launch_all(binding, self.emission.once, odd)
             self._driver.wait()
             self._prepared = True
-        return place
+        return binding
 
-    def _new_place(self, mirrors: Mapping[str, Mirror], arena: int) -> _Place:
+    def _new_binding(self, mirrors: Mapping[str, Mirror], arena: int) -> _Binding:
         addresses = {name: one.address for name, one in mirrors.items()}
-        given = {
+        arguments = {
             (call, odd): self._driver.arguments(
                 [self._address(one, addresses, arena, odd) for one in call.buffers]
             )
             for call in self.emission.calls
             for odd in (0, 1)
         }
-        return _Place(given)
+        return _Binding(arguments)
 
     def _address(
         self, buffer: Buffer, mirrors: Mapping[str, int], arena: int, odd: int
@@ -306,14 +306,14 @@ class CompiledProgram:
         return self._workspace.address(buffer)
 
     def _advance(
-        self, place: _Place, results: Mapping[str, np.ndarray], steps: int
+        self, binding: _Binding, results: Mapping[str, np.ndarray], steps: int
     ) -> None:
         done = 0
         while done < steps:
             count = min(steps - done, self._workspace.capacity)
             if results:
                 self._workspace.restart()
-            self._launch(place, count)
+            self._launch(binding, count)
             for name, array in results.items():
                 part = array[done : done + count]
                 if part.nbytes:
@@ -322,60 +322,60 @@ class CompiledProgram:
                 self._driver.wait()
             done += count
 
-    def _launch(self, place: _Place, steps: int) -> None:
+    def _launch(self, binding: _Binding, steps: int) -> None:
         if not self.emission.first:
-            self._repeat(place, steps)
+            self._repeat(binding, steps)
             return
         if steps > FEWEST_STEPS:
-            self._driver.replay(self._graph(place, 0, 0))
+            self._driver.replay(self._graph(binding, 0, 0))
         else:
-            self._launch_all(place, self.emission.first, 0)
-        self._repeat(place, steps - 1)
-        self._launch_all(place, self.emission.last, (steps - 1) % 2)
+            self._launch_all(binding, self.emission.first, 0)
+        self._repeat(binding, steps - 1)
+        self._launch_all(binding, self.emission.last, (steps - 1) % 2)
 
-    def _repeat(self, place: _Place, steps: int) -> None:
+    def _repeat(self, binding: _Binding, steps: int) -> None:
         """Take steps in recordings of 32, 16, ..., 1 of them."""
         if steps < FEWEST_STEPS:
             for number in range(steps):
-                self._launch_all(place, self.emission.every, number % 2)
+                self._launch_all(binding, self.emission.every, number % 2)
             return
         count, done = MOST_STEPS, 0
-        while count > 1 and count * len(self.emission.every) > NODES:
+        while count > 1 and count * len(self.emission.every) > MOST_NODES:
             count //= 2
         while done < steps:
             while count > steps - done:
                 count //= 2
-            self._driver.replay(self._graph(place, count, done % 2))
+            self._driver.replay(self._graph(binding, count, done % 2))
             done += count
 
-    def _launch_all(self, place: _Place, calls: Sequence[Call], odd: int) -> None:
+    def _launch_all(self, binding: _Binding, calls: Sequence[Call], odd: int) -> None:
         for call in calls:
             self._driver.launch(
                 self._functions[call.function],
                 call.blocks,
                 THREADS,
                 call.shared,
-                place.given[call, odd],
+                binding.arguments[call, odd],
             )
 
-    def _graph(self, place: _Place, steps: int, odd: int) -> Any:
+    def _graph(self, binding: _Binding, steps: int, odd: int) -> Any:
         """Return a recording of some steps; of none: of what comes before the first."""
-        if (steps, odd) not in place.graphs:
+        if (steps, odd) not in binding.graphs:
             self._driver.begin_capture()
             try:
                 if not steps:
-                    self._launch_all(place, self.emission.first, 0)
+                    self._launch_all(binding, self.emission.first, 0)
                 for number in range(steps):
-                    self._launch_all(place, self.emission.every, (odd + number) % 2)
+                    self._launch_all(binding, self.emission.every, (odd + number) % 2)
             finally:
                 graph = self._driver.end_capture()
-            place.graphs[steps, odd] = graph
-        return place.graphs[steps, odd]
+            binding.graphs[steps, odd] = graph
+        return binding.graphs[steps, odd]
 
 
 @dataclass
-class _Place:
+class _Binding:
     """Launches for arrays at certain addresses: their arguments, and recordings."""
 
-    given: dict[tuple[Call, int], Any]  # by launch, for even and odd steps
+    arguments: dict[tuple[Call, int], Any]  # by launch, for even and odd steps
     graphs: dict[tuple[int, int], Any] = field(default_factory=dict)

@@ -67,9 +67,9 @@ class ConvGeometry:
 
     def tile_images(self, tile_y: int, points: int) -> int:
         """Return how many images a tile of so many points has."""
-        whole = tile_y == self.y
-        found = points // (tile_y * self.x) if whole else 1
-        return min(max(found, 1), self.images)
+        all_rows = tile_y == self.y
+        count = points // (tile_y * self.x) if all_rows else 1
+        return min(max(count, 1), self.images)
 
 
 def conv_fprop_of(product: Product, bf16: bool) -> ConvGeometry | None:
@@ -171,11 +171,11 @@ def _fprop_tilings(
         for tile_y in range(1, min(tile.rows // conv.x, conv.y) + 1):
             images = conv.tile_images(tile_y, tile.rows)
             for step in (one for one, suits in steps.items() if suits):
-                whole = -(-product.k // step)
+                all_stages = -(-product.k // step)
                 for patches in (1, 2):
-                    yield FpropTiling(tile, images, tile_y, step, whole, patches)
+                    yield FpropTiling(tile, images, tile_y, step, all_stages, patches)
                 for stages in (2, 3, 4):
-                    if stages < whole:
+                    if stages < all_stages:
                         yield FpropTiling(tile, images, tile_y, step, stages, 1)
 
 
@@ -230,8 +230,8 @@ def _fprop_cost(
     across = -(-product.n // tile.columns)
     turns = -(-tiling.tiles(conv) * across // blocks)
     each = turns * -(-blocks // spec.processors)  # tiles of a processor
-    whole = conv.channels % tiling.step == 0
-    worked = product.k * _fprop_cycles(product, tile, spec.bf16, whole) / TUNING.clock
+    even = conv.channels % tiling.step == 0
+    worked = product.k * _fprop_cycles(product, tile, spec.bf16, even) / TUNING.clock
     copied = _patch_bytes(product, conv, tiling) / TUNING.bandwidth
     weights = product.k * tile.columns * right / TUNING.bandwidth
     together = spec.resident_blocks(shared)
@@ -250,17 +250,17 @@ def _fprop_cost(
     return 1000 + TUNING.latency + weights + each * (hidden + ends + waited)
 
 
-def _fprop_cycles(product: Product, tile: Tile, bf16: bool, whole: bool) -> float:
+def _fprop_cycles(product: Product, tile: Tile, bf16: bool, even: bool) -> float:
     """Return the cycles that a tile takes for each element of the inner axis.
 
-    Where steps are `whole` parts of a pixel's channels, there is less to reckon.
+    Where steps are `even` parts of a pixel's channels, there is less to reckon.
     """
     left, right = product.width("left"), product.width("right")
     near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
     multiplied = tile.rows * tile.columns / (1500 if bf16 else 750)
     down = tile.rows // tile.warps_down // 16
     beside = tile.columns // tile.warps_across // 8
-    instructions = down + beside / 2 + down * beside + (6 if whole else 16)
+    instructions = down + beside / 2 + down * beside + (6 if even else 16)
     issued = 8 / tile.groups / (16 if bf16 else 8) * instructions / 1.7
     return max(near / TUNING.shared_bandwidth, multiplied, issued)
 
@@ -301,8 +301,8 @@ def conv_wgrad_of(product: Product, bf16: bool) -> ConvWgrad | None:
         return None
     (image,) = images
     steps = (image.left, y.left if len(rows) == 2 else 0)
-    found = ConvGeometry(image.size, y.size, x.size, *steps, channels, window)
-    return ConvWgrad(found, (image.right, y.right, x.right))
+    conv = ConvGeometry(image.size, y.size, x.size, *steps, channels, window)
+    return ConvWgrad(conv, (image.right, y.right, x.right))
 
 
 @dataclass(frozen=True)

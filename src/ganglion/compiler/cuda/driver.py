@@ -39,98 +39,76 @@ class Driver(Protocol):
 
     def use(self) -> None:
         """Make this thread speak to the device."""
-        ...
 
     def compiler(self) -> str:
         """Return all that machine code depends on besides its source."""
-        ...
 
     def compile(self, source: str) -> bytes:
         """Compile CUDA C to machine code."""
-        ...
 
     def load(
         self, code: bytes, functions: Sequence[str]
     ) -> tuple[Handle, dict[str, Handle]]:
         """Load machine code; return it and its functions."""
-        ...
 
     def unload(self, module: Handle) -> None:
         """Let go of machine code that nothing runs any more."""
-        ...
 
     def allow_shared(self, function: Handle, nbytes: int) -> None:
         """Let a function use this much shared memory."""
-        ...
 
     def prefer_shared(self, function: Handle) -> None:
         """Let a processor that runs a function have as little cache as it can.
 
         Launches overlap on a processor only if its memory is divided alike for both.
         """
-        ...
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of new memory; raise `OutOfMemory` if there is none."""
-        ...
 
     def free(self, address: int) -> None:
         """Give memory back."""
-        ...
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         """Fill memory with a byte."""
-        ...
 
     def upload(self, address: int, array: np.ndarray) -> None:
         """Copy an array to the device, in the order of launches."""
-        ...
 
     def download(self, array: np.ndarray, address: int) -> None:
         """Copy from the device into an array; it is there after `wait`."""
-        ...
 
     def host_array(self, nbytes: int) -> np.ndarray:
         """Return bytes of the host from and to which copies are fast."""
-        ...
 
     def free_host(self, array: np.ndarray) -> None:
         """Give bytes of the host back to the system; any others are left alone."""
-        ...
 
     def launch(
         self, function: Handle, blocks: int, threads: int, shared: int, arguments: Any
     ) -> None:
         """Launch a function; it may be set up while the one before it still runs."""
-        ...
 
     def begin_capture(self) -> None:
         """Record launches from now on instead of doing them."""
-        ...
 
     def end_capture(self) -> Handle:
         """Return what was recorded, ready to be replayed."""
-        ...
 
     def replay(self, graph: Handle) -> None:
         """Do what was recorded."""
-        ...
 
     def forget(self, graph: Handle) -> None:
         """Let go of a recording."""
-        ...
 
     def wait(self) -> None:
         """Wait until everything is done."""
-        ...
 
     def memory(self) -> tuple[int, int]:
         """Return the free and the total bytes of the device."""
-        ...
 
     def arguments(self, addresses: Sequence[int]) -> Any:
         """Return addresses as a launch takes them."""
-        ...
 
 
 @cache
@@ -138,10 +116,10 @@ def missing() -> str | None:
     """Say why there is no GPU to use here, None if there is one."""
     for package in ("cuda.bindings", "cuda.core"):
         try:
-            found = importlib.util.find_spec(package)
+            spec = importlib.util.find_spec(package)
         except ModuleNotFoundError:
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             return f"{package} is not installed; {INSTALL}"
     try:
         from cuda.bindings import driver as cu
@@ -198,8 +176,8 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
     from cuda.core import Program, ProgramOptions
 
     options = ProgramOptions(arch=architecture, **OPTIONS)
-    made = Program(source, "c++", options).compile(kind)
-    return bytes(made.code)
+    result = Program(source, "c++", options).compile(kind)
+    return bytes(result.code)
 
 
 def compiler(capability: int) -> str:
@@ -231,7 +209,7 @@ def read_compiler() -> int:
 
 
 class CudaDriver:
-    """The first GPU of this machine, through CUDA's driver."""
+    """The first GPU of this machine, through CUDA's driver; see `Driver`."""
 
     def __init__(self) -> None:
         from cuda.bindings import driver as cu
@@ -282,18 +260,15 @@ class CudaDriver:
         return int(self._check(self._cu.cuDeviceGetAttribute(attribute, self._device)))
 
     def use(self) -> None:
-        """Make this thread speak to the device."""
         self._check(self._cu.cuCtxSetCurrent(self._context))
 
     def compiler(self) -> str:
-        """Return all that machine code depends on besides its source."""
         with self._importing:
             if self._compiler is None:
                 self._compiler = compiler(self.spec.capability)
             return self._compiler
 
     def compile(self, source: str) -> bytes:
-        """Compile CUDA C to machine code."""
         with self._importing:  # threads must not race for the first import
             import cuda.core  # noqa: F401
         return compile_source(source, f"sm_{self.spec.capability}")
@@ -301,7 +276,6 @@ class CudaDriver:
     def load(
         self, code: bytes, functions: Sequence[str]
     ) -> tuple[Handle, dict[str, Handle]]:
-        """Load machine code; return it and its functions."""
         module = self._check(self._cu.cuModuleLoadData(code))
         return module, {
             name: self._check(self._cu.cuModuleGetFunction(module, name.encode()))
@@ -309,36 +283,29 @@ class CudaDriver:
         }
 
     def unload(self, module: Handle) -> None:
-        """Let go of machine code that nothing runs any more."""
         with suppress(RuntimeError):
             self._check(self._cu.cuModuleUnload(module))
 
     def allow_shared(self, function: Handle, nbytes: int) -> None:
-        """Let a function use this much shared memory."""
         kinds = self._cu.CUfunction_attribute
         wanted = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._check(self._cu.cuFuncSetAttribute(function, wanted, nbytes))
 
     def prefer_shared(self, function: Handle) -> None:
-        """Let a processor that runs a function have as little cache as it can."""
         kinds = self._cu.CUfunction_attribute
         wanted = kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         self._check(self._cu.cuFuncSetAttribute(function, wanted, 100))
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of new memory."""
         return int(self._check(self._cu.cuMemAlloc(max(nbytes, 256))))
 
     def free(self, address: int) -> None:
-        """Give memory back."""
         self._check(self._cu.cuMemFree(address))
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
-        """Fill memory with a byte."""
         self._check(self._cu.cuMemsetD8Async(address, byte, nbytes, self._stream))
 
     def upload(self, address: int, array: np.ndarray) -> None:
-        """Copy an array to the device."""
         pointer = array.ctypes.data
         if array.nbytes:
             self._check(
@@ -346,7 +313,6 @@ class CudaDriver:
             )
 
     def download(self, array: np.ndarray, address: int) -> None:
-        """Copy from the device into an array."""
         pointer = array.ctypes.data
         if array.nbytes:
             self._check(
@@ -354,14 +320,12 @@ class CudaDriver:
             )
 
     def host_array(self, nbytes: int) -> np.ndarray:
-        """Return bytes of the host from and to which copies are fast."""
         pointer = int(self._check(self._cu.cuMemAllocHost(max(nbytes, 1))))
         self._pinned.add(pointer)
         raw = (ctypes.c_uint8 * max(nbytes, 1)).from_address(pointer)
         return np.ctypeslib.as_array(raw)[:nbytes]
 
     def free_host(self, array: np.ndarray) -> None:
-        """Give bytes of the host back to the system; any others are left alone."""
         pointer = array.ctypes.data
         if pointer in self._pinned:
             self._pinned.remove(pointer)
@@ -377,7 +341,6 @@ class CudaDriver:
         return [attribute]
 
     def arguments(self, addresses: Sequence[int]) -> Any:
-        """Return addresses as a launch takes them."""
         values = np.array(addresses, np.uint64)
         places = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
         places = np.ascontiguousarray(places, np.uint64)
@@ -386,7 +349,6 @@ class CudaDriver:
     def launch(
         self, function: Handle, blocks: int, threads: int, shared: int, arguments: Any
     ) -> None:
-        """Launch a function."""
         cu = self._cu
         config = cu.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
@@ -398,12 +360,10 @@ class CudaDriver:
         self._check(cu.cuLaunchKernelEx(config, function, arguments[0], 0))
 
     def begin_capture(self) -> None:
-        """Record launches from now on instead of doing them."""
         mode = self._cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._check(self._cu.cuStreamBeginCapture(self._stream, mode))
 
     def end_capture(self) -> Handle:
-        """Return what was recorded, ready to be replayed."""
         cu = self._cu
         graph = self._check(cu.cuStreamEndCapture(self._stream))
         made = self._check(cu.cuGraphInstantiate(graph, 0))
@@ -412,20 +372,16 @@ class CudaDriver:
         return made
 
     def replay(self, graph: Handle) -> None:
-        """Do what was recorded."""
         self._check(self._cu.cuGraphLaunch(graph, self._stream))
 
     def forget(self, graph: Handle) -> None:
-        """Let go of a recording."""
         with suppress(RuntimeError):
             self._check(self._cu.cuGraphExecDestroy(graph))
 
     def wait(self) -> None:
-        """Wait until everything is done."""
         self._check(self._cu.cuStreamSynchronize(self._stream))
 
     def memory(self) -> tuple[int, int]:
-        """Return the free and the total bytes of the device."""
         free, total = self._check(self._cu.cuMemGetInfo())
         return int(free), int(total)
 

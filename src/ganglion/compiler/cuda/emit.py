@@ -273,10 +273,10 @@ def emit_rows(fused: FusedKernel, spec: GpuSpec, rows: int) -> Emitted:
 
 def constants_of(emission: Emission) -> dict[Root, np.ndarray]:
     """Return the arrays that a program brings along."""
-    found = {}
+    constants = {}
     for call in emission.calls:
-        for one in call.buffers:
-            if one.kind == "constant":
-                assert one.array is not None
-                found[root(one)] = np.ascontiguousarray(one.array)
-    return found
+        for buffer in call.buffers:
+            if buffer.kind == "constant":
+                assert buffer.array is not None
+                constants[root(buffer)] = np.ascontiguousarray(buffer.array)
+    return constants

@@ -38,7 +38,7 @@ Stored = tuple[tuple[Expr, View], ...]
 
 @dataclass(frozen=True, eq=False)
 class SplitContract(Contract):
-    """A contraction whose sums are cut into parts, stored one after the other."""
+    """A split-K contraction: parts of its sums, stored one after the other."""
 
     parts: int = 1
 
@@ -84,7 +84,7 @@ class FusedKernel:
 
 
 def is_flat(view: View, shape: Shape) -> bool:
-    """Whether a loop walks through a view as through memory: all of it, in order.
+    """Return whether a loop walks through all of a view in the order of memory.
 
     >>> import numpy as np
     >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
@@ -100,7 +100,7 @@ def is_flat(view: View, shape: Shape) -> bool:
 
 
 def is_map(kernel: Kernel) -> bool:
-    """Return whether a kernel stores something at every place of a loop."""
+    """Return whether a kernel stores something at every point of a loop."""
     return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
 
 
@@ -112,14 +112,14 @@ def is_copy(kernel: Loop) -> bool:
 def is_producer(kernel: Kernel) -> bool:
     """Return whether a kernel computes each element of a whole array once."""
     if isinstance(kernel, Loop):
-        whole = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
-        return whole and not kernel.adds and math.prod(kernel.outer) > 0
+        fills = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
+        return fills and not kernel.adds and math.prod(kernel.outer) > 0
     if isinstance(kernel, SplitContract):
         return False
-    return isinstance(kernel, Contract) and _fills(kernel)
+    return isinstance(kernel, Contract) and _fills_output(kernel)
 
 
-def _fills(kernel: Contract) -> bool:
+def _fills_output(kernel: Contract) -> bool:
     axes = (*kernel.batch, *kernel.rows, *kernel.columns)
     strides = sorted((axis.out, axis.size) for axis in axes if axis.size > 1)
     expected = 1
@@ -142,7 +142,7 @@ def can_fuse_epilogue(
     stored = sum(len(k.outputs) if isinstance(k, Loop) else 1 for k in fused.kernels)
     if stored + len(epilogue.outputs) > (most or _most_stored(fused.kernel)):
         return False
-    return _reads_well(fused, epilogue) and _may_write(fused, epilogue)
+    return _reads_in_order(fused, epilogue) and _may_overwrite(fused, epilogue)
 
 
 def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
@@ -180,7 +180,7 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
 
 
 def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
-    """Return whether a loop adds up a fused kernel's results, and hinders nobody."""
+    """Return whether a loop adds up a fused kernel's results, and no more."""
     targets = {root(view.buffer) for _, view in kernel.outputs}
     return (
         len(kernel.outputs) <= TUNING.most_column_sums
@@ -188,7 +188,7 @@ def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
         and not targets & (fused.reads() | fused.writes())
         and all(expr.dtype.kind == "f" for expr, _ in kernel.outputs)
         and all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
-        and _reads_well(fused, kernel, len(kernel.outer) - 1)
+        and _reads_in_order(fused, kernel, len(kernel.outer) - 1)
     )
 
 
@@ -201,32 +201,32 @@ def _columns(kernel: Kernel) -> int | None:
         return None
     if any(axis.right for axis in kernel.batch if axis.size > 1):
         return None
-    whole = joined(kernel.columns, "out")
-    return whole[0].size if len(whole) == 1 and whole[0].out == 1 else None
+    axes = joined(kernel.columns, "out")
+    return axes[0].size if len(axes) == 1 and axes[0].out == 1 else None
 
 
-def _reads_well(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
+def _reads_in_order(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
     """Return whether a loop reads a fused kernel's results only in memory order.
 
     An axis of the loop may be the `last` one there, and not where it stands.
     """
 
-    def moved(one: Shape) -> Shape:
+    def moved(axes: Shape) -> Shape:
         if last is None:
-            return one
-        return (*one[:last], *one[last + 1 :], one[last])
+            return axes
+        return (*axes[:last], *axes[last + 1 :], axes[last])
 
-    made = {root(b) for one in fused.kernels for b in one.writes()}
+    results = {root(b) for kernel in fused.kernels for b in kernel.writes()}
     in_order = {root(b) for b in fused.kernel.writes()}
     for each in fused.epilogues:
         in_order |= {root(v.buffer) for _, v in each.outputs if is_flat(v, each.shape)}
-    for one in walk(*loop.exprs):
-        if isinstance(one, Load) and root(one.view.buffer) in made:
-            view = replace(one.view, strides=moved(one.view.strides))
+    for expr in walk(*loop.exprs):
+        if isinstance(expr, Load) and root(expr.view.buffer) in results:
+            view = replace(expr.view, strides=moved(expr.view.strides))
             flat = is_flat(view, moved(loop.shape))
             if not flat or root(view.buffer) not in in_order:
                 return False
-        elif any(root(b) in made for b in tables_of(one)):
+        elif any(root(b) in results for b in tables_of(expr)):
             return False
     return True
 
@@ -245,7 +245,7 @@ def _most_stored(kernel: Kernel) -> int:
 
 
 def tables_of(expr: Expr) -> list[Buffer]:
-    """Return the buffers that an expression reads at places of its own choosing."""
+    """Return the buffers that an expression reads at computed indices."""
     if isinstance(expr, Indirect):
         return [expr.table]
     if isinstance(expr, (Uniform, Shuffled)):
@@ -253,19 +253,21 @@ def tables_of(expr: Expr) -> list[Buffer]:
     return []
 
 
-def _may_write(fused: FusedKernel, epilogue: Loop) -> bool:
-    """What an epilogue overwrites may be read before only at the very same place."""
-    made = {root(b) for one in fused.kernels for b in one.writes()}
+def _may_overwrite(fused: FusedKernel, epilogue: Loop) -> bool:
+    """Return whether what an epilogue overwrites is read before at its index only."""
+    results = {root(b) for kernel in fused.kernels for b in kernel.writes()}
     for _, view in epilogue.outputs:
         target = root(view.buffer)
-        if target in made:
+        if target in results:
             return False
-        read = [one for one in fused.kernels if target in map(root, one.reads())]
+        read = [
+            kernel for kernel in fused.kernels if target in map(root, kernel.reads())
+        ]
         if target in map(root, epilogue.reads()):
             read.append(epilogue)
         if read and not is_flat(view, epilogue.shape):
             return False
-        if not all(_reads_in_place(one, target) for one in read):
+        if not all(_reads_in_place(kernel, target) for kernel in read):
             return False
     return True
 
@@ -274,11 +276,11 @@ def _reads_in_place(kernel: Kernel, target: Root) -> bool:
     if not is_map(kernel):
         return False
     assert isinstance(kernel, Loop)
-    for one in walk(*kernel.exprs):
-        if isinstance(one, Load) and root(one.view.buffer) == target:
-            if not is_flat(one.view, kernel.shape):
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load) and root(expr.view.buffer) == target:
+            if not is_flat(expr.view, kernel.shape):
                 return False
-        elif any(root(b) == target for b in tables_of(one)):
+        elif any(root(b) == target for b in tables_of(expr)):
             return False
     return True
 
@@ -291,26 +293,26 @@ def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
     >>> [axis.size for axis in joined([Axis(2, 20), Axis(3, 4), Axis(4, 1)], "left")]
     [2, 12]
     """
-    made: list[Axis] = []
+    result: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
             continue
         steps = [getattr(axis, side) * axis.size for side in sides]
-        if made and steps == [getattr(made[-1], side) for side in sides]:
-            made[-1] = replace(axis, size=axis.size * made[-1].size)
+        if result and steps == [getattr(result[-1], side) for side in sides]:
+            result[-1] = replace(axis, size=axis.size * result[-1].size)
         else:
-            made.append(axis)
-    return made
+            result.append(axis)
+    return result
 
 
-def loop_of(kernel: Contract, kept: Sequence[Axis]) -> Loop:
+def loop_of(kernel: Contract, outer: Sequence[Axis]) -> Loop:
     """Return a contraction as a loop over the axes of its result, in this order."""
-    axes = (*kept, *kernel.inner)
+    axes = (*outer, *kernel.inner)
     dtype = kernel.out.buffer.dtype
     left = View(kernel.left.buffer, tuple(a.left for a in axes), kernel.left.offset)
     right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
     expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
-    out = View(kernel.out.buffer, tuple(a.out for a in kept), kernel.out.offset)
+    out = View(kernel.out.buffer, tuple(a.out for a in outer), kernel.out.offset)
     return Loop.of(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
 
 

@@ -22,7 +22,8 @@ from ganglion.compiler.cuda.emit import Emission, constants_of
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Buffer
 
-UNIT, SMALL = 512, 4096  # bytes
+UNIT = 512  # bytes of an allocation
+COMPARED_AT_ONCE = 4096  # bytes
 RESULT_BYTES = 64 << 20  # of all results of a program on the device
 SPARE_PINNED = 64 << 20  # bytes of the host that are kept for the next mirror
 
@@ -33,11 +34,11 @@ class Mirror:
 
     address: int
     size: int
-    seen: np.ndarray | None = None  # of the host's bytes
-    brought: bool = False  # of data: whether the device has it as it is
-    place: tuple[int, int] | None = None  # of data: where the host has it, and its size
+    host_copy: np.ndarray | None = None  # of the host's bytes
+    is_current: bool = False  # of data: whether the device has it as it is
+    host_range: tuple[int, int] | None = None  # of data: address and size
     users: int = 0  # arrays that it is the mirror of
-    sent: int = -1  # of state: after which wait it was last sent
+    uploaded: int = -1  # of state: after which wait it was last copied here
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
@@ -51,7 +52,7 @@ class Memory:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._mirrors: dict[int, Mirror] = {}
-        self._of_data: dict[tuple[int, int], Mirror] = {}
+        self._data_mirrors: dict[tuple[int, int], Mirror] = {}
         self._spare: dict[int, list[int]] = defaultdict(list)
         self._spare_pinned: dict[int, list[np.ndarray]] = defaultdict(list)
         self._spare_pinned_bytes = 0
@@ -65,7 +66,7 @@ class Memory:
 
     # ---- allocation ----------------------------------------------------------------
 
-    def allocate(self, nbytes: int, what: str, lower: str = "`batch_size`") -> int:
+    def allocate(self, nbytes: int, purpose: str, remedy: str = "`batch_size`") -> int:
         """Return the address of memory that may have been used before."""
         size = self.rounded(nbytes)
         self.collect()
@@ -78,14 +79,14 @@ class Memory:
         try:
             return self.driver.allocate(size)
         except OutOfMemory:
-            raise self.refused(size, what, lower) from None
+            raise self.refused(size, purpose, remedy) from None
 
-    def refused(self, size: int, what: str, lower: str) -> MemoryError:
+    def refused(self, size: int, purpose: str, remedy: str) -> MemoryError:
         """Return the error for something that the device has no room for."""
         free, total = self.driver.memory()
         return MemoryError(
-            f"The GPU has no room for {what}: {_megabytes(size)} are needed, "
-            f"{_megabytes(free)} of {_megabytes(total)} are free. Lower {lower}, or "
+            f"The GPU has no room for {purpose}: {_megabytes(size)} are needed, "
+            f"{_megabytes(free)} of {_megabytes(total)} are free. Lower {remedy}, or "
             "use the backend 'cpu'."
         )
 
@@ -157,8 +158,8 @@ class Memory:
             known = self._mirror_of_data(array, name) if is_data else None
             if known is None:
                 device_arrays.sync_to_host(array)  # it may be dirty on another device
-                what = f"the array {name!r}"
-                address = self.allocate(array.nbytes, what, "the model's size")
+                purpose = f"the array {name!r}"
+                address = self.allocate(array.nbytes, purpose, "the model's size")
                 known = Mirror(address, array.nbytes)
             known.users += 1
             self._mirrors[id(array)] = known
@@ -171,13 +172,15 @@ class Memory:
 
         A new array is a sign that it may have been changed.
         """
-        place = (array.__array_interface__["data"][0], array.nbytes)
-        known = self._of_data.get(place)
+        host_range = (array.__array_interface__["data"][0], array.nbytes)
+        known = self._data_mirrors.get(host_range)
         if known is None:
-            lower = "the rows given at a time (a generator gives batches)"
-            address = self.allocate(array.nbytes, f"the array {name!r}", lower)
-            known = self._of_data[place] = Mirror(address, array.nbytes, place=place)
-        known.brought = False
+            remedy = "the rows given at a time (a generator gives batches)"
+            address = self.allocate(array.nbytes, f"the array {name!r}", remedy)
+            known = self._data_mirrors[host_range] = Mirror(
+                address, array.nbytes, host_range=host_range
+            )
+        known.is_current = False
         return known
 
     def _forget(self, key: int) -> None:
@@ -192,35 +195,35 @@ class Memory:
         mirror.users -= 1
         if mirror.users:
             return
-        if mirror.place is not None:
-            self._of_data.pop(mirror.place, None)
+        if mirror.host_range is not None:
+            self._data_mirrors.pop(mirror.host_range, None)
         self.release(mirror.address, mirror.size)
-        if mirror.seen is None:
+        if mirror.host_copy is None:
             return
         if self._spare_pinned_bytes + mirror.size <= SPARE_PINNED:
-            self._spare_pinned[mirror.size].append(mirror.seen)
+            self._spare_pinned[mirror.size].append(mirror.host_copy)
             self._spare_pinned_bytes += mirror.size
         else:
             self.wait()  # a copy may still read it
-            self.driver.free_host(mirror.seen)
+            self.driver.free_host(mirror.host_copy)
 
     def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
         """Copy an array to the device if it has changed; tell whether it has."""
         if is_data:
-            if mirror.brought:
+            if mirror.is_current:
                 return False
             self.driver.upload(mirror.address, array)
-            mirror.brought = True
+            mirror.is_current = True
             return True
-        if mirror.seen is None:
-            mirror.seen = self._host_array(array.nbytes)
-        elif _equal(mirror.seen, array):
+        if mirror.host_copy is None:
+            mirror.host_copy = self._host_array(array.nbytes)
+        elif _equal(mirror.host_copy, array):
             return False
-        if mirror.sent == self._waits:  # that copy may still read what it saw
+        if mirror.uploaded == self._waits:  # that copy may still read what it saw
             self.wait()
-        mirror.seen[...] = as_bytes(array)
-        self.driver.upload(mirror.address, mirror.seen)
-        mirror.sent = self._waits
+        mirror.host_copy[...] = as_bytes(array)
+        self.driver.upload(mirror.address, mirror.host_copy)
+        mirror.uploaded = self._waits
         return True
 
     def wait(self) -> None:
@@ -243,25 +246,27 @@ class Memory:
         self.driver.use()
         self.fetch(mirror)
         self.wait()
-        as_bytes(array)[...] = mirror.seen
+        as_bytes(array)[...] = mirror.host_copy
 
     def fetch(self, mirror: Mirror) -> None:
         """Ask for what the device has; it is in `seen` after a wait."""
-        if mirror.seen is None:
-            mirror.seen = self._host_array(mirror.size)
-        self.driver.download(mirror.seen, mirror.address)
+        if mirror.host_copy is None:
+            mirror.host_copy = self._host_array(mirror.size)
+        self.driver.download(mirror.host_copy, mirror.address)
 
 
 IN_USE: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
-def _equal(seen: np.ndarray, array: np.ndarray) -> bool:
+def _equal(host_copy: np.ndarray, array: np.ndarray) -> bool:
     """Compare bytes with an array's, eight at a time where there are as many."""
-    if len(seen) <= SMALL:
-        return seen.tobytes() == array.tobytes()
-    new, whole = as_bytes(array), len(seen) // 8 * 8
-    first, second = (one[:whole].view(np.uint64) for one in (seen, new))
-    return np.array_equal(first, second) and np.array_equal(seen[whole:], new[whole:])
+    if len(host_copy) <= COMPARED_AT_ONCE:
+        return host_copy.tobytes() == array.tobytes()
+    new, words = as_bytes(array), len(host_copy) // 8 * 8
+    first, second = (one[:words].view(np.uint64) for one in (host_copy, new))
+    return np.array_equal(first, second) and np.array_equal(
+        host_copy[words:], new[words:]
+    )
 
 
 def _megabytes(size: int) -> str:

@@ -36,7 +36,7 @@ from ganglion.compiler.plan.kernels import (
 Access = tuple[Root, View, tuple[int, ...]]
 
 
-def rows_of(kernel: Kernel) -> int:
+def fusable_rows(kernel: Kernel) -> int:
     """Return over how many rows a kernel may go on row by row, 0 for none."""
     if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
         return 0
@@ -71,50 +71,50 @@ def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
 
 
 def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
-    """Return whether a kernel needs only its own row of what others make; and they."""
-    rows = rows_of(new)
+    """Return whether a kernel and others need only their own rows of each other."""
+    rows = fusable_rows(new)
     every = [*kernels, new]
-    if not rows or any(rows_of(one) != rows for one in every):
+    if not rows or any(fusable_rows(kernel) != rows for kernel in every):
         return False
-    written: set[Root] = {root(b) for one in every for b in one.writes()}
+    written: set[Root] = {root(b) for kernel in every for b in kernel.writes()}
     steps: dict[Root, set[int]] = defaultdict(set)
-    for one in every:
-        assert isinstance(one, Loop)
-        for expr in walk(*one.exprs):
+    for kernel in every:
+        assert isinstance(kernel, Loop)
+        for expr in walk(*kernel.exprs):
             if any(root(b) in written for b in tables_of(expr)):
                 return False
-        for what, view, shape in _accesses(one):
-            if what in written:
-                step = _row_step(view, shape)
+        for key, view, shape in _accesses(kernel):
+            if key in written:
+                step = _row_stride(view, shape)
                 if step is None:
                     return False
-                steps[what].add(step)
-    return all(len(found) == 1 for found in steps.values())
+                steps[key].add(step)
+    return all(len(strides) == 1 for strides in steps.values())
 
 
 def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
     """Return the arrays that kernels make row by row, with the elements of a row."""
-    found: dict[Root, int] = {}
-    for one in kernels:
-        assert isinstance(one, Loop)
-        for _, view in one.outputs:
-            size = view.buffer.size // one.outer[0]
-            if _row_step(view, one.outer) == size:
-                found[root(view.buffer)] = size
-    return found
+    sizes: dict[Root, int] = {}
+    for kernel in kernels:
+        assert isinstance(kernel, Loop)
+        for _, view in kernel.outputs:
+            size = view.buffer.size // kernel.outer[0]
+            if _row_stride(view, kernel.outer) == size:
+                sizes[root(view.buffer)] = size
+    return sizes
 
 
 def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
     """Return the arrays of which kernels make every element, each of them once."""
     views = [
-        (view, one.outer)
-        for one in kernels
-        if isinstance(one, Loop)
-        for _, view in one.outputs
+        (view, kernel.outer)
+        for kernel in kernels
+        if isinstance(kernel, Loop)
+        for _, view in kernel.outputs
     ]
-    made = Counter(root(view.buffer) for view, _ in views)
+    writes = Counter(root(view.buffer) for view, _ in views)
     flat = {root(view.buffer) for view, outer in views if is_flat(view, outer)}
-    return {one for one in flat if made[one] == 1}
+    return {key for key in flat if writes[key] == 1}
 
 
 def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
@@ -122,17 +122,17 @@ def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
 
     All rows need all of them, or they are very small.
     """
-    loads = [view for _, view, _ in _given(fused_kernels)]
+    loads = [view for _, view, _ in _loads_of_others(fused_kernels)]
     row_wise = {root(view.buffer) for view in loads if any(view.strides[:1])}
-    found: dict[Root, Buffer] = {}
+    staged: dict[Root, Buffer] = {}
     room = TUNING.most_staged_bytes
     for buffer in (view.buffer for view in loads):
         key = root(buffer)
         alike = key not in row_wise or buffer.nbytes <= TUNING.staged_whole_bytes
-        if key not in found and alike and buffer.nbytes <= room:
-            found[key] = buffer
+        if key not in staged and alike and buffer.nbytes <= room:
+            staged[key] = buffer
             room -= buffer.nbytes
-    return list(found.values())
+    return list(staged.values())
 
 
 def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, int]:
@@ -145,10 +145,10 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
     exprs = [expr for one in kernels for expr, _ in one.outputs]
     for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
         steps[table].add(None)  # any row of it may be asked for
-    for key, view, shape in _given(fused_kernels):
+    for key, view, shape in _loads_of_others(fused_kernels):
         sizes[key] = view.buffer.size // rows
         own = shape[:1] == (rows,) and view.buffer.size % rows == 0
-        steps[key].add(_row_step(view, shape) if own else None)
+        steps[key].add(_row_stride(view, shape) if own else None)
     return {
         key: size
         for key, size in sizes.items()
@@ -156,7 +156,7 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
     }
 
 
-def _given(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
+def _loads_of_others(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
     """Yield what a partition's loops load of other partitions' results."""
     written = {
         one for fused in fused_kernels for one in fused.writes() | fused.unstored
@@ -169,14 +169,14 @@ def _given(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
 
 
 def _accesses(kernel: Loop) -> Iterator[Access]:
-    for one in walk(*kernel.exprs):
-        if isinstance(one, Load):
-            yield root(one.view.buffer), one.view, kernel.shape
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load):
+            yield root(expr.view.buffer), expr.view, kernel.shape
     for _, view in kernel.outputs:
         yield root(view.buffer), view, kernel.outer
 
 
-def _row_step(view: View, shape: tuple[int, ...]) -> int | None:
+def _row_stride(view: View, shape: tuple[int, ...]) -> int | None:
     """Return how far rows of a view lie apart, None if they overlap."""
     first, *others = view.strides
     if min(others, default=0) < 0 or view.offset < 0 or first <= 0:

@@ -24,7 +24,7 @@ from ganglion.compiler.cuda.launches import (
     StepKernels,
 )
 from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
-from ganglion.compiler.cuda.row_fusion import can_fuse_rows, rows_of
+from ganglion.compiler.cuda.row_fusion import can_fuse_rows, fusable_rows
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
@@ -82,7 +82,7 @@ class Scheduler:
         fused = None if scatters else self._fuse_epilogue(kernel, needs, priority)
         if fused is None:
             fused = FusedKernel(kernel)
-            self._put(fused, needs, priority)
+            self._place_in_launch(fused, needs, priority)
         self._uses.note(kernel, fused)
 
     def _fuse_epilogue(
@@ -139,7 +139,7 @@ class Scheduler:
             return mine.index(one) < mine.index(other)
         return mine.launch < theirs.launch
 
-    def _put(
+    def _place_in_launch(
         self, fused: FusedKernel, needs: list[FusedKernel], priority: Priority
     ) -> None:
         last = max((self._launch_of(one) for one in needs), default=-1)
@@ -165,12 +165,12 @@ class Scheduler:
         else:
             large = _elements(fused.kernel) >= TUNING.own_launch_elements
             waits = large or (priority is not Priority.CRITICAL and not small)
-            launch = self._quiet(last + 1) if waits else last + 1
+            launch = self._launch_without_products(last + 1) if waits else last + 1
             if launch == len(self.launches) and priority is not Priority.CRITICAL:
                 launch = last + 1  # rather in bad company than last and alone
             partition = self._new_partition(fused, small, launch)
             partition.priority = priority
-            partition.rows = rows_of(fused.kernel) if row_wise else 0
+            partition.rows = fusable_rows(fused.kernel) if row_wise else 0
         self._partition_of[id(fused)] = partition
 
     def _scatters(self, kernel: Kernel, needs: list[FusedKernel]) -> bool:
@@ -187,19 +187,19 @@ class Scheduler:
         if len(partitions) != 1 or not partitions[0].rows:
             return False
         (partition,) = partitions
-        same_rows = partition.rows == rows_of(kernel)
+        same_rows = partition.rows == fusable_rows(kernel)
         return same_rows and can_fuse_rows(partition.kernels, kernel)
 
-    def _quiet(self, launch: int) -> int:
+    def _launch_without_products(self, launch: int) -> int:
         """Return the next launch without products.
 
         Their shared memory would leave others few blocks at a time.
         """
-        while launch < len(self.launches) and self._multiplies(launch):
+        while launch < len(self.launches) and self._has_products(launch):
             launch += 1
         return launch
 
-    def _multiplies(self, launch: int) -> bool:
+    def _has_products(self, launch: int) -> bool:
         return self.launches[launch].products > 0
 
     def _merged(self, partitions: list[Partition]) -> Partition:

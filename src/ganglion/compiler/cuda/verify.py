@@ -60,7 +60,7 @@ def verify_schedule(schedule: Schedule) -> None:
     every.verify_ready(written_before(schedule))
     if schedule.last:
         last = _Launches(name, "last", schedule.last)
-        last.verify([k for k in both if id(k) in last.found], known)
+        last.verify([k for k in both if id(k) in last.positions], known)
     missing = {(NEXT, one) for one in step.double_buffered} - written_by(step.for_next)
     for _, array in missing:
         raise LaunchError(f"{name}: no launch makes {array!r} for the next step")
@@ -95,14 +95,15 @@ class _Launches:
 
     def __init__(self, name: str, when: str, launches: Sequence[Launch]) -> None:
         self._name, self._when, self._launches = name, when, launches
-        self.found: dict[int, _Position] = {}
+        self.positions: dict[int, _Position] = {}
         for number, launch in enumerate(launches):
             for partition in launch.partitions:
                 for i, fused in enumerate(partition.fused_kernels):
                     for j, kernel in enumerate(fused.kernels):
-                        place = _Position(number, partition, fused, (i, j))
-                        if self.found.setdefault(id(kernel), place) is not place:
+                        if id(kernel) in self.positions:
                             raise self._error(number, f"runs {kernel.name} again")
+                        position = _Position(number, partition, fused, (i, j))
+                        self.positions[id(kernel)] = position
 
     def _error(self, launch: int, what: str) -> LaunchError:
         return LaunchError(f"{self._name}: launch {self._when} {launch} {what}")
@@ -112,7 +113,7 @@ class _Launches:
         writer: dict[Root, _Position] = {}
         readers: dict[Root, list[_Position]] = defaultdict(list)
         for kernel in kernels:
-            here = self.found.get(id(kernel))
+            here = self.positions.get(id(kernel))
             if here is None:
                 raise LaunchError(
                     f"{self._name}: no launch of {self._when} runs {kernel.name}"

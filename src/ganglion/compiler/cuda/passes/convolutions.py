@@ -43,17 +43,17 @@ class _Copy:
         shape, far = self.loop.shape, self.loop.target.strides
         near = row_major(shape)
         left = [(size - 1) * step for size, step in zip(shape, near, strict=True)]
-        made = []
+        result = []
         for size, stride in axes:
             if size == 1 or stride == 0:
-                made.append(0)
+                result.append(0)
                 continue
             along = next((a for a, step in enumerate(near) if not stride % step), -1)
             left[along] -= (size - 1) * stride
             if stride < 0 or left[along] < 0:
                 return None
-            made.append(stride // near[along] * far[along])
-        return made
+            result.append(stride // near[along] * far[along])
+        return result
 
 
 def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -73,16 +73,16 @@ def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
             ours = source.buffer.kind == target.kind == "arena"
             if larger and lasts and ours and is_flat(source, kernel.shape):
                 copies.setdefault(root(source.buffer), _Copy(number, kernel))
-    made: list[Kernel] = []
+    result: list[Kernel] = []
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Contract):
             for side in ("left", "right"):
-                kernel = _moved(kernel, side, copies, uses, number)
-        made.append(kernel)
-    return made
+                kernel = _read_from_copy(kernel, side, copies, uses, number)
+        result.append(kernel)
+    return result
 
 
-def _moved(
+def _read_from_copy(
     kernel: Contract, side: str, copies: dict[Root, _Copy], uses: Uses, number: int
 ) -> Contract:
     """Let one side of a product be read from a copy, where that can be."""
@@ -99,10 +99,10 @@ def _moved(
     target = copy.loop.target
     there = View(target.buffer, row_major(target.buffer.shape), target.offset)
     changes: dict[str, Any] = {side: there}
-    found = iter(strides)
+    remaining = iter(strides)
     for name in groups:
         changes[name] = tuple(
-            replace(axis, **{side: next(found)}) for axis in getattr(kernel, name)
+            replace(axis, **{side: next(remaining)}) for axis in getattr(kernel, name)
         )
     return replace(kernel, **changes)
 
@@ -114,28 +114,28 @@ def depthwise_as_loops(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
     by side in memory: a sum over a small window is written out, and a thread has the
     sums of many taps of a window, for its gradient, in one run through the images.
     """
-    for one in kernels:
-        if isinstance(one, Loop):
-            yield _written_out(one)
-        elif type(one) is not Contract or not _is_by_depth(one):
-            yield one
+    for kernel in kernels:
+        if isinstance(kernel, Loop):
+            yield _unrolled(kernel)
+        elif type(kernel) is not Contract or not _is_depthwise(kernel):
+            yield kernel
         elif (
-            math.prod(sizes(one.rows))
+            math.prod(sizes(kernel.rows))
             <= TUNING.unrolled_window
-            < math.prod(sizes(one.inner))
+            < math.prod(sizes(kernel.inner))
         ):
-            yield from _sums_of_places(one)
+            yield from _sums_of_taps(kernel)
         else:
-            *batch, channels = one.batch
-            kept = (*batch, *one.rows, channels, *one.columns)
-            yield _written_out(loop_of(one, [a for a in kept if a.size > 1]))
+            *batch, channels = kernel.batch
+            outer = (*batch, *kernel.rows, channels, *kernel.columns)
+            yield _unrolled(loop_of(kernel, [a for a in outer if a.size > 1]))
 
 
-def _written_out(kernel: Loop) -> Loop:
+def _unrolled(kernel: Loop) -> Loop:
     """Return a sum over a small window as a map, if neighbours lie side by side."""
     outer = len(kernel.outer)
     window = kernel.shape[outer:]
-    suits = (
+    fits = (
         kernel.how == "sum"
         and not (kernel.adds or len(kernel.outputs) > 1)
         and 1 < math.prod(window) <= TUNING.unrolled_window
@@ -144,10 +144,10 @@ def _written_out(kernel: Loop) -> Loop:
         and kernel.expr.dtype.kind == "f"
         and _side_by_side(kernel.expr, outer)
     )
-    if not suits:
+    if not fits:
         return kernel
-    places = itertools.product(*map(range, window))
-    total = chained("add", [fixed(kernel.expr, place) for place in places])
+    indices = itertools.product(*map(range, window))
+    total = chained("add", [fixed(kernel.expr, index) for index in indices])
     return Loop.of(kernel.name, kernel.outer, total, kernel.target)
 
 
@@ -159,7 +159,7 @@ def _side_by_side(expr: Expr, outer: int) -> bool:
     )
 
 
-def _is_by_depth(kernel: Contract) -> bool:
+def _is_depthwise(kernel: Contract) -> bool:
     """Return whether a product has but a column or few for each of many neighbours."""
     columns = math.prod(sizes(kernel.columns))
     return (
@@ -173,24 +173,26 @@ def _is_by_depth(kernel: Contract) -> bool:
     )
 
 
-def _sums_of_places(kernel: Contract) -> Iterator[Kernel]:
+def _sums_of_taps(kernel: Contract) -> Iterator[Kernel]:
     """Yield loops over channels that add up what is for each place of a window."""
-    kept = [one for one in (*kernel.batch, *kernel.columns) if one.size > 1]
-    places = list(itertools.product(*map(range, sizes(kernel.rows))))
-    loops = -(-len(places) // TUNING.window_sums_per_thread)
+    outer = [axis for axis in (*kernel.batch, *kernel.columns) if axis.size > 1]
+    taps = list(itertools.product(*map(range, sizes(kernel.rows))))
+    loops = -(-len(taps) // TUNING.window_sums_per_thread)
     for part in range(loops):
-        every = [loop_of(_at_place(kernel, one), kept) for one in places[part::loops]]
-        outputs = tuple(output for one in every for output in one.outputs)
-        yield collapse(replace(every[0], outputs=outputs))
+        loops_of_taps = [
+            loop_of(_at_tap(kernel, tap), outer) for tap in taps[part::loops]
+        ]
+        outputs = tuple(output for one in loops_of_taps for output in one.outputs)
+        yield collapse(replace(loops_of_taps[0], outputs=outputs))
 
 
-def _at_place(kernel: Contract, place: Sequence[int]) -> Contract:
-    """Return the contraction for one place of its rows."""
+def _at_tap(kernel: Contract, tap: Sequence[int]) -> Contract:
+    """Return the contraction for one tap."""
     moved = {}
     for side in ("left", "right", "out"):
         view = getattr(kernel, side)
         steps = [
-            getattr(one, side) * i for one, i in zip(kernel.rows, place, strict=True)
+            getattr(one, side) * i for one, i in zip(kernel.rows, tap, strict=True)
         ]
         moved[side] = replace(view, offset=view.offset + sum(steps))
     return replace(kernel, rows=(), **moved)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ganglion.compiler.cuda.epilogue import Root, is_flat, is_map, tables_of
 from ganglion.compiler.cuda.launches import StepKernels
-from ganglion.compiler.cuda.passes.rewrite import map_buffers
+from ganglion.compiler.cuda.passes.rewrite import map_buffers, read_by, written_by
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import BF16, root
 from ganglion.compiler.cuda.tiling import Product, on_tensor_cores
@@ -55,19 +55,21 @@ class Scaled(Buffer):
 def keep_bytes(step: StepKernels) -> StepKernels:
     """Keep what only products read as bytes, where it is scaled bytes."""
     kernels = step.every
-    made: dict[Root, tuple[Loop, Expr, Scaled]] = {}
+    scaled_by: dict[Root, tuple[Loop, Expr, Scaled]] = {}
     for kernel in kernels:
-        if isinstance(kernel, Loop) and (found := _scaled(kernel)):
-            made[root(kernel.target.buffer)] = (kernel, *found)
-    kept = {one for one in made if _suits(one, made[one][2], kernels)}
+        if isinstance(kernel, Loop) and (source_and_buffer := _scaled(kernel)):
+            scaled_by[root(kernel.target.buffer)] = (kernel, *source_and_buffer)
+    as_bytes = {
+        key for key in scaled_by if _is_read_as_bytes(key, scaled_by[key][2], kernels)
+    }
 
     def change(buffer: Buffer) -> Buffer:
-        return made[root(buffer)][2] if root(buffer) in kept else buffer
+        return scaled_by[root(buffer)][2] if root(buffer) in as_bytes else buffer
 
     result = []
     for kernel in kernels:
-        if isinstance(kernel, Loop) and root(kernel.target.buffer) in kept:
-            _, source, scaled = made[root(kernel.target.buffer)]
+        if isinstance(kernel, Loop) and root(kernel.target.buffer) in as_bytes:
+            _, source, scaled = scaled_by[root(kernel.target.buffer)]
             target = replace(kernel.target, buffer=scaled)
             kernel = replace(kernel, outputs=((source, target),))
         elif isinstance(kernel, Contract):
@@ -79,10 +81,8 @@ def keep_bytes(step: StepKernels) -> StepKernels:
 def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
     """Return the bytes that a map scales, and what it stores if it leaves them so."""
     target = kernel.target
-    whole = (
-        is_map(kernel) and len(kernel.outputs) == 1 and is_flat(target, kernel.outer)
-    )
-    if not whole or target.buffer.kind != "arena" or target.buffer.dtype != F32:
+    fits = is_map(kernel) and len(kernel.outputs) == 1 and is_flat(target, kernel.outer)
+    if not fits or target.buffer.kind != "arena" or target.buffer.dtype != F32:
         return None
     expr, scale = kernel.expr, 1.0
     if isinstance(expr, Apply) and expr.op == "multiply":
@@ -97,21 +97,21 @@ def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
     return expr.args[0], Scaled(one.name, one.shape, BYTE, one.kind, scale=scale)
 
 
-def _suits(made: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
+def _is_read_as_bytes(key: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
     """Whether all that read an array are products that copy it in whole chunks."""
-    users = [one for one in kernels if any(root(b) == made for b in one.reads())]
-    writers = [one for one in kernels if any(root(b) == made for b in one.writes())]
+    users = [kernel for kernel in kernels if key in read_by([kernel])]
+    writers = [kernel for kernel in kernels if key in written_by([kernel])]
     return (
         len(writers) == 1
         and bool(users)
-        and all(_copies_bytes(one, made, scaled) for one in users)
+        and all(_copies_bytes(kernel, key, scaled) for kernel in users)
     )
 
 
-def _copies_bytes(kernel: Kernel, made: Root, scaled: Scaled) -> bool:
+def _copies_bytes(kernel: Kernel, key: Root, scaled: Scaled) -> bool:
     if not isinstance(kernel, Contract) or not on_tensor_cores(kernel, "tf32"):
         return False
-    if root(kernel.left.buffer) != made or root(kernel.right.buffer) == made:
+    if root(kernel.left.buffer) != key or root(kernel.right.buffer) == key:
         return False
     left = replace(kernel.left, buffer=scaled)
     return Product(replace(kernel, left=left)).lanes("left") == CHUNK
@@ -128,10 +128,10 @@ def round_operands(step: StepKernels, bf16: bool) -> StepKernels:
         return step
     kernels = (*step.once, *step.every)
     operands = {root(b) for b in _operands(kernels) if b.kind == "arena"}
-    found = operands | (_large(kernels) - _updates(kernels) if operands else set())
-    found -= {one for kernel in kernels for one in _as_they_are(kernel)}
-    found -= {one for kernel in kernels for one in _unaligned(kernel)}
-    return step.map(lambda kernel: _halved(kernel, found))
+    halved = operands | (_large(kernels) - _updates(kernels) if operands else set())
+    halved -= {key for kernel in kernels for key in _needed_exact(kernel)}
+    halved -= {key for kernel in kernels for key in _unaligned(kernel)}
+    return step.map(lambda kernel: _in_bf16(kernel, halved))
 
 
 def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
@@ -152,22 +152,22 @@ def _large(kernels: Sequence[Kernel]) -> set[Root]:
 
 def _updates(kernels: Sequence[Kernel]) -> set[Root]:
     """Return what state is computed from, element by element: gradients of weights."""
-    found: set[Root] = set()
+    updates: set[Root] = set()
     for kernel in reversed(kernels):
         written = {(root(b), b.kind) for b in kernel.writes()}
-        if is_map(kernel) and any(k == "state" or r in found for r, k in written):
-            found |= {root(b) for b in kernel.reads()}
-    return found
+        if is_map(kernel) and any(k == "state" or r in updates for r, k in written):
+            updates |= {root(b) for b in kernel.reads()}
+    return updates
 
 
-def _halved(kernel: Kernel, found: set[Root]) -> Kernel:
+def _in_bf16(kernel: Kernel, halved: set[Root]) -> Kernel:
     def change(buffer: Buffer) -> Buffer:
-        return replace(buffer, dtype=BF16) if root(buffer) in found else buffer
+        return replace(buffer, dtype=BF16) if root(buffer) in halved else buffer
 
     return map_buffers(kernel, change)
 
 
-def _as_they_are(kernel: Kernel) -> Iterator[Root]:
+def _needed_exact(kernel: Kernel) -> Iterator[Root]:
     """Yield the memory that a kernel needs in its own type."""
     if isinstance(kernel, Loop):
         exprs = kernel.exprs
@@ -188,7 +188,7 @@ def _unaligned(kernel: Kernel) -> Iterator[Root]:
     """Yield operands of which no two neighbours can be copied at once."""
     if not isinstance(kernel, Contract):
         return
-    halves = _halved(kernel, {root(b) for b in kernel.reads()})
+    halves = _in_bf16(kernel, {root(b) for b in kernel.reads()})
     assert isinstance(halves, Contract)
     product = Product(halves)
     for side, view in (("left", halves.left), ("right", halves.right)):
@@ -206,9 +206,9 @@ def _with_copies(
         late |= written & {root(b) for b in _operands([kernel])}
         written |= {root(b) for b in kernel.writes()}
     copies: dict[Root, Loop] = {}
-    for one in _operands(kernels):
-        if one.kind == "state" and root(one) not in late:
-            copies[root(one)] = _copy(one)
+    for buffer in _operands(kernels):
+        if buffer.kind == "state" and root(buffer) not in late:
+            copies[root(buffer)] = _copy(buffer)
     for kernel in kernels if bf16 else ():
         for key in _unaligned(kernel):  # cannot be bf16: products round it themselves
             copies.pop(key, None)
@@ -217,14 +217,14 @@ def _with_copies(
     def change(buffer: Buffer) -> Buffer:
         return names.get(root(buffer), buffer)
 
-    made = [
-        map_buffers(one, change) if isinstance(one, Contract) else one
-        for one in kernels
+    result = [
+        map_buffers(kernel, change) if isinstance(kernel, Contract) else kernel
+        for kernel in kernels
     ]
-    return list(copies.values()), made
+    return list(copies.values()), result
 
 
 def _copy(weights: Buffer) -> Loop:
-    made = Buffer(f"{weights.name} rounded", weights.shape, F32, "arena")
+    copy = Buffer(f"{weights.name} rounded", weights.shape, F32, "arena")
     load = Load(F32, View(weights, (1,)))
-    return Loop.of("pack", (weights.size,), load, View(made, (1,)))
+    return Loop.of("pack", (weights.size,), load, View(copy, (1,)))

@@ -26,8 +26,10 @@ from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row
 def split_prefetch(step: StepKernels) -> StepKernels:
     """Tell kernels that may run a step ahead from the others."""
     kernels = step.every
-    pieces = [Piece(n, one) for n, kernel in enumerate(kernels) for one in _cut(kernel)]
-    early = _Finder(pieces, written_by(step.once)).early
+    pieces = [
+        Piece(n, one) for n, kernel in enumerate(kernels) for one in _pieces_of(kernel)
+    ]
+    early = _Candidates(pieces, written_by(step.once)).prefetched
     prefetched = _joined([one.in_order() for n, one in enumerate(pieces) if n in early])
     rest = _joined([one for n, one in enumerate(pieces) if n not in early])
     copies, names = _before(prefetched, rest)
@@ -64,7 +66,7 @@ def keep_prefetched_exact(step: StepKernels) -> StepKernels:
 
 @dataclass(frozen=True)
 class Piece:
-    """A kernel, or one of the things that it stores, and the kernel's number.
+    """A kernel, or one of its outputs, and the kernel's number.
 
     Pieces of a kernel belong together as long as their axes are in the same `order`.
     """
@@ -89,10 +91,10 @@ def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
     >>> w = Buffer("w", (2, 3), np.dtype("float32"), "state")
     >>> t = Buffer("t", (3, 2), np.dtype("float32"), "arena")
     >>> load = Load(w.dtype, View(w, (-1, 3), 2))
-    >>> made, order = _along_source(Loop.of("copy", (3, 2), load, View(t, (2, 1))))
-    >>> made.shape, made.expr.view.strides, made.expr.view.offset, order
+    >>> loop, order = _along_source(Loop.of("copy", (3, 2), load, View(t, (2, 1))))
+    >>> loop.shape, loop.expr.view.strides, loop.expr.view.offset, order
     ((2, 3), (3, 1), 0, (1, 0))
-    >>> made.target.strides, made.target.offset
+    >>> loop.target.strides, loop.target.offset
     ((1, -2), 4)
     """
     assert isinstance(kernel.expr, Load)
@@ -113,8 +115,8 @@ def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
     return replace(kernel, shape=shape, outputs=((load, out),)), order
 
 
-def _cut(kernel: Kernel) -> list[Kernel]:
-    """Return a kernel as one for each thing that it stores at every place."""
+def _pieces_of(kernel: Kernel) -> list[Kernel]:
+    """Return a map as one kernel for each of its outputs."""
     if not is_map(kernel):
         return [kernel]
     assert isinstance(kernel, Loop)
@@ -123,75 +125,81 @@ def _cut(kernel: Kernel) -> list[Kernel]:
 
 def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
     """Put together again what was one kernel."""
-    made: dict[tuple[int, tuple[int, ...]], Kernel] = {}
-    for one in pieces:
-        key = (one.number, one.order)
-        whole = made.get(key)
-        if whole is None:
-            made[key] = one.kernel
-        else:
-            assert isinstance(whole, Loop)
-            assert isinstance(one.kernel, Loop)
-            made[key] = replace(whole, outputs=whole.outputs + one.kernel.outputs)
-    return list(made.values())
+    kernels: dict[tuple[int, tuple[int, ...]], Kernel] = {}
+    for piece in pieces:
+        key, kernel = (piece.number, piece.order), piece.kernel
+        first = kernels.get(key)
+        if isinstance(first, Loop) and isinstance(kernel, Loop):
+            kernel = replace(first, outputs=first.outputs + kernel.outputs)
+        kernels[key] = kernel
+    return list(kernels.values())
 
 
-class _Finder:
-    """Finds the pieces that may be early: all that seem so, less those that cannot."""
+class _Candidates:
+    """The pieces that may be prefetched: all loops, less those that cannot."""
 
     def __init__(self, pieces: Sequence[Piece], known: set[Root]) -> None:
         self._pieces, self._known = pieces, known
         self._uses = Uses([one.kernel for one in pieces])
-        self.early = {n for n, one in enumerate(pieces) if isinstance(one.kernel, Loop)}
-        while wrong := {n for n in self.early if not self._may(n)}:
-            self.early -= wrong
+        self.prefetched = {
+            n for n, one in enumerate(pieces) if isinstance(one.kernel, Loop)
+        }
+        while wrong := {n for n in self.prefetched if not self._may_prefetch(n)}:
+            self.prefetched -= wrong
 
-    def _may(self, number: int) -> bool:
+    def _may_prefetch(self, number: int) -> bool:
         kernel = self._pieces[number].kernel
         if not all(map(self._may_write, kernel.writes())):
             return False
-        return self._repeats(number) or all(map(self._may_read, kernel.reads()))
+        return self._copies_old_state(number) or all(
+            map(self._may_read, kernel.reads())
+        )
 
-    def _repeats(self, number: int) -> bool:
+    def _copies_old_state(self, number: int) -> bool:
         """Return whether a piece only copies state as it is before the step."""
         piece = self._pieces[number]
         if not isinstance(piece.kernel, Loop) or not is_copy(piece.kernel):
             return False
         assert isinstance(piece.kernel.expr, Load)
         source, target = piece.kernel.expr.view.buffer, piece.kernel.target.buffer
-        changed = min(self._order(root(source)), default=-1) > piece.number
+        changed = min(self._writer_numbers(root(source)), default=-1) > piece.number
         return source.kind == "state" and target.kind == "arena" and changed
 
-    def _order(self, what: Root) -> list[int]:
-        return [self._pieces[n].number for n in self._uses.writers[what]]
+    def _writer_numbers(self, key: Root) -> list[int]:
+        return [self._pieces[n].number for n in self._uses.writers[key]]
 
-    def _may_write(self, what: Buffer) -> bool:
-        counts = what.kind == "state" and what.dtype.kind in "iu"
-        if what.kind != "arena" and not counts:
-            return False  # weights are never ahead
-        if not self.early.issuperset(self._uses.writers[root(what)]):
+    def _may_write(self, buffer: Buffer) -> bool:
+        counts = buffer.kind == "state" and buffer.dtype.kind in "iu"
+        if buffer.kind != "arena" and not counts:
+            return False  # weights are never prefetched
+        if not self.prefetched.issuperset(self._uses.writers[root(buffer)]):
             return False
-        order, readers = self._order(root(what)), self._uses.readers[root(what)]
-        late = [self._pieces[n].number for n in readers if n not in self.early]
-        if not late:
+        order, readers = (
+            self._writer_numbers(root(buffer)),
+            self._uses.readers[root(buffer)],
+        )
+        others = [self._pieces[n].number for n in readers if n not in self.prefetched]
+        if not others:
             return True
-        if what.kind == "arena":
-            return min(late) > max(order)
-        return max(late) <= min(order)  # nobody wants what it is after the step
+        if buffer.kind == "arena":
+            return min(others) > max(order)
+        return max(others) <= min(order)  # nobody wants what it is after the step
 
-    def _may_read(self, what: Buffer) -> bool:
-        writers = self._uses.writers[root(what)]
-        if what.kind == "arena" and root(what) not in self._known and not writers:
+    def _may_read(self, buffer: Buffer) -> bool:
+        writers = self._uses.writers[root(buffer)]
+        if buffer.kind == "arena" and root(buffer) not in self._known and not writers:
             return False
-        return self.early.issuperset(writers) and not any(map(self._repeats, writers))
+        return self.prefetched.issuperset(writers) and not any(
+            map(self._copies_old_state, writers)
+        )
 
 
 def _before(
-    early: Sequence[Kernel], late: Sequence[Kernel]
+    prefetched: Sequence[Kernel], rest: Sequence[Kernel]
 ) -> tuple[list[Kernel], dict[Root, Root]]:
-    """Copy the state that early kernels change and others want to see unchanged."""
-    changed = {root(b) for one in early for b in one.writes() if b.kind == "state"}
-    wanted = {root(b): b for one in late for b in one.reads() if root(b) in changed}
+    """Copy the state that prefetched kernels change and others read unchanged."""
+    changed = {key for key in written_by(prefetched) if key[0] == "state"}
+    wanted = {root(b): b for one in rest for b in one.reads() if root(b) in changed}
     copies: list[Kernel] = []
     names: dict[Root, Root] = {}
     for key, state in wanted.items():

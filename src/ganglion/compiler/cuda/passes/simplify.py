@@ -65,9 +65,9 @@ def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Loop):
             outputs = enumerate(kernel.outputs)
-            kept = tuple(one for i, one in outputs if (number, i) not in gone)
-            if kept:
-                rest.append(replace(kernel, outputs=kept))
+            left = tuple(one for i, one in outputs if (number, i) not in gone)
+            if left:
+                rest.append(replace(kernel, outputs=left))
         else:
             rest.append(kernel)
     return rest

@@ -292,6 +292,7 @@ class JsonLog:
         if self.path is None:
             print_message(line)
             return
+        # A log grows by a line: writing it anew and renaming it would cost all of it.
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
 

@@ -5,14 +5,12 @@ import gzip
 import os
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets_fakes import (
     Site,
-    go_offline,
     idx_set,
     npz_bytes,
     place,
@@ -21,7 +19,6 @@ from datasets_fakes import (
     same,
     tar_bytes,
     tiny_arrays,
-    use_home,
     web_set,
 )
 
@@ -35,23 +32,6 @@ from ganglion.datasets import (
     mnist,
 )
 from ganglion.datasets.decode import Arrays, DamageError
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_home(monkeypatch, tmp_path / "home")
-
-
-@pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_offline(monkeypatch, tmp_path / "empty")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    site = Site()
-    yield site
-    site.close()
 
 
 def cifar_files() -> tuple[Arrays, dict[str, bytes]]:

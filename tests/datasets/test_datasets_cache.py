@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +17,11 @@ import pytest
 from datasets_fakes import (
     SOURCE_ROOT,
     Site,
-    go_offline,
     npz_bytes,
     posix_only,
     run_python,
     same,
     tiny_arrays,
-    use_home,
     web_set,
 )
 
@@ -31,24 +29,6 @@ from ganglion import datasets
 from ganglion.datasets import loading, mnist
 from ganglion.datasets.decode import Arrays
 from ganglion.files import locked
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_home(monkeypatch, tmp_path / "home")
-
-
-@pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_offline(monkeypatch, tmp_path / "empty")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    site = Site()
-    yield site
-    site.close()
-
 
 # The cache folder ---------------------------------------------------------------------
 

@@ -4,17 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets_fakes import use_home
 
 from ganglion import datasets
 from ganglion.datasets import glyphs
 from ganglion.datasets.decode import Arrays
 from ganglion.datasets.loading import read_cached
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_home(monkeypatch, tmp_path / "home")
 
 
 def small(train: int = 2000, test: int = 1000, seed: int = 0) -> Arrays:

@@ -7,14 +7,12 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets_fakes import (
     Site,
-    go_offline,
     idx_set,
     npz_bytes,
     place,
@@ -22,7 +20,6 @@ from datasets_fakes import (
     same,
     tar_bytes,
     tiny_arrays,
-    use_home,
     web_set,
 )
 
@@ -36,24 +33,6 @@ from ganglion.datasets import (
 )
 from ganglion.datasets.decode import Arrays
 from ganglion.datasets.download import SourceError
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_home(monkeypatch, tmp_path / "home")
-
-
-@pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_offline(monkeypatch, tmp_path / "empty")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    site = Site()
-    yield site
-    site.close()
-
 
 # Downloads ----------------------------------------------------------------------------
 

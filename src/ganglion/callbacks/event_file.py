@@ -60,6 +60,7 @@ class EventFile:
         if not self._waiting:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        # TensorBoard follows the file as it grows: it is appended to, never renamed.
         with open(self.path, "ab") as file:
             file.write(self._waiting)
         self._waiting.clear()

@@ -12,7 +12,7 @@ import typer
 
 from ganglion import config
 from ganglion import recipes as recipe_book
-from ganglion.cli import bench, cam, info, predict, race, report, train
+from ganglion.cli import bench, cam, info, predict, race, train
 from ganglion.cli.options import BatchSize, RecipeName, choice
 from ganglion.system import terminal
 
@@ -161,7 +161,7 @@ _add(
     "--images photos --test 192 --runs 4",
     "--resume cnn",
 )
-_add(report.report, "results/mnist-mlp", "before after --out compared.html")
+_add(race.report, "results/mnist-mlp", "before after --out compared.html")
 _add(
     predict.predict,
     "pets.keras cat.jpg",

@@ -129,21 +129,21 @@ def _of_data(net: Any, data: str, limit: int | None) -> Any:
     return Pictures(x, [f"{row:0{width}}" for row in range(len(x))], labels)
 
 
-def _of_files(net: Any, given: list[Path] | None, limit: int | None) -> Any:
+def _of_files(net: Any, paths: list[Path] | None, limit: int | None) -> Any:
     from ganglion import images
     from ganglion.explain.gallery import Pictures
     from ganglion.images.cache import LARGE
 
-    files = files_of(given or [])[:limit]
+    files = files_of(paths or [])[:limit]
     form = _form(net)
     # Many large ones stay on disk, in the cache; a few are not worth keeping.
     is_large = len(files) * math.prod(form.shape) > LARGE
-    held = images.read_files(files, form, keep=is_large)
-    for number, why in held.problems.items():
+    decoded = images.read_files(files, form, keep=is_large)
+    for number, why in decoded.problems.items():
         say(f"Skipped {terminal.shown(files[number])}: {why}")
-    if not len(held.readable):
+    if not len(decoded.readable):
         raise ValueError("None of the files is an image that can be read.")
-    return Pictures(held.pixels, [files[number].stem for number in held.readable])
+    return Pictures(decoded.pixels, [files[number].stem for number in decoded.readable])
 
 
 def _form(net: Any) -> Any:

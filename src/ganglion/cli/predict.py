@@ -35,15 +35,20 @@ def predict(
     from ganglion.images import training
 
     _check_format(format)
-    asked = training.Classifier.of(saving.load_model(model), str(model))
+    classifier = training.Classifier.of(saving.load_model(model), str(model))
     files = files_of(images)
     with decoding() as watch:
-        decoded = asked.read(files, keep=False, watch=watch)
+        decoded = classifier.read(files, keep=False, watch=watch)
     for number, why in decoded.problems.items():
         say(f"{terminal.shown(files[number])}: {why}")
-    kept = [files[number] for number in decoded.readable]
-    if kept:
-        _print(format, kept, asked.classes, asked.probabilities(decoded.pixels))
+    readable = [files[number] for number in decoded.readable]
+    if readable:
+        _print(
+            format,
+            readable,
+            classifier.classes,
+            classifier.probabilities(decoded.pixels),
+        )
     elif format == "json":
         print("[]")
     if decoded.problems:
@@ -52,13 +57,15 @@ def predict(
         raise typer.Exit(1)
 
 
-def _print(form: str, files: list[Path], classes: tuple[str, ...], made: Any) -> None:
-    best = made.argmax(axis=1)
+def _print(
+    form: str, files: list[Path], classes: tuple[str, ...], probabilities: Any
+) -> None:
+    best = probabilities.argmax(axis=1)
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         names = [terminal.shown(name) for name in classes]
         writer.writerow(["file", "class", "probability", *names])
-        for path, number, row in zip(files, best, made, strict=True):
+        for path, number, row in zip(files, best, probabilities, strict=True):
             each = [f"{one:.6f}" for one in row]
             writer.writerow([terminal.shown(path), names[number], each[number], *each])
     elif form == "json":
@@ -69,20 +76,22 @@ def _print(form: str, files: list[Path], classes: tuple[str, ...], made: Any) ->
                 "probability": float(row[number]),
                 "probabilities": dict(zip(classes, map(float, row), strict=True)),
             }
-            for path, number, row in zip(files, best, made, strict=True)
+            for path, number, row in zip(files, best, probabilities, strict=True)
         ]
         print(terminal.json_shown(json.dumps(rows, indent=1, ensure_ascii=False)))
     else:
-        _print_table(files, classes, made)
+        _print_table(files, classes, probabilities)
 
 
-def _print_table(files: list[Path], classes: tuple[str, ...], made: Any) -> None:
+def _print_table(
+    files: list[Path], classes: tuple[str, ...], probabilities: Any
+) -> None:
     from rich.table import Table
 
     table = Table("image", "class")
     table.add_column("probability", justify="right")
     table.add_column("then")
-    for path, row in zip(files, made, strict=True):
+    for path, row in zip(files, probabilities, strict=True):
         order = row.argsort()[::-1]
         then = ", ".join(f"{classes[i]} {row[i]:.3f}" for i in order[1:SHOWN])
         first = order[0]
@@ -121,43 +130,43 @@ def evaluate(
     _check_format(format, ("table", "json"))
     if out is not None and out.suffix.lower() != ".png":
         raise typer.BadParameter(f"--out {out}: the name must end in .png.")
-    asked = training.Classifier.of(saving.load_model(model), str(model))
+    classifier = training.Classifier.of(saving.load_model(model), str(model))
     with decoding() as watch:
-        part, which, skipped = asked.images_to_test(images, everything, watch)
+        part, which, skipped = classifier.images_to_test(images, everything, watch)
     say(networks.skipped_text(images, skipped))
-    said = asked.probabilities(part.x).argmax(axis=1)
-    found = scores.Scores.of(part.y, said, asked.classes)
+    predicted = classifier.probabilities(part.x).argmax(axis=1)
+    result = scores.Scores.of(part.y, predicted, classifier.classes)
     if format == "json":
-        data = found.as_data() | {"tested": which, "unreadable": len(skipped)}
+        data = result.as_data() | {"tested": which, "unreadable": len(skipped)}
         print(terminal.json_shown(json.dumps(data, indent=1, ensure_ascii=False)))
     else:
-        _show(found, which)
+        _show(result, which)
     if out is not None:
-        scores.write_picture(found, out)
+        scores.write_picture(result, out)
         say(f"Drew {out}.")
 
 
-def _show(found: Any, which: str) -> None:
+def _show(result: Any, which: str) -> None:
     from ganglion.images import scores
 
     console = terminal.console()
     console.print(
         terminal.lines(
-            f"accuracy {found.accuracy:.4f} on {found.count:,} images ({which})"
+            f"accuracy {result.accuracy:.4f} on {result.count:,} images ({which})"
         ),
         markup=False,
         highlight=False,
     )
-    terminal.show(scores.class_table(found), console)
-    if len(found.classes) <= scores.MOST_DRAWN:
-        console.print(scores.confusion_table(found))
+    terminal.show(scores.class_table(result), console)
+    if len(result.classes) <= scores.MOST_DRAWN:
+        console.print(scores.confusion_table(result))
     else:
         say("Too many classes to draw here: --out FILE.png draws the confusion.")
 
 
-def _check_format(given: str, known: tuple[str, ...] = FORMATS) -> None:
-    if given not in known:
-        raise typer.BadParameter(f"--format {given}: choose {', '.join(known)}.")
+def _check_format(name: str, known: tuple[str, ...] = FORMATS) -> None:
+    if name not in known:
+        raise typer.BadParameter(f"--format {name}: choose {', '.join(known)}.")
 
 
 def files_of(paths: list[Path]) -> list[Path]:

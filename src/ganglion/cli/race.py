@@ -1,4 +1,4 @@
-"""`ganglion race`: the same training in every engine, side by side."""
+"""`ganglion race`: the same training in every engine; `ganglion report`: its page."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from ganglion.cli.options import (
 )
 
 OUT = Path("race-results")
+SEVERAL = "race-report.html"
 PRETRAINED = "pretrained"  # what such a race is called in its results
 
 
@@ -321,3 +322,33 @@ def _conclude(race: Any, folder: Path) -> None:
     markdown.write(race, folder)
     page = html.write([race], folder / "report.html")
     say(f"Kept in {folder}: results.json, results.md and {page}")
+
+
+def report(
+    races: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="Folders of races.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the page goes; by default into the race's folder, or "
+            f"{SEVERAL} here when there are several."
+        ),
+    ] = None,
+) -> None:
+    """Make the page on a race again, or compare several races on one page."""
+    from ganglion.race import results
+    from ganglion.race.report import html as page
+    from ganglion.race.report import markdown
+
+    loaded = [results.load(race) for race in races]
+    if out is not None:
+        if out.is_dir():
+            out = out / page.FILE
+    elif len(races) > 1:
+        out = Path(SEVERAL)
+    else:
+        folder = races[0] if races[0].is_dir() else races[0].parent
+        out = folder / page.FILE
+        print(markdown.write(loaded[0], folder))
+    print(page.write(loaded, out))

@@ -74,8 +74,7 @@ def save_model(
             "`include_optimizer=False` is not supported: save with `save_weights`, or "
             "before `compile`."
         )
-    if kwargs:
-        raise ValueError(f"`save` does not know {', '.join(sorted(kwargs))}.")
+    _refuse_unknown("save", kwargs)
     if zipped is False:
         raise ValueError("`zipped=False` is not supported: one file is written.")
     if model.built:
@@ -154,8 +153,7 @@ def save_weights(
     """Save the weights and the optimizer's state, as `.weights.h5`."""
     if max_shard_size is not None:
         raise ValueError("`max_shard_size` is not supported: one file is written.")
-    if kwargs:
-        raise ValueError(f"`save_weights` does not know {', '.join(sorted(kwargs))}.")
+    _refuse_unknown("save_weights", kwargs)
     _require_built(model, "save")
     path = local_path(filepath)
     if path.suffix == ".keras":
@@ -178,8 +176,7 @@ def load_weights(
     Nothing changes unless all weights fit, or `skip_mismatch` allows to load a part.
     """
     by_name = bool(kwargs.pop("by_name", False))
-    if kwargs:
-        raise ValueError(f"`load_weights` does not know {', '.join(sorted(kwargs))}.")
+    _refuse_unknown("load_weights", kwargs)
     _require_built(model, "load")
     path = local_path(filepath)
     with reading(filepath), _opened_weights(path) as file, model.between_steps():
@@ -203,6 +200,11 @@ def _opened_weights(path: Path) -> Any:
     if path.suffix == ".keras" and not _is_hdf5(path):
         return h5.opened(io.BytesIO(archive.read_weights(path)))
     return h5.opened(path)
+
+
+def _refuse_unknown(name: str, kwargs: dict[str, Any]) -> None:
+    if kwargs:
+        raise ValueError(f"`{name}` does not know {', '.join(sorted(kwargs))}.")
 
 
 def _require_built(model: Any, verb: str) -> None:

@@ -10,7 +10,7 @@ from ganglion.compiler import reference
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.threads import executor
+from ganglion.compiler.cpu.threads import executor, filled
 from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
@@ -47,6 +47,12 @@ def test_the_executor_compiles_for(family, target, system):
     text = jit.assembly([executor(family, system)], target)
     sleeps = {"linux": "syscall", "darwin": "sched_yield", "windows": "SwitchToThread"}
     assert sleeps[system] in text
+
+
+@pytest.mark.parametrize("names", [{}, {"futex": "1", "more": "2"}])
+def test_a_text_file_is_filled_in_completely(names):
+    with pytest.raises(KeyError, match=r"sleep_futex.ll has the names \['futex'\]"):
+        filled("sleep_futex.ll", **names)
 
 
 @pytest.mark.skipif(jit.family() != "x86", reason="not an x86 processor")

@@ -41,7 +41,7 @@ def listed(plan):
     return [
         (one.rows[0].size, one.columns[0].size, one.inner[0].size)
         for one in plan.kernels
-        if isinstance(one, Contract) and one.places
+        if isinstance(one, Contract) and one.nonzeros
     ]
 
 
@@ -183,10 +183,10 @@ def test_short_sums_and_single_columns_are_not_worth_it():
 def test_first_layers_skip_zeros_and_others_do_not():
     plan = build(step_of("mnist-mlp", rows=130, batch=128)[0])
     assert listed(plan) == [(128, 512, 784), (784, 512, 128)]
-    assert [one.places.group for one in lists(plan)] == [4, 4]
+    assert [one.nonzeros.group for one in lists(plan)] == [4, 4]
     text = str(plan)
-    assert "for 32 groups of 4, inner 784: places0" in text
-    assert "· mnist-mlp/dense/kernel:float32[784, 512]  at places0" in text
+    assert "for 32 groups of 4, inner 784: nonzeros0" in text
+    assert "· mnist-mlp/dense/kernel:float32[784, 512]  at nonzeros0" in text
     plan = build(step_of("mnist-perceptron", rows=130, batch=128)[0])
     assert listed(plan) == [(16, 10, 784)]  # a part of the batch each
     (segment,) = plan.segments

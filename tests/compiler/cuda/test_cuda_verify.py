@@ -130,6 +130,17 @@ def test_what_is_still_being_written_is_not_fetched_early(schedule):
     refused(schedule, "launch every 1 fetches '.+' early")
 
 
+def test_row_wise_blocks_have_all_that_they_read(schedule):
+    partition = next(
+        one
+        for launch in schedule.every
+        for one in launch.partitions
+        if len(one.fused_kernels) > 1 and not one.row_wise
+    )
+    partition.rows = 64
+    refused(schedule, r"launch every \d+ has blocks that need rows of others")
+
+
 def test_memory_is_shared_only_in_turn(schedule):
     used = [
         sorted(key for key in launch.writes() if key in schedule.offsets)

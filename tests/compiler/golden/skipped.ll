@@ -1,6 +1,6 @@
 ; plan golden  3 kernels, arena 256 bytes
-;     0 for 1 groups of 2, inner 17: places0:int32[1, 1, 48] = where x:float32[2, 17] is not zero  [one thread]
-;     1 matmul for batch 1, rows 2, columns 4, inner 17: t1:float32[2, 4] = x:float32[2, 17] · w:float32[17, 4]  at places0  [one thread]
+;     0 for 1 groups of 2, inner 17: nonzeros0:int32[1, 1, 48] = where x:float32[2, 17] is not zero  [one thread]
+;     1 matmul for batch 1, rows 2, columns 4, inner 17: t1:float32[2, 4] = x:float32[2, 17] · w:float32[17, 4]  at nonzeros0  [one thread]
 ;     2 for [8]: y@[1] = t1@[1]  [one thread]  | all wait
 define void @kernel(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:

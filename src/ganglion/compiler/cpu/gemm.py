@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.text import WIDTH, Text, Val, llvm_type, vector_widths
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import Axis, Contract, Places, View
+from ganglion.compiler.plan.kernels import Axis, Contract, NonzeroIndices, View
 
 
 class Piece(NamedTuple):
@@ -119,9 +119,9 @@ class Contraction:
         wide = min(vectors, fit, CPU.tile_vectors)
         most = WIDTH if vectors == 1 else CPU.tile_rows
         self.dense = TileShape(min(CPU.accumulators // wide, most), wide)
-        if kernel.places:
+        if kernel.nonzeros:
             wide = min(vectors, CPU.tile_vectors)
-            self.skipping = TileShape(kernel.places.group, wide, skips=True)
+            self.skipping = TileShape(kernel.nonzeros.group, wide, skips=True)
 
     def emit(self) -> Emitted:
         """Emit pieces: a batch index, or a part of one where those are few."""
@@ -137,7 +137,7 @@ class Contraction:
         # The larger operand is the one to go through only once. Groups of rows have
         # more or fewer zeros, panels of columns are all the same work.
         panel = CPU.tile_vectors * WIDTH
-        even = kernel.places and self.columns.size >= CPU.enough_pieces * panel
+        even = kernel.nonzeros and self.columns.size >= CPU.enough_pieces * panel
         large = kernel.right.buffer.size > kernel.left.buffer.size
         if kernel.packed or even or large:
             return self._by_panels(outer, pieces)
@@ -147,8 +147,8 @@ class Contraction:
         """Split into tiles of rows, each of which runs over all columns."""
         text, most = self.text, self.dense.rows
         tiles = even_tiles(self.tiled.size, most)
-        if self.kernel.places:
-            group = self.kernel.places.group
+        if self.kernel.nonzeros:
+            group = self.kernel.nonzeros.group
             tiles = full_tiles(self.tiled.size, max(most // group, 1) * group)
         columns = Span("0", self.columns.size)
 
@@ -173,7 +173,7 @@ class Contraction:
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Split into panels of columns, each of which runs over all rows."""
         text, packed = self.text, self.kernel.packed
-        skips = self.kernel.places and not packed
+        skips = self.kernel.nonzeros and not packed
         wide = (self.skipping if skips else self.dense).vectors * WIDTH
         full, rest = divmod(self.columns.size, wide)
         count = full + bool(rest)
@@ -229,8 +229,8 @@ class Contraction:
     ) -> None:
         """Run over a region, through the lists of its rows where that is worth it."""
         emit = partial(self._tiles_of, piece, rows, columns, by_panels)
-        if self.kernel.places:
-            lists = self.kernel.places
+        if self.kernel.nonzeros:
+            lists = self.kernel.nonzeros
             few = _leaves_out(self.emitter, lists, piece.number, rows)
             self.text.when(few, partial(emit, self.skipping), partial(emit, self.dense))
         else:
@@ -319,7 +319,7 @@ class Contraction:
 
     def _listed(self, tile: Tile, a: str, b: str) -> list[Val]:
         """Add up over the nonzero indices of a list."""
-        text, (axis,), lists = self.text, self.kernel.inner, self.kernel.places
+        text, (axis,), lists = self.text, self.kernel.inner, self.kernel.nonzeros
         assert lists
         stop, indices = list_of(self.emitter, lists, tile.piece.number, tile.row)
 
@@ -354,7 +354,9 @@ class Contraction:
 # ---- lists of nonzero indices --------------------------------------------------------
 
 
-def list_of(emitter: Emitter, lists: Places, piece: str, row: str) -> tuple[str, str]:
+def list_of(
+    emitter: Emitter, lists: NonzeroIndices, piece: str, row: str
+) -> tuple[str, str]:
     """Return how many nonzero indices a group of rows has, and where they are."""
     text, (*_, groups, length) = emitter.text, lists.buffer.shape
     group = text.let(f"sdiv i64 {row}, {lists.group}")
@@ -363,14 +365,14 @@ def list_of(emitter: Emitter, lists: Places, piece: str, row: str) -> tuple[str,
     head = text.address(base, "i32", text.times(group, length))
     count = text.let(f"load i32, ptr {head}, align 4")
     full = text.let(f"icmp slt i32 {count}, 0")
-    own = text.address(head, "i32", Places.HEAD)
+    own = text.address(head, "i32", NonzeroIndices.HEAD)
     every = emitter.base(lists.every)
     first = text.let(f"select i1 {full}, ptr {every}, ptr {own}")
     short = text.let(f"select i1 {full}, i32 {lists.every.size}, i32 {count}")
     return text.let(f"zext i32 {short} to i64"), first
 
 
-def _leaves_out(emitter: Emitter, lists: Places, piece: str, rows: Span) -> str:
+def _leaves_out(emitter: Emitter, lists: NonzeroIndices, piece: str, rows: Span) -> str:
     """Return whether the lists of some rows leave out enough indices to use them."""
     text = emitter.text
 

@@ -9,8 +9,7 @@ from ganglion import config
 from ganglion.compiler.cpu.barriers import place_barriers, unguarded
 from ganglion.compiler.cpu.cache_blocking import block, conflict
 from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena, verify_memory
-from ganglion.compiler.cpu.pool_masks import mask_pooled
-from ganglion.compiler.cpu.pool_readers import into_readers
+from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.program import Program

@@ -1,13 +1,13 @@
-"""Zeros of the data: products walk through the places where data is not zero.
+"""Zeros of the data: products walk through the data that is not zero.
 
 Four of five pixels of MNIST are zero, and a zero adds nothing to a sum of products. So
 where the left operand of a product is data as it was given, at most scaled, a kernel
-lists for each few rows the inner places at which not all of them are zero, and the
+lists for each few rows the inner indices at which not all of them are zero, and the
 product goes through that list. Sums keep their order, and so their bits.
 
 The windows of a convolution overlap, and lists for all of them would be longer than the
 data. So a kernel marks each element with a bit, once for all passes; a tile finds the
-bits of its windows by shifting, as many places at a time as a word holds.
+bits of its windows by shifting, as many at a time as a word holds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ganglion.compiler.plan.kernels import (
     Load,
     Loop,
     Memory,
-    Places,
+    NonzeroIndices,
     View,
     walk,
 )
@@ -45,18 +45,18 @@ _INDEX, _BYTE = np.dtype("int32"), np.dtype("uint8")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros(Kernel):
-    """List the inner places at which a group of rows is not all zero."""
+    """List the inner indices at which a group of rows is not all zero."""
 
     batch: tuple[Axis, ...]
     rows: Axis
     inner: Axis
     source: View
-    places: Places
+    nonzeros: NonzeroIndices
 
     @property
     def groups(self) -> int:
-        """The groups of rows at each place of the batch."""
-        return -(-self.rows.size // self.places.group)
+        """The groups of rows at each index of the batch."""
+        return -(-self.rows.size // self.nonzeros.group)
 
     @property
     def parallel(self) -> int:
@@ -66,7 +66,7 @@ class Nonzeros(Kernel):
         return [self.source.buffer]
 
     def writes(self) -> list[Buffer]:
-        return [self.places.buffer]
+        return [self.nonzeros.buffer]
 
     @property
     def cost(self) -> float:
@@ -74,7 +74,7 @@ class Nonzeros(Kernel):
         return CALL + ELEMENT * math.prod(axis.size for axis in axes)
 
     def footprint(self) -> Footprint | None:
-        group, target = self.places.group, self.places.buffer
+        group, target = self.nonzeros.group, self.nonzeros.buffer
         cut = self.rows.size % group == 0
         rows = (
             (Axis(self.groups, self.rows.left * group), replace(self.rows, size=group))
@@ -94,19 +94,19 @@ class Nonzeros(Kernel):
         axes = (*self.batch, self.rows, self.inner)
         strides, sizes = zip(*((axis.left, axis.size) for axis in axes), strict=True)
         source = memory.see(replace(self.source, strides=strides), sizes)
-        lists = memory.flat(self.places.buffer)
-        lists = lists.reshape(-1, self.groups, self.places.buffer.shape[-1])
-        starts = range(0, self.rows.size, self.places.group)
+        lists = memory.flat(self.nonzeros.buffer)
+        lists = lists.reshape(-1, self.groups, self.nonzeros.buffer.shape[-1])
+        starts = range(0, self.rows.size, self.nonzeros.group)
         for piece, rows in enumerate(source.reshape(-1, *source.shape[-2:])):
             for group, start in enumerate(starts):
-                some = rows[start : start + self.places.group]
+                some = rows[start : start + self.nonzeros.group]
                 (indices,) = np.nonzero((some != 0).any(axis=0))
                 lists[piece, group, 0] = len(indices)
-                lists[piece, group, Places.HEAD :][: len(indices)] = indices
+                lists[piece, group, NonzeroIndices.HEAD :][: len(indices)] = indices
 
     def describe(self) -> str:
-        groups = f"{self.parallel} groups of {self.places.group}"
-        lists, source = self.places.buffer, self.source.buffer
+        groups = f"{self.parallel} groups of {self.nonzeros.group}"
+        lists, source = self.nonzeros.buffer, self.source.buffer
         text = f"for {groups}, inner {self.inner.size}: {lists!r}"
         return f"{text} = where {source!r} is not zero"
 
@@ -150,9 +150,9 @@ class NonzeroBits(Kernel):
 
 @dataclass(frozen=True)
 class Word:
-    """Which inner places of a tile of rows have their bits in one word.
+    """Which inner indices of a tile of rows have their bits in one word.
 
-    Those of `last`, for each place of `middle`; words follow each other along `outer`.
+    Those of `last`, for each index of `middle`; words follow each other along `outer`.
     Bit b stands for the element b % width of the window's row b // width.
     """
 
@@ -163,12 +163,12 @@ class Word:
 
     @property
     def width(self) -> int:
-        """The elements from the first to the last place along the last axis."""
+        """The elements from the first to the last index along the last axis."""
         return (self.last.size - 1) * self.last.left + 1
 
     @staticmethod
     def of(one: Contract) -> Word | None:
-        """Return the words of a contraction, None where they hold too few places."""
+        """Return the words of a contraction, None where they hold too few."""
         tiled, (*outer, last) = one.rows[-1], one.inner
         columns = math.prod(axis.size for axis in one.columns)
         group = CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group
@@ -185,7 +185,7 @@ class Word:
 
 
 def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
-    """Cut an axis in two, the second of at most so many places; one if all fit."""
+    """Cut an axis in two, the second of at most so many; one if all fit."""
     size = max(n for n in range(1, most + 1) if axis.size % n == 0)
     inner = replace(axis, size=size)
     if size == axis.size:
@@ -194,15 +194,15 @@ def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
 
 
 def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels, with lists of places for the products that may use some.
+    """Return the kernels, with lists of nonzeros for the products that may use some.
 
     Convolutions have bits instead.
     """
-    given = _given(kernels)
+    scaled = _scaled_data(kernels)
     finders: dict[object, Nonzeros | NonzeroBits] = {}
     made: list[Kernel] = []
     for one in kernels:
-        if not isinstance(one, Contract) or not _gains(one, given):
+        if not isinstance(one, Contract) or not _gains(one, scaled):
             made.append(one)
             continue
         key, find = (_key, _lists) if _is_product(one) else (_root, _bits)
@@ -212,7 +212,7 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
             made.append(finders[which])
         finder = finders[which]
         if isinstance(finder, Nonzeros):
-            made.append(replace(one, places=finder.places))
+            made.append(replace(one, nonzeros=finder.nonzeros))
         else:
             made.append(replace(one, bits=finder.target))
     return made
@@ -227,7 +227,7 @@ def _root(one: Contract) -> Buffer:
     return one.left.buffer.root
 
 
-def _given(kernels: Iterable[Kernel]) -> set[Buffer]:
+def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
     """Return the buffers that hold data: as it was given, or scaled."""
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
@@ -299,22 +299,22 @@ def _key(one: Contract) -> object:
 
 
 def _lists(one: Contract, number: int) -> Nonzeros:
-    """Return the kernel that lists the places of a product."""
+    """Return the kernel that lists the nonzeros of a product."""
     (rows,), (inner,) = one.rows, one.inner
     columns = math.prod(axis.size for axis in one.columns)
     group = min(
         CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group, rows.size
     )
-    length = Places.HEAD + -(-inner.size // CPU.vector_width) * CPU.vector_width
+    length = NonzeroIndices.HEAD + -(-inner.size // CPU.vector_width) * CPU.vector_width
     batch = tuple(axis.size for axis in one.batch)
     shape = (*batch, -(-rows.size // group), length)
     every = np.arange(inner.size, dtype=_INDEX)
-    places = Places(
-        Buffer(f"places{number}", shape, _INDEX, "arena"),
+    lists = NonzeroIndices(
+        Buffer(f"nonzeros{number}", shape, _INDEX, "arena"),
         group,
         Buffer(f"every{number}", every.shape, _INDEX, "constant", every),
     )
-    return Nonzeros("nonzeros", one.batch, rows, inner, one.left, places)
+    return Nonzeros("nonzeros", one.batch, rows, inner, one.left, lists)
 
 
 def _bits(one: Contract, number: int) -> NonzeroBits:

@@ -25,7 +25,7 @@ from ganglion.compiler.cpu.gemm import (
 from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
 from ganglion.compiler.cpu.text import WIDTH, Val, named
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import Contract, Index, Places
+from ganglion.compiler.plan.kernels import Contract, Index, NonzeroIndices
 
 MASK = f"i{WIDTH}"  # a bit for each lane
 
@@ -49,19 +49,19 @@ class NonzeroLists:
     def emit(self) -> Emitted:
         """Emit pieces: each a group of rows at an index of the batch."""
         kernel, text = self.kernel, self.text
-        rest = kernel.rows.size % kernel.places.group
+        rest = kernel.rows.size % kernel.nonzeros.group
 
         def piece(number: str) -> None:
             batch, group = text.divided(number, kernel.groups, "s")
             start = self._origin(batch)
-            row = text.times(group, kernel.places.group)
+            row = text.times(group, kernel.nonzeros.group)
             start = text.add(start, text.times(row, kernel.rows.left))
             source = self.emitter.base(kernel.source.buffer)
             source = text.address(source, self.bits, start)
-            length = kernel.places.buffer.shape[-1]
-            base = self.emitter.base(kernel.places.buffer)
+            length = kernel.nonzeros.buffer.shape[-1]
+            base = self.emitter.base(kernel.nonzeros.buffer)
             target = text.address(base, "i32", text.times(number, length))
-            full = partial(self._group, source, target, kernel.places.group)
+            full = partial(self._group, source, target, kernel.nonzeros.group)
             if not rest:
                 full()
                 return
@@ -103,7 +103,7 @@ class NonzeroLists:
 
     def _list(self, source: str, target: str, size: int) -> None:
         text = self.text
-        first = text.address(target, "i32", Places.HEAD)
+        first = text.address(target, "i32", NonzeroIndices.HEAD)
 
         def vector(index: str, carried: list[str]) -> list[str]:
             return [self._append(source, first, size, index, carried[0])]
@@ -126,7 +126,7 @@ class NonzeroLists:
         text = self.text
         mask = self._mask(source, index, size)
         kind, flags = f"<{WIDTH} x i32>", f"<{WIDTH} x i1>"
-        number = Index(self.kernel.places.buffer.dtype, (1,))
+        number = Index(self.kernel.nonzeros.buffer.dtype, (1,))
         indices = self.emitter.expression(number, [index], 0, WIDTH).name
         name = f"@llvm.experimental.vector.compress.v{WIDTH}i32"
         text.declare(f"declare {kind} {name}({kind}, {flags}, {kind})")

@@ -44,7 +44,7 @@ class Conv(Blocks):
     def emit(self) -> Emitted:
         """Emit the convolution."""
         self.v = self.emitter.base(self.kernel.scratch)
-        points = self.tiling.places
+        points = self.tiling.points
         self.m = self.at(self.v, points * self.stride)
         self.nowhere = self.at(self.m, points * self.wide_stride)
 
@@ -114,7 +114,7 @@ class Conv(Blocks):
         """Multiply the points of a block by those of a panel of weights."""
         text, channels, wide = self.text, self.channels, sum(widths)
         base = self.emitter.base(self.kernel.weights)
-        panel = self.at(base, text.times(first, self.tiling.places * channels))
+        panel = self.at(base, text.times(first, self.tiling.points * channels))
 
         def point(number: str) -> None:
             left = self.at(self.v, text.times(number, self.stride))
@@ -134,7 +134,7 @@ class Conv(Blocks):
 
             self.row_tiles(self.tiling.block, len(widths), rows)
 
-        text.each(0, self.tiling.places, 1, point)
+        text.each(0, self.tiling.points, 1, point)
 
     def _outputs(
         self, first: str, live: int, wide: int, block: str, count: str
@@ -195,9 +195,9 @@ class Grads(Blocks):
         kernel, text, tiling = self.kernel, self.text, self.tiling
         stride, group_stride = tiling.stride(self.channels), tiling.stride(self.group)
         v = self.emitter.base(kernel.scratch)
-        z = self.at(v, tiling.places // kernel.pairs * stride)
+        z = self.at(v, tiling.points // kernel.pairs * stride)
         regions = (v, stride), (z, group_stride)
-        each = tiling.places * self.channels * self.wide
+        each = tiling.points * self.channels * self.wide
 
         def piece(part: str) -> None:
             group, self.pair = "0", "0"

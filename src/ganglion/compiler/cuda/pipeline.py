@@ -9,9 +9,12 @@ from typing import Any
 
 from ganglion.compiler.cuda import allocation
 from ganglion.compiler.cuda.launches import Schedule, StepKernels
-from ganglion.compiler.cuda.passes.convolutions import (
+from ganglion.compiler.cuda.passes.contractions import (
     depthwise_as_loops,
+    narrow_as_loop,
     read_inside_padding,
+    split_column_sums,
+    split_long_contractions,
 )
 from ganglion.compiler.cuda.passes.operands import keep_bytes, round_operands
 from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_prefetch
@@ -19,11 +22,6 @@ from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
 )
-from ganglion.compiler.cuda.passes.split import (
-    split_column_sums,
-    split_long_contractions,
-)
-from ganglion.compiler.cuda.row_fusion import narrow_as_loop
 from ganglion.compiler.cuda.scheduler import schedule
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.verify import verify_schedule, verify_step

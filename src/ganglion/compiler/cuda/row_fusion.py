@@ -15,17 +15,13 @@ from ganglion.compiler.cuda.epilogue import (
     FusedKernel,
     Root,
     is_flat,
-    joined,
-    loop_of,
     tables_of,
 )
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import root
-from ganglion.compiler.cuda.tiling import Product
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
-    Contract,
     Kernel,
     Load,
     Loop,
@@ -183,23 +179,3 @@ def _row_stride(view: View, shape: tuple[int, ...]) -> int | None:
         return None
     span = sum((n - 1) * s for n, s in zip(shape[1:], others, strict=True))
     return first if view.offset + span < first else None
-
-
-def narrow_as_loop(kernel: Kernel) -> Kernel:
-    """Return a narrow product as a loop, so that it can be fused row-wise."""
-    if not isinstance(kernel, Contract) or type(kernel) is not Contract:
-        return kernel
-    product = Product(kernel)
-    rows = joined(product.rows, "left", "out")
-    suits = (
-        min(product.n, product.k) <= TUNING.narrow_product
-        and len(rows) == 1
-        and product.batches == 1
-        and TUNING.fewest_rows <= product.m <= TUNING.most_rows
-        and product.m * product.n * product.k <= TUNING.most_row_wise_products
-        and product.k > 1
-        and kernel.inner[-1].left == 1
-    )
-    if not suits:
-        return kernel
-    return loop_of(kernel, (*rows, *product.columns))

@@ -22,6 +22,7 @@ from ganglion.compiler.cuda.launches import (
     StepKernels,
 )
 from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
+from ganglion.compiler.cuda.row_fusion import can_fuse_rows
 from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.verify import PlanError
@@ -58,6 +59,7 @@ def verify_schedule(schedule: Schedule) -> None:
     every = _Launches(name, "every", schedule.every)
     every.verify(both, known)
     every.verify_ready(written_before(schedule))
+    every.verify_rows()
     if schedule.last:
         last = _Launches(name, "last", schedule.last)
         last.verify([k for k in both if id(k) in last.positions], known)
@@ -176,6 +178,17 @@ class _Launches:
                         number, f"fetches {array!r} early, which is still being written"
                     )
             before = launch.writes()
+
+    def verify_rows(self) -> None:
+        """Check that row-wise blocks need only their own rows of each other."""
+        for number, launch in enumerate(self._launches):
+            for partition in launch.partitions:
+                *others, last = partition.kernels
+                if partition.row_wise and not can_fuse_rows(others, last):
+                    arrays = ", ".join(repr(name) for _, name in partition.private)
+                    raise self._error(
+                        number, f"has blocks that need rows of others: {arrays}"
+                    )
 
 
 def _order(first: _Position, second: _Position) -> str:

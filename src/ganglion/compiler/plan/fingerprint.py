@@ -16,7 +16,7 @@ from ganglion.compiler.plan.plan import Plan
 def digest(plan: Plan) -> tuple[str, list[Buffer]]:
     """Return the digest of a plan's kernels, and their buffers as it numbers them.
 
-    Names and places in memory are left out: machine code does not depend on them.
+    Names and offsets in memory are left out: machine code does not depend on them.
     """
     reader = _Reader()
     for kernel in plan.kernels:

@@ -43,9 +43,9 @@ from ganglion.compiler.plan.expressions import (
 
 __all__ = [
     "Apply", "Axis", "Buffer", "Contract", "Expr", "Footprint", "Index", "Indirect",
-    "Kernel", "Literal", "Load", "Loop", "Memory", "Move", "Places", "PoolBack", "Scan",
-    "Scatter", "Shape", "Shuffled", "Touched", "Uniform", "View", "chained", "fixed",
-    "mapped", "moved", "rewrite", "row_major", "sources", "touched_by", "walk",
+    "Kernel", "Literal", "Load", "Loop", "Memory", "Move", "NonzeroIndices", "PoolBack",
+    "Scan", "Scatter", "Shape", "Shuffled", "Touched", "Uniform", "View", "chained",
+    "fixed", "mapped", "moved", "rewrite", "row_major", "sources", "touched_by", "walk",
 ]  # fmt: skip
 
 # Nanoseconds of one core, roughly: a factor of ten decides, not one of two.
@@ -250,7 +250,7 @@ class Loop(Kernel):
 
 
 @dataclass(frozen=True)
-class Places:
+class NonzeroIndices:
     """Lists of the inner indices at which a group of rows is not all zero.
 
     For each index of the batch and each `group` of rows (the last may be smaller), the
@@ -282,7 +282,7 @@ class Contract(Kernel):
     Every index may be several axes: each axis has an extent and a stride in the three
     arrays. The last axis of `columns` is contiguous in `out`; also in `right`, unless
     that is `packed`: panels of columns are copied there, row by row, before use. With
-    `places`, left is zero at all other inner indices, and a sum may leave those out.
+    `nonzeros`, left is zero at all other inner indices, and a sum may leave those out.
     With `bits`, one for each element of left's buffer, those are zero whose bit is not
     set, and may be left out as well.
     """
@@ -295,7 +295,7 @@ class Contract(Kernel):
     right: View
     out: View
     bits: Buffer | None = None
-    places: Places | None = None
+    nonzeros: NonzeroIndices | None = None
     packed: Buffer | None = None  # (panels, inner, columns of a panel)
 
     @property
@@ -319,7 +319,7 @@ class Contract(Kernel):
         return CALL + count * MULTIPLY_ADD * LANES / min(LANES, max(width, 1))
 
     def reads(self) -> list[Buffer]:
-        lists = [self.places.buffer] if self.places else []
+        lists = [self.nonzeros.buffer] if self.nonzeros else []
         bits = [self.bits] if self.bits else []
         return [self.left.buffer, self.right.buffer, *lists, *bits]
 
@@ -337,8 +337,8 @@ class Contract(Kernel):
             (_along(view, side, axes), tuple(axis.size for axis in axes))
             for view, side, axes in (*sides, (self.out, "out", self.kept))
         ]
-        if self.places:
-            lists = self.places.buffer
+        if self.nonzeros:
+            lists = self.nonzeros.buffer
             touched.append((View.whole(lists), lists.shape))
         if self.bits:
             touched.append(self.bits)  # words reach into the next image's
@@ -351,8 +351,8 @@ class Contract(Kernel):
             return memory.see(_along(view, side, self.axes), own)
 
         left, right = operand(self.left, "left"), operand(self.right, "right")
-        if self.places:
-            left = np.where(self._listed(self.places, memory), left, 0)
+        if self.nonzeros:
+            left = np.where(self._listed(self.nonzeros, memory), left, 0)
         if self.bits:
             bits = np.unpackbits(memory.flat(self.bits), bitorder="little")
             steps = tuple(axis.left for axis in self.axes)
@@ -367,15 +367,15 @@ class Contract(Kernel):
         out = memory.see(_along(self.out, "out", self.kept), shape)
         out[...] = product.reshape(ones)
 
-    def _listed(self, places: Places, memory: Memory) -> np.ndarray:
+    def _listed(self, lists: NonzeroIndices, memory: Memory) -> np.ndarray:
         """Return which elements of the left operand are at indices of the lists."""
         (rows,), (inner,) = self.rows, self.inner
-        *batch, groups, length = places.buffer.shape
-        lists = memory.flat(places.buffer).reshape(-1, length)
+        *batch, groups, length = lists.buffer.shape
+        lines = memory.flat(lists.buffer).reshape(-1, length)
         listed = np.zeros((math.prod(batch) * groups, inner.size), bool)
-        for row, (count, *indices) in zip(listed, lists, strict=True):
-            row[indices[Places.HEAD - 1 :][:count]] = True
-        listed = np.repeat(listed.reshape(*batch, groups, -1), places.group, axis=-2)
+        for row, (count, *indices) in zip(listed, lines, strict=True):
+            row[indices[NonzeroIndices.HEAD - 1 :][:count]] = True
+        listed = np.repeat(listed.reshape(*batch, groups, -1), lists.group, axis=-2)
         listed = listed[..., : rows.size, :]
         return listed.reshape(*batch, rows.size, *(1 for _ in self.columns), -1)
 
@@ -386,7 +386,7 @@ class Contract(Kernel):
         ]
         text = "for batch {}, rows {}, columns {}, inner {}: ".format(*sizes)
         out, left, right = self.out.buffer, self.left.buffer, self.right.buffer
-        lists = self.places.buffer if self.places else self.bits
+        lists = self.nonzeros.buffer if self.nonzeros else self.bits
         where = f"  at {lists.name}" if lists else ""
         return f"{self.name} {text}{out!r} = {left!r} · {right!r}{where}"
 

@@ -41,7 +41,7 @@ FEW_TAPS = 4  # of a window whose elements are loaded side by side, not in a loo
 def _windows(
     x_view: View, shape: Shape, attrs: Mapping[str, Any]
 ) -> tuple[Shape, Shape]:
-    """Return the shape of (places, window) and the strides of x in it."""
+    """Return the shape of (windows, window) and the strides of x in it."""
     rank = len(shape) - 2
     steps = tuple(x_view.strides[i + 1] * attrs["strides"][i] for i in range(rank))
     taps = tuple(x_view.strides[i + 1] for i in range(rank))
@@ -52,7 +52,7 @@ def _windows(
 def _element(
     low: Lowering, x: Value, shape: Shape, attrs: Mapping[str, Any], lowest: float
 ) -> Expr:
-    """Return an element of a window in a loop over (places, window).
+    """Return an element of a window in a loop over (windows, window).
 
     What is cheap is computed here, where each element is in one window at most.
     """
@@ -214,9 +214,9 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
         View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
     )
     _, strides = _windows(whole, y.shape, node.attrs)
-    places, steps = strides[: y.ndim], strides[y.ndim :]
+    starts, steps = strides[: y.ndim], strides[y.ndim :]
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
-    grads, back = View.whole(low.store(dy)), View(whole.buffer, places)
+    grads, back = View.whole(low.store(dy)), View(whole.buffer, starts)
     largest = View.whole(low.store(y)) if low.target.pools_by_window else None
     moves = (elements, grads, back, taps, covers, largest, above)
     low.emit(PoolBack("max_pool_back", y.shape, *moves))
@@ -319,9 +319,9 @@ class _WindowLayout:
         return padded_images(low, values, pairs, interior)
 
     def asked(self, made: View) -> Load:
-        """Return what an element finds of its windows: (images, places of a window).
+        """Return what an element finds of its windows: (images, taps of a window).
 
-        The window in which it is at the first place comes last, so steps go back.
+        The window in which it is the first tap comes last, so steps go back.
         """
         steps = made.strides[1:-1]
         strides = (*made.strides, *(-step for step in steps))
@@ -343,12 +343,12 @@ def _gather_max_pool_back(
     """Give each window's gradient to the first of its largest elements."""
     layout = _WindowLayout(node, dy.shape)
     dtype = np.dtype("uint8" if len(elements) < 256 else "int32")
-    places = layout.cleared(low, dtype)
+    winners = layout.cleared(low, dtype)
     which = _first_largest(elements, dtype)
-    low.emit(Loop.of("max_place", dy.shape, which, layout.windows_of(places)))
+    low.emit(Loop.of("max_place", dy.shape, which, layout.windows_of(winners)))
     window = node.attrs["window"]
     here = Index(dtype, (*(0,) * node.ndim, *row_major(window)))
-    mine = Apply(BOOL, "equal", (layout.asked(places), here))
+    mine = Apply(BOOL, "equal", (layout.asked(winners), here))
     given = layout.asked(layout.copied(low, dy))
     zero = Literal(node.dtype, 0.0)
     _emit_sum(low, node, Apply(node.dtype, "where", (mine, given, zero)))

@@ -29,7 +29,7 @@ FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
 SUMS = 1_500_000  # elements that all slices of a weight gradient may have
 FEW_SUMS = 600_000  # elements of so many slices that threads share them evenly
 MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
-TRANSFORMS = 1.6  # what a tile costs, in products of its places
+TRANSFORMS = 1.6  # what a tile costs, in products of its points
 FEWEST_OF_ALL = 48  # tiles: fewer keep few threads busy
 FEWEST = 8  # pieces that a kernel should have, for threads to share
 
@@ -74,7 +74,7 @@ def worth(op: str, taps: int, inputs: Shape, outputs: Shape) -> bool:
         min(channels) >= 8
         and tiles >= FEWEST_OF_ALL
         and plain * math.prod(channels) >= 500_000
-        and plain >= TRANSFORMS * tiling.places * tiling.tiles
+        and plain >= TRANSFORMS * tiling.points * tiling.tiles
     )
 
 
@@ -114,7 +114,7 @@ def lower_conv(
     """Emit a convolution of x with a kernel of this shape."""
     before = (pairs[0][0], pairs[1][0])
     whole = _best(x.shape, node.shape, shape[0], before)
-    most = CACHE // (whole.places * (shape[2] + _widest(shape[3])))
+    most = CACHE // (whole.points * (shape[2] + _widest(shape[3])))
     tiling = _cut(whole, most, low.target.thread_splits)
     _emit_conv(low, node, x, kernel, shape, tiling, WinogradConv)
 
@@ -136,7 +136,7 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
         lower_conv(low, node, dy, kernel, shape, pairs)
         return
     each = math.prod(whole.across)
-    most = CACHE // (whole.places * each * (shape[2] + _widest(shape[3])))
+    most = CACHE // (whole.points * each * (shape[2] + _widest(shape[3])))
     images = -(-dy.shape[0] // low.target.thread_splits)
     block = max(1, min(most, images))
     tiling = replace(whole, piece=images * each, block=block * each)
@@ -171,12 +171,12 @@ def _emit_conv(
     kind: type[WinogradConv],
 ) -> None:
     images = _view(low, x)
-    places, span = tiling.places, tiling.span
-    weights = low.new((places * shape[2] * padded(shape[3]),), FLOAT, "u")
+    points, span = tiling.points, tiling.span
+    weights = low.new((points * shape[2] * padded(shape[3]),), FLOAT, "u")
     low.emit(WinogradWeights("winograd_weights", shape, span, kernel, weights))
     wide = _widest(shape[3])
-    # Behind the block: a place for outputs that are not there.
-    region = places * (tiling.stride(shape[2]) + tiling.stride(wide)) + 4 * LANES
+    # Behind the block: room for outputs that are not there.
+    region = points * (tiling.stride(shape[2]) + tiling.stride(wide)) + 4 * LANES
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
@@ -191,23 +191,23 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     pairs, channels, wide = node.attrs["pairs"], x.shape[3], padded(dy.shape[3])
     before = (pairs[0][0], pairs[1][0])
     whole = _best(x.shape, dy.shape, node.shape[0], before)
-    places = whole.places
-    each = places * channels * wide
+    points = whole.points
+    each = points * channels * wide
     most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else FEWEST
     fit = max(1, min(most, SUMS // each))
     slices = 1 << (fit.bit_length() - 1)
-    # Few slices are cut by their places, which costs nothing, then by output channels:
+    # Few slices are cut by their points, which costs nothing, then by output channels:
     # each piece transforms all images.
     by_rows, groups = slices < FEWEST, 1
     pairs = whole.span // 2 if by_rows else 1
     while pairs * groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
         groups *= 2
-    own, each = padded(dy.shape[3] // groups), places // pairs
+    own, each = padded(dy.shape[3] // groups), points // pairs
     # Each block adds to the sums in memory: it should not be small.
     most = max(CACHE // (each * (channels + own)), 2 * LANES)
     tiling = _cut(whole, most, slices)
     pieces = tiling.pieces
-    sums = low.new((pieces, places, channels, wide), FLOAT, "sums")
+    sums = low.new((pieces, points, channels, wide), FLOAT, "sums")
     region = each * (tiling.stride(channels) + tiling.stride(own))
     scratch = low.new((pieces * groups * pairs, region), FLOAT, "scratch")
     zeros, name = _zeros(max(channels, dy.shape[3])), "winograd_grads"

@@ -52,8 +52,8 @@ def kernel_text(kernel: Kernel) -> str:
 
 
 def _view(view: View) -> str:
-    place = f"@{list(view.strides)}" + (f"+{view.offset}" if view.offset else "")
-    return f"{view.buffer.name}{place}"
+    offset = f"+{view.offset}" if view.offset else ""
+    return f"{view.buffer.name}@{list(view.strides)}{offset}"
 
 
 class _Texts:
@@ -115,7 +115,7 @@ def _head(expr: Expr) -> str:
     if isinstance(expr, Literal):
         return f"{expr.value:g}"
     if isinstance(expr, Index):
-        return f"place{list(expr.strides)}"
+        return f"index{list(expr.strides)}"
     if isinstance(expr, Apply):
         return f"{expr.op}(...)"
     if isinstance(expr, Indirect):

@@ -2,7 +2,7 @@
 
 A tile of 6×6 inputs gives 4×4 outputs of a 3×3 kernel by 36 multiplications a channel
 instead of 144, one of 8×8 gives 4×4 of a 5×5 kernel by 64 instead of 400: inputs and
-weights are transformed, multiplied place by place (so many small matrix products), and
+weights are transformed, multiplied point by point (so many small matrix products), and
 the products transformed back. Which size of tile suits best depends on the images.
 """
 
@@ -28,7 +28,7 @@ from ganglion.compiler.plan.kernels import (
 
 LANES, NARROW = 16, 8  # channels are padded to the narrow vector, cut into wide ones
 FLOAT = np.dtype("float32")
-# Multiplications that the transforms cost, by place and channel; 64 places are more
+# Multiplications that the transforms cost, by point and channel; 64 points are more
 # than there are registers.
 TRANSFORM = {6: 8, 8: 14}
 
@@ -42,7 +42,7 @@ SPANS = (6, 8)  # inputs of a tile along an axis: one more than points, infinity
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """What takes inputs and weights to the places of a tile, and products back."""
+    """What takes inputs and weights to the points of a tile, and products back."""
 
     inputs: np.ndarray  # (span, span)
     weights: np.ndarray  # (span, taps)
@@ -121,8 +121,8 @@ class Tiling:
         return self.span + 1 - self.taps
 
     @property
-    def places(self) -> int:
-        """The places of a tile, each of which has products of its own."""
+    def points(self) -> int:
+        """The points of a tile, each of which has products of its own."""
         return self.span**2
 
     @property
@@ -135,7 +135,7 @@ class Tiling:
         """About how many multiplications everything costs."""
         into, out = self.inputs[3], self.outputs[3]
         each = into * out + TRANSFORM[self.span] * (into + out)
-        return self.tiles * self.places * each
+        return self.tiles * self.points * each
 
     @property
     def across(self) -> tuple[int, int]:
@@ -169,8 +169,8 @@ class Tiling:
         return f"{self.tiles} tiles of {size} in blocks of {self.block}"
 
     def stride(self, channels: int) -> int:
-        """Return the elements between two places of a transformed block."""
-        # A line more than needed, so that the places do not fall on one another in the
+        """Return the elements between two points of a transformed block."""
+        # A line more than needed, so that the points do not fall on one another in the
         # cache.
         return -(-self.block * channels // LANES) * LANES + LANES
 
@@ -180,7 +180,7 @@ class Tiling:
 
 @dataclass(frozen=True, eq=False)
 class WinogradWeights(Kernel):
-    """Transform weights (taps, taps, in, out) into [panel][place][in][out]."""
+    """Transform weights (taps, taps, in, out) into [panel][point][in][out]."""
 
     shape: Shape
     span: int
@@ -286,10 +286,10 @@ class WinogradSpread(WinogradConv):
 
 @dataclass(frozen=True, eq=False)
 class WinogradGrads(Tiled):
-    """Sum the transformed gradient of the weights: [slice][place][in][out].
+    """Sum the transformed gradient of the weights: [slice][point][in][out].
 
     A piece is a slice of the tiles, one of `groups` of output channels and, `by_rows`,
-    two rows of places: the first and the last, or neighbours whose transforms share
+    two rows of points: the first and the last, or neighbours whose transforms share
     what they compute.
     """
 
@@ -301,7 +301,7 @@ class WinogradGrads(Tiled):
 
     @property
     def pairs(self) -> int:
-        """Into how many pieces the places are cut."""
+        """Into how many pieces the points are cut."""
         return self.tiling.span // 2 if self.by_rows else 1
 
     @property
@@ -324,7 +324,7 @@ class WinogradGrads(Tiled):
         lifted = _both(np.linalg.pinv(tiling.matrices.weights).T, exact)
         sums = memory.whole(self.sums)
         sums[...] = 0
-        lifted = lifted.reshape(tiling.places, *lifted.shape[2:])
+        lifted = lifted.reshape(tiling.points, *lifted.shape[2:])
         sums[0, ..., : tiling.outputs[3]] = lifted
 
 

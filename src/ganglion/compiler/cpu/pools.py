@@ -1,19 +1,19 @@
-"""The gradient of a pool, computed by who reads it instead of stored for them.
-
-Most of what a pool by maximum gives back is zero, and it is as large as the images. A
-loop that reads it (batch norm's sums, say, and then its gradient) can as well run over
-the windows, look itself which element of each was the largest, and do its work for all
-of them: the images' gradient is neither written nor read.
-"""
+"""Pools by maximum: gradients are masked early, and computed by who reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.ir.graph import Graph, Node, Op, Value, rewritten
+from ganglion.compiler.ir.pointwise import less, maximum, where
+from ganglion.compiler.ir.pooling import max_pool, max_pool_back
+from ganglion.compiler.ir.shaping import fill
+from ganglion.compiler.ir.simplify import splat
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,
@@ -31,6 +31,57 @@ from ganglion.compiler.plan.kernels import (
     row_major,
     walk,
 )
+
+# ---- masks ---------------------------------------------------------------------------
+# A ReLU before a pool: its gradient is stopped at the pool's result.
+#
+# The graph asks of each element whether it was above zero. The largest of a window is
+# the only one that gets a gradient, and it is above zero where the pool's result is:
+# one question a window, and then elements need no ReLU to be told from the largest.
+
+
+def mask_pooled(graph: Graph) -> Graph:
+    """Return a graph in which pools' gradients are masked before they are spread."""
+    return rewritten(graph, lambda _, new: _masked(new))
+
+
+def _masked(node: Node) -> Value:
+    """Return where(0 < x, back(relu(x), y, dy), 0) as back(x, y, where(0 < y, dy, 0)).
+
+    Both are the same: where y > 0, x = y tells as much as relu(x) = y, and elsewhere
+    nothing is given back.
+    """
+    if node.op is not where or splat(node.inputs[2]) != 0:
+        return node
+    above, back, _ = node.inputs
+    if not (_is(above, less) and _is(back, max_pool_back)):
+        return node
+    (zero, x), (relu, y, dy) = above.inputs, back.inputs
+    pooled = _is(y, max_pool) and y.inputs[0] is relu and y.attrs == back.attrs
+    if not (pooled and splat(zero) == 0 and _is_relu(relu, x)):
+        return node
+    positive = where(less(fill(0, y), y), dy, fill(0, dy))
+    return max_pool_back(x, y, positive, **back.attrs)
+
+
+def _is_relu(value: Value, x: Value) -> bool:
+    if not _is(value, maximum):
+        return False
+    a, b = value.inputs
+    return (a is x and splat(b) == 0) or (b is x and splat(a) == 0)
+
+
+def _is(value: Value, op: Op) -> TypeGuard[Node]:
+    return isinstance(value, Node) and value.op is op
+
+
+# ---- readers -----------------------------------------------------------------------
+# The gradient of a pool, computed by who reads it instead of stored for them.
+#
+# Most of what a pool by maximum gives back is zero, and it is as large as the images. A
+# loop that reads it (batch norm's sums, say, and then its gradient) can as well run
+# over the windows, look itself which element of each was the largest, and do its work
+# for all of them: the images' gradient is neither written nor read.
 
 BOOL = np.dtype("bool")
 

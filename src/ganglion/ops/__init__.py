@@ -33,32 +33,13 @@ from ganglion.ops.reduction import *
 from ganglion.ops.shapes import *
 from ganglion.ops.windows import *
 
-_operators.register(
-    {
-        "add": add,
-        "subtract": subtract,
-        "multiply": multiply,
-        "divide": divide,
-        "floor_divide": floor_divide,
-        "mod": mod,
-        "power": power,
-        "matmul": matmul,
-        "equal": equal,
-        "not_equal": not_equal,
-        "less": less,
-        "less_equal": less_equal,
-        "greater": greater,
-        "greater_equal": greater_equal,
-        "logical_and": logical_and,
-        "logical_or": logical_or,
-        "logical_not": logical_not,
-        "negative": negative,
-        "absolute": absolute,
-        "getitem": getitem,
-        "reshape": reshape,
-        "squeeze": squeeze,
-    }
-)
+# What the operators of traced values mean: `a + b` is `add(a, b)`.
+_OPERATORS = """
+    add subtract multiply divide floor_divide mod power matmul equal not_equal less
+    less_equal greater greater_equal logical_and logical_or logical_not negative
+    absolute getitem reshape squeeze
+"""
+_operators.register({name: globals()[name] for name in _OPERATORS.split()})
 
 __all__ = ["op"]
 __all__ += activation.__all__

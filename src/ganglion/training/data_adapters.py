@@ -258,7 +258,7 @@ def _common_rows(columns: list[tuple[str, np.ndarray]]) -> int:
     return rows
 
 
-def checked_batch(batch_size: Any, rows: int) -> int:
+def checked_batch(batch_size: Any, rows: int, stacklevel: int) -> int:
     """Return the batch size; warn when it is larger than the data."""
     batch = DEFAULT_BATCH if batch_size is None else batch_size
     if not isinstance(batch, (int, np.integer)) or batch < 1:
@@ -267,7 +267,7 @@ def checked_batch(batch_size: Any, rows: int) -> int:
         warnings.warn(
             f"batch_size={batch} is larger than the data: each epoch is one batch of "
             f"{rows} rows.",
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
     return min(int(batch), rows)
 

@@ -95,7 +95,7 @@ class Trainer(Compilable):
         for rows in (source, held_out):
             if check and isinstance(rows, Table):
                 rows.check_finite()
-        size, total = _size_and_steps(source, batch_size)
+        size, total = _size_and_steps(source, batch_size, stacklevel=4)
         steps = steps_per_epoch or total
         called = self._callbacks(callbacks, verbose, steps, epochs, add_history=True)
         validation = Validation(
@@ -210,7 +210,7 @@ class Trainer(Compilable):
         count(batch_size, "batch_size")
         x, y, batch_size, _ = as_rows(x, y, batch_size)
         source = data_adapters.source(self, x, y, sample_weight)
-        size, total = _size_and_steps(source, batch_size)
+        size, total = _size_and_steps(source, batch_size, stacklevel=5)
         return source, size, steps, self._callbacks(callbacks, verbose, steps or total)
 
     def _chunks(
@@ -314,11 +314,15 @@ class Trainer(Compilable):
         return self.predict(generator, steps=steps, **_without_workers(kwargs))
 
 
-def _size_and_steps(source: Source, batch_size: int | None) -> tuple[int, int | None]:
+def _size_and_steps(
+    source: Source, batch_size: int | None, stacklevel: int
+) -> tuple[int, int | None]:
     """Return the batch size (0 for a stream) and the number of steps, if known."""
     if not isinstance(source, Table):
         return 0, source.length
-    size = source.batch_size or data_adapters.checked_batch(batch_size, source.rows)
+    size = source.batch_size
+    if not size:
+        size = data_adapters.checked_batch(batch_size, source.rows, stacklevel)
     return size, -(-source.rows // size)
 
 

@@ -56,7 +56,7 @@ def test_no_barrier_stands_inside_of_a_segment(plan):
         assert not any(mark.one_thread for mark in marks)
 
 
-def test_what_only_a_band_touches_passes_between_its_members(plan):
+def test_what_only_a_segment_touches_is_tile_local(plan):
     (back,) = [k for k in plan.kernels if k.name == "conv_kernel"]
     assert back.right.buffer in plan.tile_local  # the gradient before the convolution
     for one in plan.tile_local:
@@ -88,8 +88,8 @@ def test_what_is_read_later_or_by_other_slices_does_not_pass():
     assert tile_local(kernels, [Segment(0, 2, 32)]) == {t}
     assert tile_local(kernels, [Segment(0, 3, 32)]) == {t, y, z}
     upside_down = Load(x.dtype, View(t, (-32, 1), 63 * 32))
-    turned = replace(kernels[1], outputs=((upside_down, kernels[1].target),))
-    assert tile_local([kernels[0], turned], [Segment(0, 2, 32)]) == {y}
+    reversed_ = replace(kernels[1], outputs=((upside_down, kernels[1].target),))
+    assert tile_local([kernels[0], reversed_], [Segment(0, 2, 32)]) == {y}
 
 
 def test_who_makes_slices_for_a_later_member_joins():
@@ -153,7 +153,7 @@ def test_slices_that_do_not_divide_a_kernel_are_found(plan):
     assert conflict(plan.kernels, (wrong,)) == (wrong.first, wrong.first)
 
 
-def test_a_plan_with_a_wrong_band_is_refused(monkeypatch):
+def test_a_plan_with_a_wrong_segment_is_refused(monkeypatch):
     program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
     arranged = cache_blocking.arrange
 

@@ -17,13 +17,13 @@ from step_programs import step_of
 
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
+from ganglion.compiler.cache import digest_of
 from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu import barriers as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.pipeline import build, verify
 from ganglion.compiler.cpu.plan import Execution
 from ganglion.compiler.cpu.tape import Arenas
-from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.verify import PlanError
 from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
 
@@ -344,7 +344,7 @@ def test_processes_share_the_cache(empty_cache):
 
 
 def test_digests_tell_plans_apart():
-    keys = {digest(build(step_of("mnist-mlp", batch=n)[0]))[0] for n in (3, 4, 4)}
+    keys = {digest_of(build(step_of("mnist-mlp", batch=n)[0]))[0] for n in (3, 4, 4)}
     assert len(keys) == 2
 
 

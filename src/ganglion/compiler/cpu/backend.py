@@ -18,7 +18,6 @@ from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan
 from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan.fingerprint import digest
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
 
@@ -41,7 +40,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 def code_of(plan: CpuPlan) -> tuple[bytes, list[Record]]:
     """Return a plan as machine code and calls, from the cache where it is known."""
     try:
-        key, buffers = digest(plan)
+        key, buffers = cache.digest_of(plan)
     except TypeError:  # a kernel that cannot be written down is compiled each time
         return _compiled(plan)
     path = cache.path_of(jit.identity(jit.host()), key)

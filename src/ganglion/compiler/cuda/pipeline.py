@@ -23,7 +23,7 @@ from ganglion.compiler.cuda.passes.simplify import (
     hoist_constants,
 )
 from ganglion.compiler.cuda.scheduler import schedule
-from ganglion.compiler.cuda.target import GpuSpec
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.verify import verify_schedule, verify_step
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
@@ -44,8 +44,6 @@ from ganglion.compiler.plan.passes.graph import (
     without_empty,
 )
 from ganglion.compiler.plan.passes.moments import one_pass
-
-LARGE_LOOP = 1 << 16  # points: from here on, a launch costs nothing beside its work
 
 
 def step_pass(
@@ -101,7 +99,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             kernel_pass(
                 "fuse",
                 "loops that share data read it once",
-                partial(fuse, large_loop=LARGE_LOOP),
+                partial(fuse, large_loop=TUNING.unfused_loop_elements),
             ),
             kernel_pass(
                 "cse",

@@ -70,6 +70,7 @@ class GpuTuning:
     # Launches
     one_block_elements: int = 2048  # that one block computes as fast as many would
     busy_threads: int = 256  # of a processor, from which on each computes several
+    unfused_loop_elements: int = 1 << 16  # beside which a launch costs nothing
     own_launch_elements: int = 1 << 20  # of a loop that needs a GPU for itself
     longest_partition: int = 24  # fused kernels
     # Row-wise blocks would gather on processors that happen to be idle: each takes so

@@ -43,37 +43,32 @@ class Column(NamedTuple):
 
 
 def _of_runs(column: RunColumn) -> Column:
-    def spread(race: Race, group: Group, ranked: list[Group]) -> Spread | None:
-        return group.spread(column.value)
+    return Column(
+        column.head,
+        lambda race, group, ranked: group.spread(column.value),
+        column.decimals,
+    )
 
-    return Column(column.head, spread, column.decimals)
 
-
-def _runs(race: Race, group: Group, ranked: list[Group]) -> str:
+def _run_count(group: Group) -> str:
     count = len(group.runs)
     return f"{len(group.done)} of {count}" if group.failed else str(count)
 
 
-def _ratio(race: Race, group: Group, ranked: list[Group]) -> str:
-    return number_text(figures.ratio(group, ranked), 2)
-
-
-def _memory(race: Race, group: Group, ranked: list[Group]) -> str:
-    return figures.megabytes(group.memory)
-
-
-def _installed(race: Race, group: Group, ranked: list[Group]) -> str:
-    return figures.megabytes(race.install_sizes.get(group.engine))
-
-
-RATIO = Column("× fastest", _ratio)
-MEMORY = Column("memory, MB", _memory)
-INSTALLED = Column("installed, MB", _installed)
+MEMORY = Column(
+    "memory, MB", lambda race, group, ranked: figures.megabytes(group.memory)
+)
+INSTALLED = Column(
+    "installed, MB",
+    lambda race, group, ranked: figures.megabytes(race.install_sizes.get(group.engine)),
+)
 SUMMARY = (
-    Column("runs", _runs),
-    _of_runs(ACCURACY),
-    _of_runs(RUN_TIME),
-    RATIO,
+    Column("runs", lambda race, group, ranked: _run_count(group)),
+    *map(_of_runs, (ACCURACY, RUN_TIME)),
+    Column(
+        "× fastest",
+        lambda race, group, ranked: number_text(figures.ratio(group, ranked), 2),
+    ),
     *map(_of_runs, (TRAINING, TESTING, IMPORT, PREPARE)),
     MEMORY,
     INSTALLED,

@@ -39,7 +39,7 @@ def test_every_op(name, dtype):
 
 @pytest.mark.filterwarnings("ignore:The loss does not depend on")
 @pytest.mark.parametrize("floatx", TOLERANCE)
-@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_every_layer_learns_as_in_the_reference(case, floatx):
     config.set_backend("numpy")
     config.set_floatx(floatx)
@@ -71,10 +71,10 @@ def test_random_graphs_and_their_gradients(data, steps):
     loss = pointwise.sin(shaping.sum_(last, axes=tuple(range(last.ndim))))
     slopes = gradients(loss, graph.inputs)
     ends = {f"slope {k.name}": v for k, v in slopes.items()} | dict(graph.outputs)
-    whole = Graph.of("random", graph.inputs, ends)
+    program = Graph.of("random", graph.inputs, ends)
     rng = np.random.default_rng(steps)
-    drawn = {one.name: rng.uniform(-1, 1, one.shape) for one in whole.inputs}
-    check(pure(whole), drawn, {}, rtol=1e-8, atol=1e-8)
+    drawn = {x.name: rng.uniform(-1, 1, x.shape) for x in program.inputs}
+    check(pure(program), drawn, {}, rtol=1e-8, atol=1e-8)
 
 
 # ---- awkward sizes -------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_loops_of_any_size(size):
         "columns": shaping.sum_(x, axes=(0,)),
         "all": shaping.sum_(x, axes=(0, 1, 2)),
         "largest": arrays.max_(x, axes=(0, 2)),
-        "turned": pointwise.negative(arrays.transpose(x, axes=(2, 0, 1))),
+        "transposed": pointwise.negative(arrays.transpose(x, axes=(2, 0, 1))),
     }
     data = {"x": rng.normal(size=x.shape)}
     check(pure(Graph.of("loops", [x], ends)), data, {}, rtol=1e-12, atol=1e-12)
@@ -115,7 +115,7 @@ def test_loops_of_any_size(size):
 @pytest.mark.parametrize("channels", [1, 3, 16, 17])
 def test_convolutions_of_any_size(rows, channels):
     config.set_backend("numpy")
-    case_of = next(one for one in CASES if one.layer == "Conv2D")
+    case_of = next(case for case in CASES if case.layer == "Conv2D")
     arguments = {"filters": channels, "kernel_size": 3, "padding": "same"}
     case = type(case_of)("Conv2D", ((rows, 7, 9, channels),), arguments)
     program, data, state = training_step(case, "float32")

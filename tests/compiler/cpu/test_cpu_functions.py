@@ -64,11 +64,11 @@ def compiled(build_output, *arrays):
     """Return a function of arrays like these, compiled from a graph."""
     inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
     graph = Graph.of("f", inputs, {"y": build_output(*inputs)})
-    names = tuple(one.name for one in inputs)
+    names = tuple(x.name for x in inputs)
     program = backend.compile(Program(graph, names, (), ("y",)))
 
-    def call(*given):
-        return program.run(dict(zip(names, given, strict=True)), {}, 1)["y"][0]
+    def call(*arrays):
+        return program.run(dict(zip(names, arrays, strict=True)), {}, 1)["y"][0]
 
     return call
 
@@ -77,21 +77,21 @@ def run(name, *arrays):
     return compiled(OPS[name], *arrays)(*arrays)
 
 
-def ulps(found, exact):
+def ulps(ours, exact):
     """Return the distance to a float64 number in float32's last place there."""
     with np.errstate(all="ignore"):
         exponent = np.floor(np.log2(np.abs(exact)))
         exponent = np.where(np.isfinite(exponent), np.maximum(exponent, -126), -126)
-        distance = np.abs(found.astype(np.float64) - exact) / np.exp2(exponent - 23)
+        distance = np.abs(ours.astype(np.float64) - exact) / np.exp2(exponent - 23)
         rounded = exact.astype(np.float32)
-    settled = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    settled = (ours == rounded) | (np.isnan(ours) & np.isnan(rounded))
     return np.where(settled & ~np.isfinite(distance), 0, distance)
 
 
-def assert_same_numbers(found, expected):
-    np.testing.assert_array_equal(found, expected)
+def assert_same_numbers(ours, expected):
+    np.testing.assert_array_equal(ours, expected)
     zero = expected == 0
-    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+    np.testing.assert_array_equal(np.signbit(ours[zero]), np.signbit(expected[zero]))
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -135,23 +135,23 @@ def test_corners_of_powers_are_numpys():
     with np.errstate(all="ignore"):
         exact = np.power(x.astype(np.float64), y.astype(np.float64))
         expected = exact.astype(np.float32)
-    found = run("power", x, y)
+    ours = run("power", x, y)
     settled = ~np.isfinite(expected) | (expected == 0) | (np.abs(exact) == 1)
     assert settled.sum() > 1000
-    assert_same_numbers(found[settled], expected[settled])
+    assert_same_numbers(ours[settled], expected[settled])
 
 
 @pytest.mark.parametrize("exponent", [1, 2, 3, -1, 0.5, -0.5, 0, 2.5])
 def test_a_known_exponent_changes_no_meaning(exponent):
     x = np.concatenate([patterns(2**14), everyday(2**12), EDGES])
-    found = compiled(lambda a: OPS["power"](a, fill(exponent, a)), x)(x)
+    ours = compiled(lambda a: OPS["power"](a, fill(exponent, a)), x)(x)
     with np.errstate(all="ignore"):
         # An array of exponents: for a single 0.5 NumPy takes roots, of -inf too.
         exact = np.power(x.astype(np.float64), np.full(x.shape, float(exponent)))
         expected = exact.astype(np.float32)
-    assert np.max(ulps(found, exact)) <= ALLOWED
+    assert np.max(ulps(ours, exact)) <= ALLOWED
     settled = ~np.isfinite(expected) | (expected == 0)
-    assert_same_numbers(found[settled], expected[settled])
+    assert_same_numbers(ours[settled], expected[settled])
 
 
 FUNCTIONS = [*EXACT, "power"]
@@ -167,12 +167,12 @@ def test_bits_are_the_same_in_a_vector_and_in_the_rest(name):
     x = np.concatenate([patterns(2900), everyday(700), EDGES])
     x = x[: len(x) // 240 * 240]
     arrays = inputs_of(name, x)
-    whole = compiled(OPS[name], *arrays)(*arrays)
+    vectors = compiled(OPS[name], *arrays)(*arrays)
     single = compiled(OPS[name], *(a[:15] for a in arrays))
     rows = [np.reshape(a, (-1, 15)) for a in arrays]
-    parts = [single(*given) for given in zip(*rows, strict=True)]
-    both = np.concatenate(parts).view(np.uint32), whole.view(np.uint32)
-    number = ~np.isnan(whole)
+    parts = [single(*row) for row in zip(*rows, strict=True)]
+    both = np.concatenate(parts).view(np.uint32), vectors.view(np.uint32)
+    number = ~np.isnan(vectors)
     np.testing.assert_array_equal(both[0][number], both[1][number])
     assert np.isnan(np.concatenate(parts)[~number]).all()
 
@@ -190,8 +190,8 @@ def test_bits_are_the_same_on_lesser_machines(name, monkeypatch):
 def runs_avx2():
     import llvmlite.binding as llvm
 
-    found = llvm.get_host_cpu_features()
-    return bool(found.get("avx2")) and bool(found.get("fma"))
+    features = llvm.get_host_cpu_features()
+    return bool(features.get("avx2")) and bool(features.get("fma"))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -200,7 +200,7 @@ def test_no_lane_leaves_the_vector(name):
     arrays = inputs_of(name, np.ones(64, np.float32))
     inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
     graph = Graph.of("f", inputs, {"y": OPS[name](*inputs)})
-    names = tuple(one.name for one in inputs)
+    names = tuple(x.name for x in inputs)
     modules, _ = emit.emit(build(Program(graph, names, (), ("y",))))
     text = "\n".join(modules.values())
     calls = text.count("call float @") - text.count("call float @llvm.")
@@ -234,6 +234,6 @@ def test_extremes_with_a_constant(name, bound, first):
 @pytest.mark.parametrize("divisor", [2, -0.25, 2.0**100, 3, 2.0**-120])
 def test_quotients_by_constants_are_exact(divisor):
     x = np.concatenate([patterns(2**12), EDGES])
-    found = compiled(lambda a: OPS["divide"](a, fill(divisor, a)), x)(x)
+    ours = compiled(lambda a: OPS["divide"](a, fill(divisor, a)), x)(x)
     with np.errstate(all="ignore"):
-        assert_same_numbers(found, x / np.float32(divisor))
+        assert_same_numbers(ours, x / np.float32(divisor))

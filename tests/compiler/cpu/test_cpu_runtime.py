@@ -73,20 +73,20 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
     config.set_backend("cpu")
     eager = replace(tuning.CPU, worth_waking=0.0, shared_time=100.0)
     monkeypatch.setattr(tuning, "CPU", eager)
-    found = []
+    results = []
     with everything_shared():
         for threads in (1, 2, 3, 4, 2):
             config.set_threads(threads)
-            found.append([one.tobytes() for one in trained()])
-    assert all(one == found[0] for one in found[1:])
+            results.append([array.tobytes() for array in trained()])
+    assert all(result == results[0] for result in results[1:])
 
 
 def test_bits_do_not_depend_on_who_owns_a_small_kernel():
     config.set_backend("cpu")
     config.set_threads(2)
-    owned = [one.tobytes() for one in trained(epochs=1)]
+    owned = [array.tobytes() for array in trained(epochs=1)]
     with everything_shared():
-        assert [one.tobytes() for one in trained(epochs=1)] == owned
+        assert [array.tobytes() for array in trained(epochs=1)] == owned
 
 
 def test_a_pool_lasts_and_follows_the_choices():
@@ -121,26 +121,26 @@ def test_the_calling_thread_is_only_lent(monkeypatch):
 
 def test_python_threads_may_train_at_once():
     config.set_backend("cpu")
-    expected = [one.tobytes() for one in trained(epochs=1)]
+    expected = [array.tobytes() for array in trained(epochs=1)]
     program, data, state = step_of("mnist-mlp", rows=64, batch=16)
     data = {name: data[name] for name in program.data}
     executable = backend.compile(program)
     executable.forced_threads = 2
     alone = ran(executable, data, state, 3)
-    found = []
+    results = []
 
     def work():
-        found.extend(ran(executable, data, state, 3) for _ in range(5))
+        results.extend(ran(executable, data, state, 3) for _ in range(5))
 
     threads = [threading.Thread(target=work) for _ in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert len(found) == 15
-    for one in found:
-        same(one, alone)
-    assert [one.tobytes() for one in trained(epochs=1)] == expected
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 15
+    for result in results:
+        same(result, alone)
+    assert [array.tobytes() for array in trained(epochs=1)] == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="cannot fork here")
@@ -204,13 +204,13 @@ def test_barriers_stand_only_where_they_must():
 
 
 def test_memory_used_again_counts_as_shared(monkeypatch):
-    """Two buffers in one place conflict though no kernel names both."""
+    """Two buffers at one offset conflict though no kernel names both."""
     monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_sharing=0.0))
     plan = planned("mnist-cnn")
     apart, end = {}, 0
-    for one in plan.offsets:
-        apart[one] = end
-        end += -(-one.nbytes // 64) * 64
+    for buffer in plan.offsets:
+        apart[buffer] = end
+        end += -(-buffer.nbytes // 64) * 64
     spread = schedule.place_barriers(replace(plan, offsets=apart, arena=end))
     assert schedule.unguarded(spread) is None
     # With memory of its own for each, some barriers can go; not so in one arena.
@@ -233,17 +233,19 @@ def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     same(ran(backend.compile(program), data, state, 2), expected)
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+@pytest.mark.parametrize("damage", ["truncated", "changed", "empty"])
 def test_a_damaged_entry_is_made_again(empty_cache, damage):
     program, data, state = small()
     expected = ran(backend.compile(program), data, state, 2)
-    whole = {path: path.read_bytes() for path in empty_cache.glob("*.program")}
-    assert whole
-    for path, raw in whole.items():
+    entries = {path: path.read_bytes() for path in empty_cache.glob("*.program")}
+    assert entries
+    for path, raw in entries.items():
         changed = raw[:-9] + b"x" + raw[-8:]
-        path.write_bytes({"cut": raw[:-100], "changed": changed, "empty": b""}[damage])
+        path.write_bytes(
+            {"truncated": raw[:-100], "changed": changed, "empty": b""}[damage]
+        )
     same(ran(backend.compile(program), data, state, 2), expected)
-    assert any(path.read_bytes() == raw for path, raw in whole.items())
+    assert any(path.read_bytes() == raw for path, raw in entries.items())
 
 
 def test_an_entry_under_another_s_name_is_not_run(empty_cache):
@@ -273,14 +275,14 @@ def test_code_is_kept_where_nobody_else_can_write(empty_cache, monkeypatch):
         monkeypatch.setattr(cache, "_told", set())
         with pytest.warns(UserWarning, match=r"kernels can be written to by others"):
             assert cache.read(path) is None
-        assert cache.read(path) is None  # told once
+        assert cache.read(path) is None  # warned once
         cache.keep(cache.path_of("more"), b"more")
         assert not cache.path_of("more").exists()
     program, data, state = small()
     expected = ran(reference.compile(program), data, state, 1)
-    found = ran(backend.compile(program), data, state, 1)
+    ours = ran(backend.compile(program), data, state, 1)
     for name, array in expected[0].items():
-        np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours[0][name], array, rtol=1e-5, atol=1e-6)
     empty_cache.chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     if empty_cache.stat().st_uid:
@@ -302,9 +304,9 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "file"))
     program, data, state = small()
     expected = ran(reference.compile(program), data, state, 1)
-    found = ran(backend.compile(program), data, state, 1)
+    ours = ran(backend.compile(program), data, state, 1)
     for name, array in expected[0].items():
-        np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours[0][name], array, rtol=1e-5, atol=1e-6)
 
 
 def test_the_oldest_entries_go_first(empty_cache):
@@ -328,22 +330,22 @@ def test_processes_share_the_cache(empty_cache):
         "program, data, state = small()\n"
         "after, _ = ran(backend.compile(program), data, state, 2)\n"
         "import hashlib\n"
-        "bits = b''.join(one.tobytes() for one in after.values())\n"
+        "bits = b''.join(array.tobytes() for array in after.values())\n"
         "print(hashlib.sha256(bits).hexdigest())"
     )
-    several = [
+    processes = [
         subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
         for _ in range(3)
     ]
-    said = {one.communicate(timeout=120)[0] for one in several}
-    assert [one.returncode for one in several] == [0, 0, 0]
+    said = {process.communicate(timeout=120)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0, 0, 0]
     assert len(said) == 1
     assert not list(empty_cache.glob("*.part"))
 
 
 def test_digests_tell_plans_apart():
-    made = {digest_of(build(step_of("mnist-mlp", batch=n)[0]))[0] for n in (3, 4, 4)}
-    assert len(made) == 2
+    keys = {digest_of(build(step_of("mnist-mlp", batch=n)[0]))[0] for n in (3, 4, 4)}
+    assert len(keys) == 2
 
 
 # ---- memory --------------------------------------------------------------------------
@@ -403,11 +405,11 @@ def test_many_rows_are_predicted_in_chunks(monkeypatch):
         return run(self, data, state, steps, **options)
 
     monkeypatch.setattr(backend.CompiledProgram, "run", counted)
-    found = model.predict(x, verbose=0, batch_size=1000)
+    predicted = model.predict(x, verbose=0, batch_size=1000)
     assert sum(chunks) == 1000
     assert len(chunks) > 1
     kernel, bias = model.get_weights()
-    np.testing.assert_allclose(found, x @ kernel + bias, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(predicted, x @ kernel + bias, rtol=1e-5, atol=1e-6)
 
 
 def test_arrays_that_are_not_contiguous():
@@ -428,9 +430,9 @@ def test_kill_9_then_resume_equals_an_undisturbed_run(tmp_path):
     from command_line import command, run, weights_of
 
     env = {"SMALL_ROWS": "4000", "SMALL_SAVE_SECONDS": "0", "GANGLION_BACKEND": "cpu"}
-    whole, part = tmp_path / "whole.keras", tmp_path / "part.keras"
+    undisturbed, part = tmp_path / "whole.keras", tmp_path / "part.keras"
     options = ("train", "mnist-mlp", "--epochs", 4, "--log", "json")
-    assert run(*options, "--save", whole, **env).returncode == 0
+    assert run(*options, "--save", undisturbed, **env).returncode == 0
     process = subprocess.Popen(
         command(*options, "--save", part),
         stdout=subprocess.PIPE,
@@ -446,7 +448,7 @@ def test_kill_9_then_resume_equals_an_undisturbed_run(tmp_path):
     resumed = run(*options, "--resume", part, "--save", part, **env)
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout.count("\n") < 4  # it went on, and did not start again
-    for a, b in zip(weights_of(whole), weights_of(part), strict=True):
+    for a, b in zip(weights_of(undisturbed), weights_of(part), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

@@ -27,7 +27,7 @@ def walk(layout, thread, threads):
     """Return what a thread runs if it takes all slices it can, and where it waits."""
     calls, waits, at = [], 0, 0
     tape = layout._tapes[thread]
-    ranges = {one.ctypes.data: one for one in layout._ranges.values()}
+    ranges = {r.ctypes.data: r for r in layout._ranges.values()}
     while at < len(tape):
         function, argument, high, low, barrier = (int(word) for word in tape[at])
         if function:
@@ -72,10 +72,10 @@ def test_private_buffers_of_threads_do_not_meet():
     plan = build(step_of("mnist-cnn", rows=130, batch=128)[0])
     _, records = emit.emit(plan)
     layout = Layout(plan, records, Numbers().address, 4)
-    places = np.array(layout._offsets)
+    offsets = np.array(layout._offsets)
     slots = [b for r in records for b in r.buffers if b.kind == "arena"]
     private = [b for k in plan.kernels for b in k.private()]
     assert private
     for column, buffer in enumerate(slots):
-        own = len(set(places[:, column].tolist()))
+        own = len(set(offsets[:, column].tolist()))
         assert own == (4 if buffer in private else 1)

@@ -10,7 +10,7 @@ from ganglion.compiler import reference
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.threads import executor
+from ganglion.compiler.cpu.threads import executor, filled
 from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
@@ -36,7 +36,7 @@ def kernels():
 )
 def test_every_kernel_compiles_for(target, registers, absent, kernels):
     text = jit.assembly(kernels, target)
-    assert all(one in text for one in registers)
+    assert all(register in text for register in registers)
     assert absent not in text
     assert jit.object_code(kernels, target).startswith(b"\x7fELF")
 
@@ -47,6 +47,12 @@ def test_the_executor_compiles_for(family, target, system):
     text = jit.assembly([executor(family, system)], target)
     sleeps = {"linux": "syscall", "darwin": "sched_yield", "windows": "SwitchToThread"}
     assert sleeps[system] in text
+
+
+@pytest.mark.parametrize("names", [{}, {"futex": "1", "more": "2"}])
+def test_a_text_file_is_filled_in_completely(names):
+    with pytest.raises(KeyError, match=r"sleep_futex.ll has the names \['futex'\]"):
+        filled("sleep_futex.ll", **names)
 
 
 @pytest.mark.skipif(jit.family() != "x86", reason="not an x86 processor")
@@ -61,12 +67,12 @@ def test_avx2_code_runs_here(name, monkeypatch, tmp_path):
     drawn, attrs = OPS[name].domain(np.random.default_rng(0))
     program, data = op_program(OPS[name], drawn, attrs)
     _, expected = ran(reference.compile(program), data, {}, 1)
-    _, found = ran(compiled(program, 2), data, {}, 1)
-    np.testing.assert_allclose(found["y"], expected["y"], rtol=1e-11, atol=1e-11)
+    _, ours = ran(compiled(program, 2), data, {}, 1)
+    np.testing.assert_allclose(ours["y"], expected["y"], rtol=1e-11, atol=1e-11)
 
 
 def test_avx2_trains_as_avx512_does(monkeypatch, tmp_path):
-    """Sums are cut into vectors of one width, whatever the machine's."""
+    """Sums are split into vectors of one width, whatever the machine's."""
     program, data, state = step_of("mnist-mlp", rows=8, batch=4)
     data = {name: data[name] for name in program.data}
     here, _ = ran(compiled(program, 1), data, state, 2)
@@ -100,22 +106,22 @@ def _skipped():
     return [x, w], contraction.matmul(x, w)
 
 
-def _turned():
+def _transposed():
     x = Input("x", (3, 4), "uint8")
     return [x], arrays.transpose(pointwise.cast(x, dtype="float32"), axes=(1, 0))
 
 
-@pytest.mark.parametrize("make", [_scaled, _summed, _product, _skipped, _turned])
+@pytest.mark.parametrize("make", [_scaled, _summed, _product, _skipped, _transposed])
 def test_small_kernels_have_the_agreed_text(make, request):
     inputs, value = make()
     plan = build(pure(Graph.of("golden", inputs, {"y": value})))
-    texts = [emit.emit_kernel(one).text for one in plan.kernels]
-    found = (
+    texts = [emit.emit_kernel(kernel).text for kernel in plan.kernels]
+    ours = (
         f"; {str(plan).replace(chr(10), chr(10) + '; ')}\n" + "\n\n".join(texts) + "\n"
     )
     path = GOLDEN / f"{make.__name__[1:]}.ll"
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)
-        path.write_text(found)
+        path.write_text(ours)
     # Changed on purpose? `pytest --update-golden`, and read the difference.
-    assert path.read_text() == found
+    assert path.read_text() == ours

@@ -53,13 +53,11 @@ def cores_of(process: subprocess.Popen[str]) -> set[int]:
 
 def test_processes_started_at_once_are_on_different_cores(name):
     processes = [started(name) for _ in range(3)]
-    held = [cores_of(process) for process in processes]
+    claimed = [cores_of(process) for process in processes]
     try:
-        cores = [core for found in held for core in found]
+        cores = [core for cores in claimed for core in cores]
         assert len(cores) == len(set(cores))
-        assert sum(bool(found) for found in held) == min(
-            3, len(os.sched_getaffinity(0)) // 2
-        )
+        assert sum(map(bool, claimed)) == min(3, len(os.sched_getaffinity(0)) // 2)
     finally:
         for process in processes:
             process.communicate("")

@@ -121,7 +121,7 @@ MODELS = [
 @pytest.mark.parametrize(("shape", "stack", "expected"), MODELS, ids=str)
 def test_models_on_inputs_without_elements(backend, shape, stack, expected) -> None:
     config.set_backend(backend)
-    stack = [type(one).from_config(one.get_config()) for one in stack]
+    stack = [type(layer).from_config(layer.get_config()) for layer in stack]
     model = model_of(*stack, shape=shape)
     x = np.zeros((3, *shape), "float32")
     np.testing.assert_array_equal(model.predict(x, verbose=0), expected)
@@ -140,4 +140,4 @@ def test_training_with_an_input_without_elements(backend) -> None:
     y = [np.ones((4, 1)), np.ones((4, 1))]
     history = model.fit(x, y, epochs=2, verbose=0).history
     assert np.isfinite(history["loss"]).all()
-    assert [one.shape for one in model.layers[-1].weights] == [(0, 1), (1,)]
+    assert [weight.shape for weight in model.layers[-1].weights] == [(0, 1), (1,)]

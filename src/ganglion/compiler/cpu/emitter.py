@@ -250,6 +250,11 @@ class Emitter:
 
         inside([])
 
+    def pieces(self, count: int, body: Callable[[str], None]) -> Emitted:
+        """Run a body for the pieces of a thread, and end the function."""
+        self.text.each("%lo", "%hi", 1, body)
+        return self.emitted(count)
+
     def in_vectors(
         self, start: Position, stop: Position, body: Callable[[str, int], None]
     ) -> None:

@@ -130,11 +130,10 @@ class Contraction:
         pieces = math.prod(axis.size for axis in outer)
         if pieces >= CPU.enough_pieces:
             rows, columns = Span("0", self.tiled.size), Span("0", self.columns.size)
-            self.emitter.nest(
-                [("%lo", "%hi")],
-                lambda at: self._region(self._piece(outer, at[0]), rows, columns),
+            return self.emitter.pieces(
+                pieces,
+                lambda number: self._region(self._piece(outer, number), rows, columns),
             )
-            return self.emitter.emitted(pieces)
         # The larger operand is the one to go through only once. Groups of rows have
         # more or fewer zeros, panels of columns are all the same work.
         panel = CPU.tile_vectors * WIDTH
@@ -153,8 +152,8 @@ class Contraction:
             tiles = full_tiles(self.tiled.size, max(most // group, 1) * group)
         columns = Span("0", self.columns.size)
 
-        def tile(number: list[str]) -> None:
-            batch, block = self.text.divided(number[0], len(tiles), "s")
+        def tile(number: str) -> None:
+            batch, block = text.divided(number, len(tiles), "s")
             piece = self._piece(outer, batch)
             first = 0
             for start, size, count in grouped(tiles):
@@ -169,8 +168,7 @@ class Contraction:
                 self._when(block, first, first + count, region)
                 first += count
 
-        self.emitter.nest([("%lo", "%hi")], tile)
-        return self.emitter.emitted(pieces * len(tiles))
+        return self.emitter.pieces(pieces * len(tiles), tile)
 
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Split into panels of columns, each of which runs over all rows."""
@@ -180,8 +178,8 @@ class Contraction:
         full, rest = divmod(self.columns.size, wide)
         count = full + bool(rest)
 
-        def panel(number: list[str]) -> None:
-            batch, block = self.text.divided(number[0], count, "s")
+        def panel(number: str) -> None:
+            batch, block = text.divided(number, count, "s")
             piece = self._piece(outer, batch)
             column = text.times(block, wide)
             if packed:  # each panel begins where the packed ones do
@@ -197,8 +195,7 @@ class Contraction:
                 if first < last:
                     self._when(block, first, last, region)
 
-        self.emitter.nest([("%lo", "%hi")], panel)
-        return self.emitter.emitted(pieces * count)
+        return self.emitter.pieces(pieces * count, panel)
 
     def _when(
         self, value: str, first: int, last: int, body: Callable[[], None]

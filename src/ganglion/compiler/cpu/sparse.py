@@ -51,8 +51,8 @@ class NonzeroLists:
         kernel, text = self.kernel, self.text
         rest = kernel.rows.size % kernel.nonzeros.group
 
-        def piece(number: list[str]) -> None:
-            batch, group = text.divided(number[0], kernel.groups, "s")
+        def piece(number: str) -> None:
+            batch, group = text.divided(number, kernel.groups, "s")
             start = self._origin(batch)
             row = text.times(group, kernel.nonzeros.group)
             start = text.add(start, text.times(row, kernel.rows.left))
@@ -60,7 +60,7 @@ class NonzeroLists:
             source = text.address(source, self.bits, start)
             length = kernel.nonzeros.buffer.shape[-1]
             base = self.emitter.base(kernel.nonzeros.buffer)
-            target = text.address(base, "i32", text.times(number[0], length))
+            target = text.address(base, "i32", text.times(number, length))
             full = partial(self._group, source, target, kernel.nonzeros.group)
             if not rest:
                 full()
@@ -68,8 +68,7 @@ class NonzeroLists:
             last = text.let(f"icmp eq i64 {group}, {kernel.groups - 1}")
             text.when(last, partial(self._group, source, target, rest), full)
 
-        self.emitter.nest([("%lo", "%hi")], piece)
-        return self.emitter.emitted(kernel.parallel)
+        return self.emitter.pieces(kernel.parallel, piece)
 
     def _origin(self, batch: str) -> str:
         """Return where in the source an index of the batch begins."""
@@ -201,11 +200,10 @@ def emit_bits(kernel: NonzeroBits) -> Emitted:
         address = text.address(emitter.base(kernel.target), "i8", index)
         text.do(f"store i{padded} {word}, ptr {address}, align 1")
 
-    def piece(number: list[str]) -> None:
-        emitter.in_vectors(0, each, partial(mark, number[0]))
-
-    emitter.nest([("%lo", "%hi")], piece)
-    return emitter.emitted(kernel.parallel)
+    return emitter.pieces(
+        kernel.parallel,
+        lambda number: emitter.in_vectors(0, each, partial(mark, number)),
+    )
 
 
 class _Seen(NamedTuple):

@@ -367,20 +367,19 @@ class Weights(Transforms):
         matrix = matrices(kernel.shape[0], kernel.span).weights
         points = kernel.span**2
 
-        def row(at: list[str]) -> None:
+        def channel(row: str) -> None:
             for start, widths in panels(channels):
                 wide, first = sum(widths), 0
                 for width in widths:
-                    taps = self._taps(kernel, source, at[0], start + first, width)
-                    offset = self.text.times(at[0], wide)
+                    taps = self._taps(kernel, source, row, start + first, width)
+                    offset = self.text.times(row, wide)
                     here = self.at(target, points * rows * start + first)
                     here = self.at(here, offset)
                     for point, value in self.both(matrix, taps):
                         self.emitter.store(value, self.at(here, point * rows * wide))
                     first += width
 
-        self.emitter.nest([("%lo", "%hi")], row)
-        return self.emitter.emitted(rows)
+        return self.emitter.pieces(rows, channel)
 
     def _taps(
         self, kernel: WinogradWeights, base: str, row: str, first: int, width: int
@@ -432,8 +431,7 @@ class Weights(Transforms):
             for i, value in self.both(matrix, lambda i, j: totals[i * span + j]):
                 self.emitter.store(value, self.at(there, i * rows * channels))
 
-        self.emitter.nest(
-            [("%lo", "%hi")],
-            lambda at: self.vectors(channels, lambda c, w: vector(at[0], c, w)),
+        return self.emitter.pieces(
+            rows,
+            lambda row: self.vectors(channels, lambda c, w: vector(row, c, w)),
         )
-        return self.emitter.emitted(rows)

@@ -54,8 +54,9 @@ class Conv(Blocks):
             self._inputs(start, count)
             self._panels(start, count)
 
-        self.emitter.nest([("%lo", "%hi")], lambda at: self.blocks_of(at[0], block))
-        return self.emitter.emitted(self.tiling.pieces)
+        return self.emitter.pieces(
+            self.tiling.pieces, lambda piece: self.blocks_of(piece, block)
+        )
 
     def _clear(self, tile: str, count: str) -> None:
         """Fill the images of a block with zeros, to be added to."""
@@ -198,8 +199,8 @@ class Grads(Blocks):
         regions = (v, stride), (z, group_stride)
         each = tiling.points * self.channels * self.wide
 
-        def piece(number: list[str]) -> None:
-            part, group, self.pair = number[0], "0", "0"
+        def piece(part: str) -> None:
+            group, self.pair = "0", "0"
             if kernel.groups > 1:
                 part, group = text.divided(part, kernel.groups)
             if kernel.pairs > 1:
@@ -216,8 +217,7 @@ class Grads(Blocks):
 
             self.blocks_of(part, block)
 
-        self.emitter.nest([("%lo", "%hi")], piece)
-        return self.emitter.emitted(kernel.parallel)
+        return self.emitter.pieces(kernel.parallel, piece)
 
     def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
         """Run a body for the rows of points that a piece has."""

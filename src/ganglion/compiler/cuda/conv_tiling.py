@@ -123,7 +123,7 @@ class _Patches:
 
 @dataclass(frozen=True)
 class FpropTiling(_Patches):
-    """A tile of whole rows of images, and how far copies of the weights run ahead."""
+    """A tile of whole rows of images, and how many stages of weights are prefetched."""
 
     tile: Tile
     tile_images: int
@@ -237,7 +237,7 @@ def _fprop_cost(
     together = spec.resident_blocks(shared)
     if context.alone:  # else other products work while this one waits
         together = min(together, each)
-    ahead = min(tiling.patches, turns)
+    in_flight = min(tiling.patches, turns)
     if not tiling.stays(product):
         worked = max(worked, weights) + product.k / tiling.step * 100 / together
         weights = 0
@@ -245,8 +245,8 @@ def _fprop_cost(
         weights /= 4
     size = tile.rows * tile.columns * 4
     ends = 200 + tile.groups * size / 48 / TUNING.clock + size / TUNING.bandwidth
-    waited = TUNING.latency / (together * ahead)
-    hidden = max(worked, copied) if together * ahead > 1 else worked + copied
+    waited = TUNING.latency / (together * in_flight)
+    hidden = max(worked, copied) if together * in_flight > 1 else worked + copied
     return 1000 + TUNING.latency + weights + each * (hidden + ends + waited)
 
 

@@ -33,7 +33,7 @@ Access = tuple[Root, View, tuple[int, ...]]
 
 
 def fusable_rows(kernel: Kernel) -> int:
-    """Return over how many rows a kernel may go on row by row, 0 for none."""
+    """Return over how many rows a kernel may be fused row-wise, 0 for none."""
     if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
         return 0
     rows = kernel.outer[0]
@@ -89,7 +89,7 @@ def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
 
 
 def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
-    """Return the arrays that kernels make row by row, with the elements of a row."""
+    """Return the arrays that kernels compute row-wise, with the elements of a row."""
     sizes: dict[Root, int] = {}
     for kernel in kernels:
         assert isinstance(kernel, Loop)

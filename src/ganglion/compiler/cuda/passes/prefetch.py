@@ -24,7 +24,7 @@ from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row
 
 
 def split_prefetch(step: StepKernels) -> StepKernels:
-    """Tell kernels that may run a step ahead from the others."""
+    """Separate kernels that may run beside the step before from the others."""
     kernels = step.every
     pieces = [
         Piece(n, one) for n, kernel in enumerate(kernels) for one in _pieces_of(kernel)

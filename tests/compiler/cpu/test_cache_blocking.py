@@ -126,7 +126,7 @@ def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
         np.testing.assert_array_equal(found[1][name], array, err_msg=name)
 
 
-def test_a_band_that_needs_all_of_another_kernel_is_found(plan):
+def test_a_segment_that_needs_all_of_another_kernel_is_found(plan):
     first, others = of_convolution(plan.segments, plan.kernels)
     assert conflict(plan.kernels, plan.segments) is None
     longer = replace(first, last=first.last + 1)  # adds up what all slices made

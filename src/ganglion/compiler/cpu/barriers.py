@@ -28,7 +28,7 @@ def total_work(plan: CpuPlan, threads: int) -> float:
 
 
 def place_barriers(plan: CpuPlan) -> CpuPlan:
-    """Return the plan with a mark for each kernel."""
+    """Return the plan with how each kernel is executed."""
     pairs = zip(plan.kernels, plan.segment_of(), strict=True)
     alone = [
         segment is None and kernel.cost < tuning.CPU.worth_sharing

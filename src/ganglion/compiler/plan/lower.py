@@ -57,7 +57,7 @@ def lower(program: Program, target: Preferences) -> Plan:
             _LOWER[node.op.name](low, node)
     results = _results(low, program.results)
     _write_state(low, program)
-    inputs = {one.name: low.buffers[one] for one in program.graph.inputs}
+    inputs = {value.name: low.buffers[value] for value in program.graph.inputs}
     data = {name: inputs[name] for name in program.data}
     state = {name: inputs[name] for name in program.state}
     return Plan(program.graph.name, tuple(low.kernels), data, state, results)
@@ -161,10 +161,10 @@ def _concat(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     whole, axis, start = View.whole(target), node.attrs["axis"], 0
-    for one in node.inputs:
+    for value in node.inputs:
         pairs = tuple((start if i == axis else 0, 0) for i in range(node.ndim))
-        copy_into(low, one, whole, pairs, (0,) * node.ndim)
-        start += one.shape[axis]
+        copy_into(low, value, whole, pairs, (0,) * node.ndim)
+        start += value.shape[axis]
 
 
 def _scatter_add(low: Lowering, node: Node) -> None:
@@ -197,7 +197,7 @@ def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
 
 def _write_state(low: Lowering, program: Program) -> None:
     """Write new states in place where nobody needs the old one any more."""
-    inputs = {one.name: one for one in low.graph.inputs}
+    inputs = {value.name: value for value in low.graph.inputs}
     writers: list[Loop] = []
     for name in program.state:
         value = low.graph.outputs.get(name)

@@ -106,10 +106,10 @@ def lower_pool(low: Lowering, node: Node) -> None:
 
 def _largest(exprs: list[Expr]) -> Expr:
     """Return the largest; what a ReLU makes of each, it makes of the largest, too."""
-    limits = {_limit(one) for one in exprs}
+    limits = {_limit(expr) for expr in exprs}
     if len(limits) > 1 or None in limits:
         return chained("maximum", exprs)
-    inner = [one.args[0] for one in exprs if isinstance(one, Apply)]
+    inner = [expr.args[0] for expr in exprs if isinstance(expr, Apply)]
     (limit,) = limits
     return chained("maximum", [*inner, Literal(exprs[0].dtype, limit)])
 
@@ -297,7 +297,7 @@ class _WindowLayout:
             )
             for i in range(rank)
         ]
-        self._shape = (windows[0], *(one.extent for one in self._axes), windows[-1])
+        self._shape = (windows[0], *(axis.extent for axis in self._axes), windows[-1])
 
     def cleared(self, low: Lowering, dtype: np.dtype) -> View:
         """Return an array of zeros."""
@@ -309,13 +309,13 @@ class _WindowLayout:
         """Return where each window has its value."""
         first, *steps, last = made.strides
         pairs = list(zip(steps, self._axes, strict=True))
-        strides = (first, *(step * one.stride for step, one in pairs), last)
-        return View(made.buffer, strides, sum(step * one.left for step, one in pairs))
+        strides = (first, *(step * axis.stride for step, axis in pairs), last)
+        return View(made.buffer, strides, sum(step * axis.left for step, axis in pairs))
 
     def copied(self, low: Lowering, values: Value) -> View:
         """Return an array with a value for each window, zeros elsewhere."""
-        pairs = tuple((one.left, one.right) for one in self._axes)
-        interior = tuple(one.stride - 1 for one in self._axes)
+        pairs = tuple((axis.left, axis.right) for axis in self._axes)
+        interior = tuple(axis.stride - 1 for axis in self._axes)
         return padded_images(low, values, pairs, interior)
 
     def asked(self, made: View) -> Load:
@@ -326,7 +326,7 @@ class _WindowLayout:
         steps = made.strides[1:-1]
         strides = (*made.strides, *(-step for step in steps))
         pairs = zip(steps, self._axes, strict=True)
-        start = sum(step * (one.before + one.left) for step, one in pairs)
+        start = sum(step * (axis.before + axis.left) for step, axis in pairs)
         return Load(made.buffer.dtype, View(made.buffer, strides, made.offset + start))
 
 
@@ -366,7 +366,7 @@ def _first_largest(elements: tuple[Expr, ...], dtype: np.dtype) -> Expr:
     """Return which element is the first of the largest; of NaN, none is."""
     best = chained("maximum", elements)
     found: Expr = Literal(dtype, len(elements))
-    for number, one in reversed(list(enumerate(elements))):
-        wins = Apply(BOOL, "equal", (one, best))
+    for number, element in reversed(list(enumerate(elements))):
+        wins = Apply(BOOL, "equal", (element, best))
         found = Apply(dtype, "where", (wins, Literal(dtype, number), found))
     return found

@@ -66,23 +66,23 @@ class _Texts:
         self.named: list[str] = []
         every = list(walk(*exprs))
         used = Counter[int]()
-        for one in every:
-            below = tuple(self._number[id(child)] for child in one.children)
-            key = (*_own(one), *below)
+        for expr in every:
+            below = tuple(self._number[id(child)] for child in expr.children)
+            key = (*_own(expr), *below)
             new = key not in self._alike
-            number = self._number[id(one)] = self._alike.setdefault(
+            number = self._number[id(expr)] = self._alike.setdefault(
                 key, len(self._alike)
             )
             if new:
                 used.update(below)
-        used.update(self._number[id(one)] for one in exprs)
-        for one in every:
-            number = self._number[id(one)]
+        used.update(self._number[id(expr)] for expr in exprs)
+        for expr in every:
+            number = self._number[id(expr)]
             if number not in self._text:
-                self._text[number] = self._written(one, used[number])
+                self._text[number] = self._written(expr, used[number])
 
     def _written(self, expr: Expr, uses: int) -> str:
-        below = [self._text[self._number[id(one)]] for one in expr.children]
+        below = [self._text[self._number[id(child)]] for child in expr.children]
         head = _head(expr)
         if not below:
             return head

@@ -29,9 +29,9 @@ def verify(plan: Plan) -> Plan:
 
 
 def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
-    for one in walk(*kernel.exprs):
-        if isinstance(one, Load):
-            _inside(plan, number, one.view, kernel.shape)
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load):
+            _inside(plan, number, expr.view, kernel.shape)
     for _, view in kernel.outputs:
         _inside(plan, number, view, kernel.outer)
 

@@ -56,19 +56,19 @@ def _collapse_contract(kernel: Contract) -> Contract:
 
 def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Join neighbouring axes that are one long axis in all three arrays."""
-    made: list[Axis] = []
+    merged: list[Axis] = []
     for axis in axes:
-        last = made[-1] if made else None
+        last = merged[-1] if merged else None
         if axis.size == 1:
             continue
         if last is not None and all(
             getattr(last, side) == getattr(axis, side) * axis.size
             for side in ("left", "right", "out")
         ):
-            made[-1] = replace(axis, size=axis.size * last.size)
+            merged[-1] = replace(axis, size=axis.size * last.size)
         else:
-            made.append(axis)
-    return tuple(made) or axes[-1:]
+            merged.append(axis)
+    return tuple(merged) or axes[-1:]
 
 
 def _groups(kernel: Loop) -> list[list[int]]:
@@ -96,13 +96,13 @@ def _groups(kernel: Loop) -> list[list[int]]:
 
 
 def _all_strides(kernel: Loop) -> list[Shape]:
-    found: list[Shape] = []
-    for one in walk(*kernel.exprs):
-        if isinstance(one, Load):
-            found.append(one.view.strides)
-        elif isinstance(one, Index):
-            found.append(one.strides)
-        elif isinstance(one, Indirect):
-            found.append(one.within)
+    strides: list[Shape] = []
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load):
+            strides.append(expr.view.strides)
+        elif isinstance(expr, Index):
+            strides.append(expr.strides)
+        elif isinstance(expr, Indirect):
+            strides.append(expr.within)
     targets = [view.strides + (0,) * kernel.reduced for _, view in kernel.outputs]
-    return [*found, *targets]
+    return [*strides, *targets]

@@ -27,8 +27,8 @@ UNREAD = {
         "channel_axis": "the limits are those of the whole image, whatever the axis"
     },
     "backend/__init__.py identity": {"name": "names of ops are no part of a graph"},
-    "training/compilation.py Compilable.compile": {"auto_scale_loss": NO_FLOAT16},
-    "training/compilation.py Compilable.compute_loss": {
+    "training/trainer.py Compilable.compile": {"auto_scale_loss": NO_FLOAT16},
+    "training/trainer.py Compilable.compute_loss": {
         "x": INTERFACE,
         "training": INTERFACE,
     },

@@ -176,7 +176,7 @@ DEVICE void load_matrices(unsigned (&words)[4], const void* row) {
     words[i] = ((const unsigned*)matrix_rows[warp * 32 + i * 8 + lane / 4])[lane % 4];
   wait_at(emulated_warps[warp]);
 }
-DEVICE void load_turned(unsigned (&words)[4], const void* row) {
+DEVICE void load_transposed(unsigned (&words)[4], const void* row) {
   const int warp = THREAD / 32, lane = THREAD % 32;
   publish_row(row);
   for (int i = 0; i < 4; i++) {

@@ -108,7 +108,7 @@ def test_convolutions_of_any_size_on_tensor_cores(rows, channels):
 def test_sums_of_long_products_are_added_in_parts():
     program, data, state = convolution(40, 16)
     executable = compiled(program, None, "tf32")
-    assert "PARTED = true" in "".join(executable.emission.functions.values())
+    assert "SPLIT_K = true" in "".join(executable.emission.functions.values())
     check(program, data, state, tolerance=3e-2, precise="tf32")
 
 

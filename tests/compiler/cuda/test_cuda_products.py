@@ -52,8 +52,8 @@ def test_convolutions_by_patches(name, patches_are_cheap):
     shape, arguments = CONVOLUTIONS[name]
     program, data, state = training_step(Case("Conv2D", (shape,), arguments), "float32")
     text = text_of(program, "tf32")
-    assert "contract_windows<" in text
-    assert "contract_taps<" in text
+    assert "conv_fprop<" in text
+    assert "conv_wgrad<" in text
     check(program, data, state, steps=2, tolerance=LOST["tf32"], precise="tf32")
 
 
@@ -62,8 +62,8 @@ def test_convolutions_by_patches_of_bf16(rows, patches_are_cheap):
     program, data, state = convolution(rows, 32)
     text = text_of(program, "bf16")
     assert "typedef bf16 Left" in text
-    assert "contract_windows<" in text
-    assert "contract_taps<" in text
+    assert "conv_fprop<" in text
+    assert "conv_wgrad<" in text
     check(program, data, state, steps=2, tolerance=LOST["bf16"], precise="bf16")
 
 

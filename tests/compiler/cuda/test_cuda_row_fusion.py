@@ -66,7 +66,7 @@ def row_wise_partitions(program):
 def test_a_classifier_ends_row_wise(batch, precise):
     program, data, state = classifier(batch)
     text = "".join(compiled(program, None, precise).emission.functions.values())
-    for copied in ("bring_near<", "show_others<", "all_near();"):
+    for copied in ("stage<", "write_back<", "wait_for_staged();"):
         assert copied in text
     lost = 2e-5 if precise == "float32" else 1e-2
     check(program, data, state, steps=3, tolerance=lost, precise=precise)
@@ -116,7 +116,7 @@ def test_row_wise_blocks_do_not_gather_on_idle_processors():
     near = [
         call
         for call in emission.every
-        if "all_near();" in emission.functions[call.function]
+        if "wait_for_staged();" in emission.functions[call.function]
     ]
     assert near
     for call in near:

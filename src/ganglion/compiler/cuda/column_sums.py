@@ -53,7 +53,7 @@ class ColumnSum:
         self.dtype = np.result_type(*(expr.dtype for expr in exprs))
         self.spread = _spread_of(exprs)
         self.exprs = exprs if self.spread is None else [self.spread]
-        self.name = body.fresh("tally")
+        self.name = body.fresh("column_sum")
         body.do(f"{c_type(self.dtype)} {self.name}[{len(exprs)}][{width}] = {{}};")
         if self.spread is not None:
             body.do(f"Spread {self.name}_spread[{width}] = {{}};")
@@ -103,7 +103,7 @@ class ColumnSum:
             f"add_columns<{rows}, {size}, {across}>({self.name}, "
             f"{parts} + ({group}) * {length}, "
             f"{counters} + ({group}) * {many + 1}, {row})",
-            "whole",
+            "totals",
         )
         head = f"for (int c = THREAD; {totals} && c < {columns}; c += THREADS)"
         with body.block(head):

@@ -147,8 +147,8 @@ class Function:
                     source += f" + ({block}) * {size}"
                 copies = before if key in staging.ready else after
                 target = partition.staged(buffer)
-                copies.append(f"bring_near<{size}>({target}, {source});")
-        waits = ["all_near();"] if before or after else []
+                copies.append(f"stage<{size}>({target}, {source});")
+        waits = ["wait_for_staged();"] if before or after else []
         return [*before, *start, *after, *waits]
 
     def _write_back(
@@ -161,7 +161,7 @@ class Function:
             if root(buffer) in staging.written_back[number]:
                 size = staging.size(buffer)
                 target = f"{self._argument(buffer)} + ({block}) * {size}"
-                yield f"show_others<{size}>({target}, {partition.staged(buffer)});"
+                yield f"write_back<{size}>({target}, {partition.staged(buffer)});"
 
     def _address(self, partition: PartitionText, buffer: Buffer, block: str) -> str:
         """Return an array's address; of a block's own rows, where all would begin."""

@@ -129,7 +129,7 @@ class _Contraction:
         if splits == 1:
             splits = plain_splits(product, self.spec)
         tiling = Tiling(PLAIN, splits, 1)
-        self._append("contract_plainly", tiling, PLAIN_STEP)
+        self._append("contract_simt", tiling, PLAIN_STEP)
         shared = max(2 * PLAIN_STEP * 68, 64 * 68) * itemsize
         return self._tiled(tiling, PLAIN_STEP, shared, 1 << 30)
 
@@ -162,7 +162,7 @@ class _Contraction:
         blocks = fprop_blocks(product, geometry, tiling, context)
         self.prefetched = {root(b) for b in self.kernel.reads()} & self.fused.ready
         self._append(
-            "contract_windows",
+            "conv_fprop",
             Tiling(tile, 1, tiling.stages),
             tiling.step,
             **_conv_numbers(geometry, tiling),
@@ -185,7 +185,7 @@ class _Contraction:
         tile = Tile(16 * warps[0], 16 * warps[1], *warps)
         image, y, x = wgrad.right
         self._append(
-            "contract_taps",
+            "conv_wgrad",
             Tiling(tile, tiling.parts, tiling.stages),
             tile.step(self.bf16),
             **_conv_numbers(geometry, tiling),
@@ -219,7 +219,7 @@ class _Contraction:
 
     def _append(self, function: str, tiling: Tiling, step: int, **numbers: int) -> None:
         """Append the struct, with `numbers` of its own, and the call of a template."""
-        tensor = function != "contract_plainly"
+        tensor = function != "contract_simt"
         self.body.before += self._struct(tiling, step, tensor, numbers)
         self._call(tiling, function, numbers.get("TURNS", self._turns(tiling)))
 
@@ -255,12 +255,12 @@ class _Contraction:
         flags = {
             "LEFT_ROWS": product.along_rows,
             "LEFT_AGAIN": product.again > TUNING.window_reuse,
-            "EARLY_LEFT": root(left) in self.prefetched,
-            "EARLY_RIGHT": root(right) in self.prefetched,
+            "PREFETCH_LEFT": root(left) in self.prefetched,
+            "PREFETCH_RIGHT": root(right) in self.prefetched,
             "LEFT_SAME": _rows_alike(product, tile, step),
             "LEFT_EVEN": _is_even(product.inner, "left", step),
             "RIGHT_EVEN": _is_even(product.inner, "right", step),
-            "PARTED": product.parts > 1,
+            "SPLIT_K": product.parts > 1,
             "ROUND_LEFT": root(left) not in self.fused.rounded,
             "ROUND_RIGHT": root(right) not in self.fused.rounded,
             "BF16": self.bf16,

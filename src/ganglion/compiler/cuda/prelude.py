@@ -13,10 +13,10 @@ _FOLDER = Path(__file__).with_name("device")
 _INCLUDE = '#include "'
 # What kernels call of `device/`, and the file it is in.
 _ENTRY_POINTS = {
-    "contract_plainly": "contract",
+    "contract_simt": "contract",
     "contract_on_tensor_cores": "tensor_cores",
-    "contract_windows": "conv_fprop",
-    "contract_taps": "conv_wgrad",
+    "conv_fprop": "conv_fprop",
+    "conv_wgrad": "conv_wgrad",
     "add_columns": "column_sums",
     "fold_threads": "column_sums",
     "Scatter": "scatter",

@@ -180,7 +180,7 @@ class _Reduction:
     def _start(self) -> None:
         for total, dtype in zip(self.totals, self.dtypes, strict=True):
             if self.kernel.how == "argmax":
-                self.body.do(f"{total}[0].place = -1;")
+                self.body.do(f"{total}[0].index = -1;")
                 continue
             first = "0"
             if self.kernel.how == "max":
@@ -353,7 +353,7 @@ class _Reduction:
             dtype = computed(view.buffer.dtype)
             name = body.array(c_type(dtype), width, "out")
             if kernel.how == "argmax":
-                value = f"({c_type(dtype)}){total}[lane].place"
+                value = f"({c_type(dtype)}){total}[lane].index"
             else:
                 value = cast(f"{total}[lane]", total_dtype, dtype)
             self._each_lane(f"{name}[lane] = {value};")

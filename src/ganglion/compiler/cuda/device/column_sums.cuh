@@ -47,30 +47,30 @@ DEVICE void fold_threads(const T (&mine)[KINDS][LANES], To* to) {
 // Adds up rows of parts; all threads find the totals in shared memory.
 template <int MOST, int WIDTH, class T>
 DEVICE const double* add_rows(const T* parts, int rows) {
-  constexpr int V = 16 / (int)sizeof(T), NEAR = WIDTH / V, SHARES = THREADS / NEAR;
-  static_assert(WIDTH % V == 0, "whole lines");
-  const int near = THREAD % NEAR * V, share = THREAD / NEAR;
+  constexpr int V = 16 / (int)sizeof(T), ACROSS = WIDTH / V, SHARES = THREADS / ACROSS;
+  static_assert(WIDTH % V == 0, "full lines");
+  const int column = THREAD % ACROSS * V, share = THREAD / ACROSS;
   double total[V] = {};
 #pragma unroll
   for (int u = 0; u < (MOST + SHARES - 1) / SHARES; u++) {
     const int r = share + u * SHARES;
     T part[V] = {};
-    if (r < rows && share < SHARES) load_lanes(part, parts + r * WIDTH + near);
+    if (r < rows && share < SHARES) load_lanes(part, parts + r * WIDTH + column);
 #pragma unroll
     for (int v = 0; v < V; v++) total[v] += part[v];
   }
   double* totals = (double*)shared_bytes;
   if (share < SHARES) {
 #pragma unroll
-    for (int v = 0; v < V; v++) totals[share * WIDTH + near + v] = total[v];
+    for (int v = 0; v < V; v++) totals[share * WIDTH + column + v] = total[v];
   }
   BARRIER;
-  double* whole = totals + SHARES * WIDTH;
+  double* sums = totals + SHARES * WIDTH;
   for (int c = THREAD; c < WIDTH; c += THREADS) {
-    whole[c] = add_column<SHARES, WIDTH>((const double*)totals + c);
+    sums[c] = add_column<SHARES, WIDTH>((const double*)totals + c);
   }
   BARRIER;
-  return whole;
+  return sums;
 }
 
 // As above, with KINDS sums of each column, over the rows of many blocks. The last of

@@ -81,8 +81,8 @@ template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LAN
     ((Part*)to)[i] = both.parts[i];
 }
 
-// Copies a small array to a block's own memory; it has come when `all_near` says so.
-template <int COUNT, class T> DEVICE void bring_near(T* to, const T* from) {
+// Copies a small array to shared memory; it is there after `wait_for_staged`.
+template <int COUNT, class T> DEVICE void stage(T* to, const T* from) {
 #ifdef TENSOR_CORES
   constexpr int BYTES = COUNT * (int)sizeof(T);
   constexpr int CHUNK = BYTES % 16 == 0 ? 16 : 4;
@@ -99,15 +99,15 @@ template <int COUNT, class T> DEVICE void bring_near(T* to, const T* from) {
 #endif
   for (int i = THREAD; i < COUNT; i += THREADS) to[i] = from[i];
 }
-DEVICE void all_near() {
+DEVICE void wait_for_staged() {
 #ifdef TENSOR_CORES
   commit_copies();
   await_copies<0>();
 #endif
   BARRIER;
 }
-// Copies from there; threads that have least to do begin.
-template <int COUNT, class T> DEVICE void show_others(T* to, const T* from) {
+// Copies from shared memory; threads that have least to do begin.
+template <int COUNT, class T> DEVICE void write_back(T* to, const T* from) {
 #pragma unroll
   for (int turn = 0; turn < (COUNT + THREADS - 1) / THREADS; turn++) {
     const int i = turn * THREADS + THREADS - 1 - THREAD;
@@ -123,10 +123,10 @@ struct bf16 {
   METHOD void operator=(float x) { bits = (unsigned short)as_bf16_pair(x, 0.0f); }
 };
 template <int LANES> DEVICE void load_lanes(float (&to)[LANES], const bf16* from) {
-  bf16 held[LANES];
-  load_lanes(held, from);
+  bf16 loaded[LANES];
+  load_lanes(loaded, from);
 #pragma unroll
-  for (int i = 0; i < LANES; i++) to[i] = held[i];
+  for (int i = 0; i < LANES; i++) to[i] = loaded[i];
 }
 template <int LANES> DEVICE void store_lanes(bf16* to, const float (&from)[LANES]) {
   if constexpr (LANES == 1) {
@@ -207,21 +207,21 @@ DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
 
 // ---- reductions --------------------------
 
-template <class T> struct Best { T value; long long place; };
+template <class T> struct Best { T value; long long index; };
 // The first of the largest; NaN counts as largest.
 template <class T> DEVICE void take_better(Best<T>& best, const Best<T>& other) {
-  if (other.place < 0) return;
+  if (other.index < 0) return;
   const bool known = best.value != best.value, now = other.value != other.value;
-  bool better = best.place < 0;
+  bool better = best.index < 0;
   if (known || now)
-    better = better || (now && (!known || other.place < best.place));
+    better = better || (now && (!known || other.index < best.index));
   else
     better = better || other.value > best.value ||
-             (other.value == best.value && other.place < best.place);
+             (other.value == best.value && other.index < best.index);
   if (better) best = other;
 }
 template <class T> DEVICE Best<T> from_lane_above(Best<T> best, int distance) {
-  return {from_lane_above(best.value, distance), from_lane_above(best.place, distance)};
+  return {from_lane_above(best.value, distance), from_lane_above(best.index, distance)};
 }
 DEVICE bool am_last(unsigned* counter, unsigned splits) {
   // All threads of a block ask; the last of `splits` blocks is told so. What a block

@@ -9,7 +9,7 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
                         unsigned* counters, Store store) {
   constexpr int LANES = S::LANES, ROW = S::SUMS, ACROSS = S::BN / LANES;
   BARRIER;
-  constexpr bool joins = S::SPLITS > 1 && !S::PARTED;
+  constexpr bool joins = S::SPLITS > 1 && !S::SPLIT_K;
   if constexpr (joins) {
     T* mine = parts + ((long long)tile * S::SPLITS + split) * (S::BM * S::BN);
     for (int e = THREAD; e < S::BM * S::BN; e += THREADS) {
@@ -37,23 +37,23 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
       m[u] = S::row_of(m0, e / ACROSS);
       n[u] = n0 + e % ACROSS * LANES;
       exists[u] = e < COUNT && m[u] < S::M && n[u] < S::N;
-      if (!exists[u]) m[u] = n[u] = 0;  // a place that can be read
+      if (!exists[u]) m[u] = n[u] = 0;  // an element that can be read
 #pragma unroll
       for (int l = 0; l < LANES; l++) total[u][l] = T(0);
       if (!exists[u]) continue;
-      const int place = e / ACROSS * (joins ? S::BN : ROW) + e % ACROSS * LANES;
+      const int offset = e / ACROSS * (joins ? S::BN : ROW) + e % ACROSS * LANES;
       if constexpr (joins) {
 #pragma unroll 4
         for (int s = 0; s < S::SPLITS; s++)
 #pragma unroll
           for (int l = 0; l < LANES; l++)
             total[u][l] +=
-                read_through(all + (long long)s * (S::BM * S::BN) + place + l);
+                read_through(all + (long long)s * (S::BM * S::BN) + offset + l);
       } else {
 #pragma unroll
         for (int w = 0; w < S::WK; w++) {
           T part[LANES];
-          load_lanes(part, (const T*)sums + w * S::BM * ROW + place);
+          load_lanes(part, (const T*)sums + w * S::BM * ROW + offset);
 #pragma unroll
           for (int l = 0; l < LANES; l++) total[u][l] += part[l];
         }
@@ -63,12 +63,12 @@ DEVICE void finish_tile(T* sums, int tile, int split, int b, int m0, int n0, T* 
   }
 }
 
-template <class S> struct Place {
+template <class S> struct TileIndex {
   int tile, split, b, m0, n0, begin, end;
-  DEVICE Place at(int number) {
+  DEVICE TileIndex at(int number) {
     constexpr int down = (S::M + S::BM - 1) / S::BM;
     constexpr int across = (S::N + S::BN - 1) / S::BN;
-    Place p;
+    TileIndex p;
     p.split = number % S::SPLITS;
     p.tile = number / S::SPLITS;
     p.n0 = p.tile % across * S::BN;
@@ -84,7 +84,7 @@ template <class S> struct Place {
 
 // Plain arithmetic, for any float type: a thread holds 4 x 4 sums of a 64 x 64 tile.
 template <class S, class T, class Store>
-DEVICE void contract_plainly(int block, int blocks, const T* left, const T* right,
+DEVICE void contract_simt(int block, int blocks, const T* left, const T* right,
                              T* parts, unsigned* counters, Store store) {
   T(*a)[S::BM + 4] = (T(*)[S::BM + 4]) shared_bytes;
   T(*b)[S::BN + 4] = (T(*)[S::BN + 4])(a + S::BK);
@@ -92,7 +92,7 @@ DEVICE void contract_plainly(int block, int blocks, const T* left, const T* righ
   const int row = THREAD / 16 * 4, column = THREAD % 16 * 4;
 #pragma unroll 1
   for (int number = block; number < S::TILES * S::SPLITS; number += blocks) {
-    const Place<S> p = Place<S>::at(number);
+    const TileIndex<S> p = TileIndex<S>::at(number);
     const T* from = left + S::left_batch(p.b);
     const T* by = right + S::right_batch(p.b);
     T c[4][4] = {};

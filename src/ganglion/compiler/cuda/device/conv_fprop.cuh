@@ -1,6 +1,6 @@
 #include "conv_patch.cuh"
 // Convolutions whose windows overlap: a patch of the images is copied once, and its
-// rows are read shifted for each place of the window. A block keeps its columns; their
+// rows are read shifted for each tap of the window. A block keeps its columns; their
 // weights stay with it where there is room, else they come step by step.
 template <class S> struct Patch {
   typedef typename S::Left Left;
@@ -18,34 +18,34 @@ template <class S> struct Patch {
     copy_patch<S, S::CHANNELS, LINE, HEIGHT, WIDTH>(to, left, image0, y0, 0);
   }
   // Where the window of a tile's row begins.
-  DEVICE int window(int row) {
+  DEVICE int window_offset(int row) {
     if (row >= S::TILE_IMAGES * S::TILE_Y * S::ACROSS_X) return 0;
     const int x = row % S::ACROSS_X, y = row / S::ACROSS_X % S::TILE_Y;
     const int image = row / (S::ACROSS_X * S::TILE_Y);
     return ((image * HEIGHT + y) * WIDTH + x) * LINE;
   }
-  // How far an inner place lies from there. Beyond the last tap the weights are zero:
+  // How far an inner index lies from there. Beyond the last tap the weights are zero:
   // any pixel will do.
-  DEVICE int place(int k) {
+  DEVICE int tap_offset(int k) {
     const int tap = (unsigned)k / S::CHANNELS, channel = (unsigned)k % S::CHANNELS;
     return k < S::K ? (tap / S::KX * WIDTH + tap % S::KX) * LINE + channel : 0;
   }
 };
 
 template <class S, int DOWN, int RIGHT>
-DEVICE void multiply_windows(float (&c)[DOWN][RIGHT][4], const typename S::Left* patch,
+DEVICE void multiply_fprop(float (&c)[DOWN][RIGHT][4], const typename S::Left* patch,
                              const int (&rows)[DOWN], const typename S::Right* b,
                              int n0, int k0, int group) {
   constexpr int KS = S::BF16 ? 16 : 8;
-  const int half = THREAD % 32 / 16 * (KS / 2);  // of the inner places: this lane's
-  const int first = Patch<S>::place(k0);
+  const int half = THREAD % 32 / 16 * (KS / 2);  // of the inner indices: this lane's
+  const int first = Patch<S>::tap_offset(k0);
 #pragma unroll
   for (int step = 0; step < S::BK / KS / S::WK; step++) {
     const int within = (step * S::WK + group) * KS, k = k0 + within;
     // Both halves are channels of the same pixel, or each has its own.
     const int at = S::CHANNELS % S::BK == 0 ? first + within + half
-                   : S::CHANNELS % KS == 0  ? Patch<S>::place(k) + half
-                                            : Patch<S>::place(k + half);
+                   : S::CHANNELS % KS == 0  ? Patch<S>::tap_offset(k) + half
+                                            : Patch<S>::tap_offset(k + half);
     unsigned left[DOWN][4], right[RIGHT][2];
     right_parts<S>(right, b, n0, within);
 #pragma unroll
@@ -58,7 +58,7 @@ DEVICE void multiply_windows(float (&c)[DOWN][RIGHT][4], const typename S::Left*
 }
 
 template <class S, class Store>
-DEVICE void contract_windows(int block, int blocks, const typename S::Left* left,
+DEVICE void conv_fprop(int block, int blocks, const typename S::Left* left,
                              const typename S::Right* right, float* parts,
                              unsigned* counters, Store store) {
   typedef typename S::Left Left;
@@ -78,7 +78,7 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
   int rows[DOWN];
 #pragma unroll
   for (int i = 0; i < DOWN; i++)
-    rows[i] = Patch<S>::window(m_of_warp + i * 16 + lane % 16);
+    rows[i] = Patch<S>::window_offset(m_of_warp + i * 16 + lane % 16);
   const int n0 = block % across * S::BN, stride = blocks / across;
   RightCopies<S> rights;
   rights.begin(right, n0);
@@ -91,19 +91,19 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
                      tile);
   };
   constexpr int FIRST = STAY ? steps : S::STAGES - 1;  // steps that are fetched at once
-  if (!S::EARLY_LEFT && S::EARLY_RIGHT) {
+  if (!S::PREFETCH_LEFT && S::PREFETCH_RIGHT) {
     // What has long been ready comes while the launch before this one ends.
 #pragma unroll 1
     for (int step = 0; step < FIRST; step++) fetch(step);
     start_after_others();
   }
   fetch_patch(block / across, 0);
-  if (S::EARLY_LEFT && !S::EARLY_RIGHT) start_after_others();
-  if (S::EARLY_LEFT || !S::EARLY_RIGHT) {
+  if (S::PREFETCH_LEFT && !S::PREFETCH_RIGHT) start_after_others();
+  if (S::PREFETCH_LEFT || !S::PREFETCH_RIGHT) {
 #pragma unroll 1
     for (int step = 0; step < FIRST; step++) fetch(step);
   }
-  if (S::EARLY_LEFT && S::EARLY_RIGHT) start_after_others();
+  if (S::PREFETCH_LEFT && S::PREFETCH_RIGHT) start_after_others();
 #pragma unroll 1
   for (int tile = block / across, turn = 0; tile < S::TILES; tile += stride, turn++) {
     auto* mine = patches + turn % S::PATCHES * Patch<S>::BYTES;
@@ -120,7 +120,7 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
 #pragma unroll 1
       for (int step = 0; step < steps; step++)
         if (works)
-          multiply_windows<S>(c, patch, rows, stages + step * STAGE, n_of_warp,
+          multiply_fprop<S>(c, patch, rows, stages + step * STAGE, n_of_warp,
                               step * S::BK, group);
     } else {
 #pragma unroll 1
@@ -135,13 +135,13 @@ DEVICE void contract_windows(int block, int blocks, const typename S::Left* left
         fetch(step + S::STAGES - 1);
         commit_copies();
         if (works)
-          multiply_windows<S>(c, patch, rows, stages + step % S::STAGES * STAGE,
+          multiply_fprop<S>(c, patch, rows, stages + step % S::STAGES * STAGE,
                               n_of_warp, step * S::BK, group);
       }
     }
     BARRIER;
     float* sums = (float*)mine;
-    if (works) lay_down<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
+    if (works) stage_sums<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
     finish_tile<S>(sums, 0, 0, 0, tile, n0, parts, counters, store);
     BARRIER;
     if (S::PATCHES == 1) fetch_patch(tile + stride, turn + 1);

@@ -1,7 +1,7 @@
 #include "conv_patch.cuh"
 // The gradient of a convolution's weights: a warp holds 16 channels x 16 columns of all
-// places of the window that its block has, and runs through pixels. A patch of the
-// images serves all of these places, read shifted. Pixels are taken in strips of 8
+// taps of the window that its block has, and runs through pixels. A patch of the
+// images serves all of these taps, read shifted. Pixels are taken in strips of 8
 // beside each other, from top to bottom: most of what a strip needs of the image is
 // still there from the pixels above.
 template <class S> struct Points {
@@ -43,7 +43,7 @@ template <class S> struct Points {
   }
   // Where the first window of a strip begins; one that is not there is multiplied by
   // zero.
-  DEVICE int window(int strip) {
+  DEVICE int window_offset(int strip) {
     if (STRIPS % TOGETHER != 0 && strip >= STRIPS) return 0;
     return (strip / BESIDE * HEIGHT * WIDTH + strip % BESIDE * 8) * LINE;
   }
@@ -57,20 +57,20 @@ DEVICE void load_pair(unsigned (&pair)[2], const float* from) {
   pair[1] = operand<ROUND>(side[1]);
 }
 
-// What a thread holds of one row of the image, for all places of the window in it.
+// What a thread holds of one row of the image, for all taps of the window in it.
 template <class S, bool BF16> struct ImageRow;
 template <class S> struct ImageRow<S, true> {
   unsigned words[S::KX][4];
   METHOD void load(const bf16* at) {
 #pragma unroll
-    for (int x = 0; x < S::KX; x++) load_turned(words[x], at + x * Points<S>::LINE);
+    for (int x = 0; x < S::KX; x++) load_transposed(words[x], at + x * Points<S>::LINE);
   }
   METHOD void take(unsigned (&a)[4], int x) const {
 #pragma unroll
     for (int h = 0; h < 4; h++) a[h] = words[x][h];
   }
 };
-// In tf32 a lane has two pixels beside each other, so that they serve several places.
+// In tf32 a lane has two pixels beside each other, so that they serve several taps.
 template <class S> struct ImageRow<S, false> {
   unsigned words[S::KX + 1][2];
   METHOD void load(const float* at) {
@@ -89,7 +89,7 @@ template <class S>
 DEVICE void load_points(unsigned (&b)[2][2], const typename S::Right* at) {
   if constexpr (S::BF16) {
     unsigned words[4];
-    load_turned(words, at);
+    load_transposed(words, at);
 #pragma unroll
     for (int h = 0; h < 4; h++) b[h / 2][h % 2] = words[h];
   } else {
@@ -113,11 +113,12 @@ DEVICE void multiply_strip(float (&c)[S::TAP_ROWS * S::KX][2][4],
   const auto* left = (const typename S::Left*)shared;
   const auto* right = (const typename S::Right*)(shared + P::PATCH);
   if constexpr (S::BF16) {
-    left += P::window(step * 2 + lane / 16) + lane % 8 * P::LINE + m + lane / 8 % 2 * 8;
+    left += P::window_offset(step * 2 + lane / 16) + lane % 8 * P::LINE + m +
+            lane / 8 % 2 * 8;
     right += ((step * 2 + lane / 8 % 2) * POINTS + lane % 8) * P::RIGHT_LINE + n +
              lane / 16 * 8;
   } else {
-    left += P::window(step) + lane % 4 * 2 * P::LINE + m + lane / 4 * 2;
+    left += P::window_offset(step) + lane % 4 * 2 * P::LINE + m + lane / 4 * 2;
     right += (step * POINTS + lane % 4 * 2) * P::RIGHT_LINE + n + lane / 4 * 2;
   }
   constexpr bool KEEP = !S::BF16;  // matrices of bf16 would take too many registers
@@ -151,7 +152,7 @@ DEVICE void multiply_strip(float (&c)[S::TAP_ROWS * S::KX][2][4],
 }
 
 template <class S, class Store>
-DEVICE void contract_taps(int block, int blocks, const typename S::Left* left,
+DEVICE void conv_wgrad(int block, int blocks, const typename S::Left* left,
                           const typename S::Right* right, float* parts,
                           unsigned* counters, Store store) {
   typedef Points<S> P;

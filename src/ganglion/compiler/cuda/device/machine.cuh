@@ -12,7 +12,7 @@ DEVICE double double_of_bits(unsigned long long bits) {
   return __longlong_as_double((long long)bits);
 }
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-DEVICE unsigned count_up(unsigned* place) { return atomicAdd(place, 1u); }
+DEVICE unsigned count_up(unsigned* address) { return atomicAdd(address, 1u); }
 DEVICE void publish() { __threadfence(); }
 // What the thread `distance` lanes up has; one's own where there is none.
 template <class T> DEVICE T from_lane_above(T value, int distance) {
@@ -21,8 +21,8 @@ template <class T> DEVICE T from_lane_above(T value, int distance) {
 // Which lanes say yes, a bit for each.
 DEVICE unsigned lanes_that(bool says) { return __ballot_sync(0xffffffffu, says); }
 DEVICE int bits_in(unsigned word) { return __popc(word); }
-DEVICE float read_through(const float* place) { return __ldcg(place); }
-DEVICE double read_through(const double* place) { return __ldcg(place); }
+DEVICE float read_through(const float* address) { return __ldcg(address); }
+DEVICE double read_through(const double* address) { return __ldcg(address); }
 DEVICE void wait_for_others() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -36,22 +36,22 @@ DEVICE void let_others_start() {
 
 #if __CUDA_ARCH__ >= 800
 #define TENSOR_CORES
-DEVICE unsigned shared_place(const void* pointer) {
+DEVICE unsigned shared_address(const void* pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
 template <int BYTES, bool AGAIN>
 DEVICE void copy_async(void* to, const void* from, bool wanted) {
   // What is not wanted is filled with zeros, and its address not looked at; what is
-  // needed again stays near.
+  // needed again stays in the L1 cache.
   const int size = wanted ? BYTES : 0;
   if constexpr (BYTES == 16 && !AGAIN)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     shared_place(to)),
+                     shared_address(to)),
                  "l"(from), "r"(size)
                  : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(
-                     shared_place(to)),
+                     shared_address(to)),
                  "l"(from), "r"(size), "n"(BYTES)
                  : "memory");
 }
@@ -61,15 +61,15 @@ DEVICE void load_matrices(unsigned (&words)[4], const void* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
       : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-      : "r"(shared_place(row))
+      : "r"(shared_address(row))
       : "memory");
 }
 // The same of bf16 matrices that lie the other way: two words of a column of each.
-DEVICE void load_turned(unsigned (&words)[4], const void* row) {
+DEVICE void load_transposed(unsigned (&words)[4], const void* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
       : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-      : "r"(shared_place(row))
+      : "r"(shared_address(row))
       : "memory");
 }
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -29,7 +29,7 @@ struct Scatter {
   int *sums, *rows;  // of each thread
   T* parts;
   Item *items, *others, *same;
-  int count, group, near;
+  int count, group, across;
 
   METHOD int row_of(int update) const {
     const I row = index[update];
@@ -40,18 +40,18 @@ struct Scatter {
   // time; what it finds is kept by the lane whose turn it is.
   METHOD void list(int bucket, int start) {
     const int lane = THREAD % 32, first = THREAD / 32 * (EACH * 32);
-    unsigned found = 0;
+    unsigned ballots = 0;
 #pragma unroll 8
     for (int turn = 0; turn < EACH; turn++) {
       const int update = start + first + turn * 32 + lane;
       const int row = update < COUNT ? row_of(update) : -1;
       const bool ours = row >= 0 && row % BUCKETS == bucket;
       const unsigned all = lanes_that(ours);
-      if (lane == turn) found = all;
+      if (lane == turn) ballots = all;
     }
-    int to = items_before(bits_in(found), sums, count);
+    int to = items_before(bits_in(ballots), sums, count);
     for (int k = 0; k < 32; k++)
-      if (found >> k & 1) items[to++] = first + lane * 32 + k;
+      if (ballots >> k & 1) items[to++] = first + lane * 32 + k;
     BARRIER;
   }
 
@@ -79,20 +79,20 @@ struct Scatter {
     }
     BARRIER;
     for (int first = 0; first < WIDTH; first += ACROSS * LANES) {
-      const int column = first + near * LANES;
+      const int column = first + across * LANES;
       const bool works = group < GROUPS && column < WIDTH;
       T total[LANES] = {};
 #pragma unroll 4
       for (int k = group; works && k < often; k += GROUPS)
         add_update(total, start + same[k], column);
-      if (works) store_lanes(parts + (group * ACROSS + near) * LANES, total);
+      if (works) store_lanes(parts + (group * ACROSS + across) * LANES, total);
       BARRIER;
       if (group == 0 && works) {
         T* to_row = target + (long long)row * WIDTH + column;
         load_lanes(total, (const T*)to_row);
         for (int g = 0; g < GROUPS; g++) {
           T part[LANES];
-          load_lanes(part, (const T*)parts + (g * ACROSS + near) * LANES);
+          load_lanes(part, (const T*)parts + (g * ACROSS + across) * LANES);
 #pragma unroll
           for (int l = 0; l < LANES; l++) total[l] += part[l];
         }
@@ -116,7 +116,7 @@ struct Scatter {
     BARRIER;
     for (int k = group; group < GROUPS && k < count; k += GROUPS) {
       if (!sums[k]) continue;
-      for (int column = near * LANES; column < WIDTH; column += ACROSS * LANES) {
+      for (int column = across * LANES; column < WIDTH; column += ACROSS * LANES) {
         T* to_row = target + (long long)rows[k] * WIDTH + column;
         T total[LANES];
         load_lanes(total, (const T*)to_row);
@@ -136,7 +136,7 @@ struct Scatter {
     others = items + LISTED;
     same = others + LISTED;
     group = THREAD / ACROSS;
-    near = THREAD % ACROSS;
+    across = THREAD % ACROSS;
     for (int bucket = block; bucket < BUCKETS; bucket += blocks)
       for (int start = 0; start < COUNT; start += LISTED) {
         list(bucket, start);

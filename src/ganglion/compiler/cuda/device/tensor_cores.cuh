@@ -15,7 +15,7 @@ template <class S> struct Stage {
   static constexpr int BYTES = LEFT + RIGHT;
 };
 
-// Where a thread copies the left operand from: rows that stay, inner places that move.
+// Where a thread copies the left operand from: rows that stay, inner indices that move.
 template <class S> struct LeftCopies {
   typedef typename S::Offset Offset;
   typedef typename S::Left Left;
@@ -27,7 +27,7 @@ template <class S> struct LeftCopies {
   static constexpr bool ALL_M = S::M % S::BM == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
   // Where each copy starts; steps that are even only move all of them alike.
-  const Left* places[COUNT];
+  const Left* cursors[COUNT];
   bool exists[S::LEFT_ROWS ? COUNT : 1];
   METHOD void begin(const Left* from, int m0) {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
@@ -39,18 +39,18 @@ template <class S> struct LeftCopies {
       const bool inside = ALL_M || (m < S::M && (!S::LEFT_ROWS || m - m0 < DOWN));
       exists[S::LEFT_ROWS ? i : 0] = inside;
       const Offset row = S::LEFT_SAME ? first + S::left_row(i * STEP) : S::left_row(m);
-      places[i] = from + (inside ? row : 0);
-      if (S::LEFT_EVEN) places[i] += S::left_inner(k);
+      cursors[i] = from + (inside ? row : 0);
+      if (S::LEFT_EVEN) cursors[i] += S::left_inner(k);
     }
   }
   METHOD void copy(Left* to, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::LEFT_LINE + at;
-    const Offset moved = S::LEFT_EVEN ? S::left_inner(k0) : 0;
+    const Offset step_offset = S::LEFT_EVEN ? S::left_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + (S::LEFT_ROWS ? at : line + i * STEP);
-      const Left* from = places[i] + (S::LEFT_EVEN ? moved : S::left_inner(k));
+      const Left* from = cursors[i] + (S::LEFT_EVEN ? step_offset : S::left_inner(k));
       const bool wanted = exists[S::LEFT_ROWS ? i : 0] && (ALL_K || k < S::K);
       if (DOWN % STEP == 0 || line + i * STEP < DOWN)
         copy_async<V * (int)sizeof(Left), S::LEFT_AGAIN>(
@@ -66,25 +66,26 @@ template <class S> struct RightCopies {
   static constexpr int STEP = THREADS / ACROSS;  // some threads may be left over
   static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
   static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
-  const Right* places[COUNT];
+  const Right* cursors[COUNT];
   bool exists;
   METHOD void begin(const Right* from, int n0) {
     const int n = n0 + THREAD % ACROSS * V;
     exists = ALL_N || n < S::N;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      places[i] = from + (exists ? S::right_column(n) : 0);
-      if (S::RIGHT_EVEN) places[i] += S::right_inner(THREAD / ACROSS + i * STEP);
+      cursors[i] = from + (exists ? S::right_column(n) : 0);
+      if (S::RIGHT_EVEN) cursors[i] += S::right_inner(THREAD / ACROSS + i * STEP);
     }
   }
   METHOD void copy(Right* to, int k0) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::RIGHT_LINE + at;
-    const Offset moved = S::RIGHT_EVEN ? S::right_inner(k0) : 0;
+    const Offset step_offset = S::RIGHT_EVEN ? S::right_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + line + i * STEP;
-      const Right* from = places[i] + (S::RIGHT_EVEN ? moved : S::right_inner(k));
+      const Right* from =
+          cursors[i] + (S::RIGHT_EVEN ? step_offset : S::right_inner(k));
       if ((THREADS % ACROSS == 0 || line < STEP) &&
           (S::BK % STEP == 0 || line + i * STEP < S::BK))
         copy_async<V * (int)sizeof(Right), false>(
@@ -94,7 +95,7 @@ template <class S> struct RightCopies {
   }
 };
 
-// How rows and columns are given to the tiles of 16 x 8 that a warp multiplies: such
+// How rows and columns are assigned to the tiles of 16 x 8 that a warp multiplies: such
 // that registers are loaded in the order in which tensor cores want them, or that what
 // a thread rounds of several tiles lies side by side.
 template <class S> struct Warp {
@@ -160,7 +161,7 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const typename S::Lef
     const auto* line = a + (k + lane / 16 * 8 + lane % 8) * LINE;
 #pragma unroll
     for (int i = 0; i < W::DOWN; i++)
-      load_turned(left[i], line + m0 + i * 16 + lane / 8 % 2 * 8);
+      load_transposed(left[i], line + m0 + i * 16 + lane / 8 % 2 * 8);
   } else if constexpr (S::LEFT_ROWS) {
 #pragma unroll
     for (int i = 0; i < W::DOWN; i++)
@@ -176,16 +177,16 @@ DEVICE void left_parts(unsigned (&left)[Warp<S>::DOWN][4], const typename S::Lef
     for (int i = 0; i < W::DOWN; i += W::P)
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        float near[2 * W::P], next[2 * W::P];
+        float first[2 * W::P], next[2 * W::P];
         const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
         const float* at = a + kk * LINE + m0 + W::row(i, 0, g);
-        load_lanes(near, at);
+        load_lanes(first, at);
         if constexpr (S::BF16) load_lanes(next, at + LINE);
 #pragma unroll
         for (int p = 0; p < 2 * W::P; p++)
           left[i + p / 2][half * 2 + p % 2] =
-              S::BF16 ? as_bf16_pair(near[p], next[p])
-                      : operand<S::ROUND_LEFT>(near[p]);
+              S::BF16 ? as_bf16_pair(first[p], next[p])
+                      : operand<S::ROUND_LEFT>(first[p]);
       }
   }
 }
@@ -202,7 +203,7 @@ DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2],
     for (int j = 0; j < W::RIGHT; j += 2) {
       const bool both = j + 1 < W::RIGHT;  // else the second half is the first again
       unsigned words[4];
-      load_turned(words, at + j * 8 + (both ? lane / 16 * 8 : 0));
+      load_transposed(words, at + j * 8 + (both ? lane / 16 * 8 : 0));
 #pragma unroll
       for (int h = 0; h < (both ? 4 : 2); h++) right[j + h / 2][h % 2] = words[h];
     }
@@ -211,16 +212,16 @@ DEVICE void right_parts(unsigned (&right)[Warp<S>::RIGHT][2],
     for (int j = 0; j < W::RIGHT; j += W::Q)
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        float near[W::Q], next[W::Q];
+        float first[W::Q], next[W::Q];
         const int kk = S::BF16 ? k + 2 * t + half * 8 : k + t + half * 4;
         const float* at = b + kk * LINE + n0 + W::column(j, g);
-        load_lanes(near, at);
+        load_lanes(first, at);
         if constexpr (S::BF16) load_lanes(next, at + LINE);
 #pragma unroll
         for (int q = 0; q < W::Q; q++)
           right[j + q][half] =
-              S::BF16 ? as_bf16_pair(near[q], next[q])
-                      : operand<S::ROUND_RIGHT>(near[q]);
+              S::BF16 ? as_bf16_pair(first[q], next[q])
+                      : operand<S::ROUND_RIGHT>(first[q]);
       }
   }
 }
@@ -233,7 +234,7 @@ DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[
     multiply_tf32(c, a, b);
 }
 
-// The products of one step of BK: each group of warps takes its own places of it.
+// The products of one step of BK: each group of warps takes its own part of it.
 template <class S, int DOWN, int RIGHT>
 DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const typename S::Left* a,
                           const typename S::Right* b, int m0, int n0, int group) {
@@ -261,7 +262,7 @@ template <class S> DEVICE float scaled(float sum) {
 
 // Put a warp's sums where all threads of the block find them.
 template <class S, int DOWN, int RIGHT>
-DEVICE void lay_down(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int n0) {
+DEVICE void stage_sums(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int n0) {
   typedef Warp<S> W;
   const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -305,7 +306,7 @@ DEVICE void contract_on_tensor_cores(int block, int blocks,
   const int n_of_warp = warp / S::WM % S::WN * (S::BN / S::WN);
 #pragma unroll 1
   for (int number = block; number < S::TILES * S::SPLITS; number += blocks) {
-    const Place<S> p = Place<S>::at(number);
+    const TileIndex<S> p = TileIndex<S>::at(number);
     LeftCopies<S> lefts;
     RightCopies<S> rights;
     lefts.begin(left + S::left_batch(p.b), p.m0);
@@ -323,12 +324,12 @@ DEVICE void contract_on_tensor_cores(int block, int blocks,
     };
     float c[DOWN][RIGHT][4] = {};
     bool of_left = true, of_right = true;
-    if ((S::EARLY_LEFT || S::EARLY_RIGHT) && number == block) {
+    if ((S::PREFETCH_LEFT || S::PREFETCH_RIGHT) && number == block) {
       // What has long been ready comes while the launch before this one ends.
-      of_left = !S::EARLY_LEFT, of_right = !S::EARLY_RIGHT;
+      of_left = !S::PREFETCH_LEFT, of_right = !S::PREFETCH_RIGHT;
 #pragma unroll 1
       for (int ahead = 0; ahead < S::STAGES - 1; ahead++)
-        fetch_sides(p.begin + ahead, S::EARLY_LEFT, S::EARLY_RIGHT);
+        fetch_sides(p.begin + ahead, S::PREFETCH_LEFT, S::PREFETCH_RIGHT);
       commit_copies();
       start_after_others();
     }
@@ -348,7 +349,7 @@ DEVICE void contract_on_tensor_cores(int block, int blocks,
     }
     await_copies<0>();
     BARRIER;
-    lay_down<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
+    stage_sums<S>(sums + group * S::BM * S::SUMS, c, m_of_warp, n_of_warp);
     finish_tile<S>(sums, p.tile, p.split, p.b, p.m0, p.n0, parts, counters, store);
     BARRIER;
   }

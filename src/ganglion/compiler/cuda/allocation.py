@@ -129,13 +129,19 @@ def written_before(schedule: Schedule) -> set[Root] | None:
 def end_run(schedule: Schedule) -> Schedule:
     """Make the launches of a run's last step, where steps prepare the next one.
 
-    It makes what no step will read, but does not count for a next one.
+    It makes what no step will read, but does not count for a next one. What would read
+    other results of the kernels that count is left out with them.
     """
     if not schedule.first:
         return schedule
-    for_next = schedule.step.for_next
-    counting = [k for k in for_next if any(b.kind == "state" for b in k.writes())]
-    return replace(schedule, last=without(schedule.every, counting))
+    left_out: list[Kernel] = []
+    missing: set[Root] = set()
+    for kernel in schedule.step.for_next:
+        counts = any(buffer.kind == "state" for buffer in kernel.writes())
+        if counts or not missing.isdisjoint(root(b) for b in kernel.reads()):
+            left_out.append(kernel)
+            missing |= {root(b) for b in kernel.writes() if b.kind in ("arena", NEXT)}
+    return replace(schedule, last=without(schedule.every, left_out))
 
 
 def allocate(schedule: Schedule) -> Schedule:

@@ -90,7 +90,9 @@ def main(arguments: list[str]) -> None:
     if "--files" in arguments:
         for path in sorted(sizes, key=lambda path: -sizes[path]):
             name = path.relative_to(PACKAGE)
-            print(f"{sizes[path]:5} lines {len(seen[path]):3} functions  {name}")
+            note = "to read  " if path in to_read else "in passing"
+            functions = f"{sizes[path]:5} lines {len(seen[path]):3} functions"
+            print(f"{functions}  {note:10}  {name}")
     print(
         f"{len(seen)} files, {sum(map(len, seen.values()))} functions, "
         f"{sum(sizes.values()):,} lines run; to read: {len(to_read)} files"

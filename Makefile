@@ -30,7 +30,7 @@ rivals: $(VENV)/core.done
 	  else touch $(VENV)/rivals.done; fi; }
 
 test: check
-	$(BIN)/python -m pytest -n auto -rs $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -rs $(ARGS)
 
 check: $(VENV)/dev.done
 	$(BIN)/ruff check

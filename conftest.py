@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--random-models",
         type=int,
-        default=200,
+        default=100,
         help="how many are compared with Keras",
     )
     parser.addoption(

@@ -25,6 +25,7 @@ def test_on_a_cpu(seed):
 
 @pytest.mark.skipif(cuda_host.reason() is not None, reason=str(cuda_host.reason()))
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.sampled(2)
 def test_on_an_emulated_gpu(seed):
     program, data, state = step_of(seed)
     cuda_checks.check(program, data, state, tolerance=2e-3, precise="float32")

@@ -265,6 +265,7 @@ def steps(one, recipe, folder):
 @pytest.mark.rivals
 @pytest.mark.parametrize("name", rivals.RIVALS)
 @pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.sampled(4)
 def test_a_rival_takes_the_same_steps_as_ganglion(recipe, name, two_steps):
     """Losses and weights after two steps are the same, in every engine's own words."""
     if reason := rivals.engine(name).unavailable_reason():

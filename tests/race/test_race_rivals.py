@@ -92,6 +92,7 @@ def run(jobs):
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize(("name", "form"), FORMS)
+@pytest.mark.sampled(2)
 def test_the_first_steps_and_two_epochs_are_the_same(recipe, name, form, courses):
     engine = engines.engine(name)
     if engine.unavailable_reason():
@@ -177,6 +178,7 @@ def small_course(tmp_path_factory):
 @pytest.mark.rivals
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [one for one in engines.ENGINES if one != "ganglion"])
+@pytest.mark.sampled(3)
 def test_where_float32_parts_float64_does_not(name, small_course):
     """At the recipe's own rate, with momentum, pooling and batch norm."""
     if reason := engines.engine(name).unavailable_reason():

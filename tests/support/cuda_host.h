@@ -83,7 +83,12 @@ extern "C" void fibre_main() {
 }
 static void run_block(std::function<void()> work) {
   static const size_t room = 128 * 1024;
-  static unsigned char* stacks = (unsigned char*)aligned_alloc(64, room * THREADS);
+  // Freed with the library: there are hundreds of them in a run of the tests.
+  static const struct Stacks {
+    unsigned char* bytes = (unsigned char*)aligned_alloc(64, room * THREADS);
+    ~Stacks() { free(bytes); }
+  } all;
+  unsigned char* const stacks = all.bytes;
   fibre_work = &work;
   memset(shared_bytes, 0xFF, sizeof shared_bytes);  // what nobody wrote shows
   emulated_all = Barrier();

@@ -6,6 +6,7 @@ emitted kernels is checked wherever there is a C++ compiler.
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import hashlib
 import os
@@ -53,7 +54,7 @@ def _write(path: Path, make: Callable[[Path], object]) -> Path:
     """Write a file under another name and rename it: other workers may do the same."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{os.getpid()}-{threading.get_ident()}-{path.name}")
+        part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
         make(part)
         part.replace(path)
     return path
@@ -140,10 +141,11 @@ class HostDriver:
             part.write_bytes(code)
             part.replace(path)
         library = ctypes.CDLL(str(path))
-        return path, {name: getattr(library, f"run_{name}") for name in functions}
+        return library, {name: getattr(library, f"run_{name}") for name in functions}
 
     def unload(self, module: Any) -> None:
         self.log.append("unload")
+        _ctypes.dlclose(module._handle)
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
         assert nbytes <= 227 * 1024

@@ -120,6 +120,7 @@ def numbered(cases: list[Case]) -> list[Any]:
     numbered(one_case_per_layer()),
     indirect=["float_type"],
 )
+@pytest.mark.sampled(2)
 def test_every_layer_trains_as_in_keras(
     case: Case, name: str, float_type: str, keras: Any
 ) -> None:

@@ -40,6 +40,7 @@ def test_every_op(name, dtype):
 @pytest.mark.filterwarnings("ignore:The loss does not depend on")
 @pytest.mark.parametrize("floatx", TOLERANCE)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.sampled(2)
 def test_every_layer_learns_as_in_the_reference(case, floatx):
     config.set_backend("numpy")
     config.set_floatx(floatx)

@@ -40,6 +40,7 @@ def text_of(executable):
 @pytest.mark.parametrize(
     "case", STACKS, ids=lambda case: f"{case.shape} {case.filters}"
 )
+@pytest.mark.sampled(2)
 def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
     program, data, state = training_step(case, "float32")
     executable = compiled(program, precise=precise)
@@ -82,6 +83,7 @@ def summed(rows, columns, kinds, dtype):
 @pytest.mark.parametrize(
     ("rows", "columns"), [(70, 20), (129, 33), (64, 200), (30, 25)]
 )
+@pytest.mark.sampled(2)
 def test_sums_of_products_of_any_size(rows, columns, kinds, dtype):
     program = summed(rows, columns, kinds, dtype)
     rng = np.random.default_rng(0)

@@ -27,6 +27,7 @@ def small_windows_are_written_out(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("batch", [3, 16])  # too few for a block each, and enough
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled(2)
 def test_a_step_is_what_it_means(name, batch):
     program, data, state = step_of(name, batch, side=8)
     check(program, data, state, steps=2, tolerance=2e-3, precise="float32")

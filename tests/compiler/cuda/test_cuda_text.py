@@ -40,6 +40,12 @@ def emitted(program, **target):
     return _emissions[key][1]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forget():
+    yield
+    _emissions.clear()
+
+
 @pytest.fixture(scope="module")
 def recipes():
     """Return a training step of each recipe."""
@@ -123,6 +129,7 @@ def test_names_that_are_missing_or_unknown_are_refused(names):
 
 @pytest.mark.parametrize("capability", SHARED)
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.sampled(3)
 def test_launches_keep_within_limits(name, capability, programs):
     emission = emitted(programs[name], capability=capability)
     assert 1 <= THREADS <= 1024

@@ -16,16 +16,16 @@ from special_points import PAIRS, POINTS, ROWS, differences
 import ganglion
 from ganglion import activations, losses, ops
 from ganglion.compiler.ir.table import OPS
-from ganglion.ops import activation, elementary, numpy
+from ganglion.ops import activation, numpy
 
 pytestmark = pytest.mark.rivals
 
-# Functions of elements live in three modules of ops, beside these:
+# Functions of elements live in two modules of ops, beside these:
 APART = {
     "convert_to_numpy", "convert_to_tensor", "dtype", "glu", "is_tensor", "log_softmax",
     "ndim", "shape", "size", "softmax", "sparsemax",
 }  # fmt: skip
-OF_ELEMENTS = {*activation.__all__, *elementary.__all__, *numpy.__all__} - APART
+OF_ELEMENTS = {*activation.__all__, *numpy.__all__} - APART
 
 
 def is_tie(a: np.ndarray, b: np.ndarray) -> Any:

@@ -88,6 +88,7 @@ def error(found, expected):
 @pytest.mark.parametrize("span", lower_winograd.SPANS)
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.sampled(3)
 def test_passes_against_float64(always, monkeypatch, span, name, case):
     monkeypatch.setattr(lower_winograd, "SPANS", (span,))
     taps, images, inside, outside, pairs = case

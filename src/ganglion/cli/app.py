@@ -64,7 +64,7 @@ def _options(
 
 
 def _add(command: Callable[..., Any], *examples: str) -> None:
-    lines = [f"{NAME} {command.__name__} {one}".rstrip() for one in examples]
+    lines = [f"{NAME} {command.__name__} {example}".rstrip() for example in examples]
     word = "Examples" if len(lines) > 1 else "Example"
     app.command(epilog=f"{word}:  {'  |  '.join(lines)}")(command)
 

@@ -175,7 +175,7 @@ def _class_names(net: Any, data: str | None) -> list[str]:
         by_data = by_data or CIFAR
     for names in (noted, by_data):
         if isinstance(names, (list, tuple)) and len(names) == count:
-            return [str(one) for one in names]
+            return [str(name) for name in names]
     return [str(number) for number in range(count)]
 
 

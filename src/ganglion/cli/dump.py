@@ -40,7 +40,7 @@ def pass_names(backend: str) -> list[str]:
     """Return the names of a backend's passes, in order."""
     cuda = backend == "cuda"
     pipeline = cuda_pipeline.pipeline(GpuSpec()) if cuda else PIPELINE
-    return [one.name for one in pipeline.passes]
+    return [step.name for step in pipeline.passes]
 
 
 def text_of(

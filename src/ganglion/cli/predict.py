@@ -96,7 +96,7 @@ def _print_table(
         then = ", ".join(f"{classes[i]} {row[i]:.3f}" for i in order[1:SHOWN])
         first = order[0]
         cells = (str(path), classes[first], f"{row[first]:.3f}", then)
-        table.add_row(*(terminal.cell(terminal.shown(one)) for one in cells))
+        table.add_row(*(terminal.cell(terminal.shown(cell)) for cell in cells))
     terminal.show(table)
 
 

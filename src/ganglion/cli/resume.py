@@ -41,7 +41,7 @@ def command(
     known = {parameter.name: parameter for parameter in context.command.params}
     for name, value in last.items():
         words += _words(known[name], value)
-    if any(one.startswith("-") for one in arguments):
+    if any(argument.startswith("-") for argument in arguments):
         words, arguments = [*words, "--", *arguments], []
     return shlex.join([PROGRAM, context.info_name or "", *arguments, *words])
 

@@ -156,7 +156,7 @@ def _as_begun(chosen: Choices, model: Any) -> Choices:
         "fit": chosen.fit,
         "augment": chosen.augment,
     }
-    augments = any(type(one).__name__.startswith("Random") for one in model.layers)
+    augments = any(type(layer).__name__.startswith("Random") for layer in model.layers)
     begun_with = (model.notes.get("images") or {}) | {"augment": augments}
     for name, value in options.items():
         is_given = repeating.given(chosen.context, name)

@@ -153,10 +153,10 @@ def _entries() -> list[tuple[float, int, Path]]:
     found = []
     # There may be no folder yet, and another process may be clearing it.
     with suppress(OSError), os.scandir(folder()) as files:
-        for one in files:
-            if one.name.endswith((_SUFFIX, ".part", ".o")):
-                facts = one.stat()
-                found.append((facts.st_mtime, facts.st_size, Path(one.path)))
+        for file in files:
+            if file.name.endswith((_SUFFIX, ".part", ".o")):
+                facts = file.stat()
+                found.append((facts.st_mtime, facts.st_size, Path(file.path)))
     return found
 
 

@@ -59,7 +59,9 @@ def kernel_pass(
         return replace(plan, kernels=tuple(run(plan.kernels)))
 
     def has_some(plan: Plan) -> bool:
-        return any(isinstance(one, kind) for one in plan.kernels) and applies(plan)
+        return any(isinstance(kernel, kind) for kernel in plan.kernels) and applies(
+            plan
+        )
 
     return Pass(name, why, change, has_some)
 
@@ -82,16 +84,16 @@ class Pipeline:
 
     def run(self, program: Program, after: str | None = None) -> Any:
         """Return the last stage, or the one after the pass of this name."""
-        if after is not None and after not in (one.name for one in self.passes):
-            names = ", ".join(one.name for one in self.passes)
+        if after is not None and after not in (step.name for step in self.passes):
+            names = ", ".join(step.name for step in self.passes)
             raise ValueError(f"There is no pass {after!r}; there are: {names}.")
         stage: Any = program
-        for one in self.passes:
+        for step in self.passes:
             before = stage
-            if one.applies(stage):
-                stage = one.run(stage)
+            if step.applies(stage):
+                stage = step.run(stage)
             if stage is not before:
                 self.verifiers[type(stage)](stage)
-            if one.name == after:
+            if step.name == after:
                 break
         return stage

@@ -37,17 +37,17 @@ class Interpreter:
     def __init__(self, program: Program) -> None:
         self.program = program
         graph = verify(program.graph)
-        self._inputs = {one.name: one for one in graph.inputs}
+        self._inputs = {value.name: value for value in graph.inputs}
         self._constants: dict[Value, np.ndarray] = {
-            one: one.array
+            value: value.array
             for node in graph.nodes
-            for one in node.inputs
-            if isinstance(one, Constant)
+            for value in node.inputs
+            if isinstance(value, Constant)
         }
         for value in graph.outputs.values():
             if isinstance(value, Constant):
                 self._constants[value] = value.array
-        uses = Counter(one for node in graph.nodes for one in set(node.inputs))
+        uses = Counter(value for node in graph.nodes for value in set(node.inputs))
         uses.update(graph.outputs.values())  # an output is never released
         self._uses = uses
 
@@ -86,5 +86,5 @@ class Interpreter:
         return values
 
     def _compute(self, node: Node, values: dict[Value, np.ndarray]) -> np.ndarray:
-        arguments = [values[one] for one in node.inputs]
+        arguments = [values[value] for value in node.inputs]
         return np.asarray(node.op.meaning(*arguments, **node.attrs))

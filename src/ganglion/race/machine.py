@@ -232,7 +232,7 @@ def install_size(engine: Engine, device: str = "cpu") -> int:
     if not ours:
         return sum(sizes.values())
     del sizes[DISTRIBUTION]  # weighed where it lies, installed by a link or copied
-    needed = {name for one in _needs(DISTRIBUTION, "") for name, _ in _parts(one)}
+    needed = {name for need in _needs(DISTRIBUTION, "") for name, _ in _parts(need)}
     if not needed or not all(sizes[name] for name in needed):
         return 0
     source = (path for path in HERE.rglob("*") if "__pycache__" not in path.parts)

@@ -52,8 +52,8 @@ class _Group:
     def __init__(self, members: Iterable[_Member]) -> None:
         self._touched: set[Buffer] = set()
         self._writes: set[Buffer] = set()
-        for one in members:
-            self.add(one)
+        for member in members:
+            self.add(member)
 
     def add(self, member: _Member) -> None:
         """Count a kernel in."""
@@ -81,7 +81,7 @@ def goes_with(one: _Member, other: _Member) -> bool:
 
 def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...]]:
     """Return the kernels in an order that has long segments, and the segments."""
-    left = [_member(one) for one in kernels]
+    left = [_member(kernel) for kernel in kernels]
     ordered: list[Kernel] = []
     segments: list[Segment] = []
     while left:
@@ -234,7 +234,7 @@ def tile_local(
     Each slice of the segment has a part of its own: a thread needs no more than one.
     """
     users: dict[Buffer, set[int]] = {}
-    members = [_member(one) for one in kernels]
+    members = [_member(kernel) for kernel in kernels]
     for number, one in enumerate(members):
         for buffer in one.touched:
             users.setdefault(buffer, set()).add(number)
@@ -262,7 +262,7 @@ def conflict(
 ) -> tuple[int, int] | None:
     """Return two kernels of a segment that may not run side by side, if any."""
     for segment in segments:
-        members = [_member(one) for one in kernels[segment.first : segment.last]]
+        members = [_member(kernel) for kernel in kernels[segment.first : segment.last]]
         for i, one in enumerate(members):
             if one.footprint is None or not _fits(one.footprint, segment):
                 return segment.first + i, segment.first + i

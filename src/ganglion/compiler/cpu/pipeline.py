@@ -106,7 +106,7 @@ PIPELINE = Pipeline(
         kernel_pass(
             "collapse",
             "fewer axes make tighter loops, and more loops alike",
-            lambda kernels: [collapse(one) for one in kernels],
+            lambda kernels: [collapse(kernel) for kernel in kernels],
         ),
         kernel_pass("fuse", "loops that share data read it once", fuse),
         kernel_pass(

@@ -63,8 +63,10 @@ class CpuPlan(Plan):
     def segment_of(self) -> list[Segment | None]:
         """Return the segment of each kernel."""
         segments: list[Segment | None] = [None] * len(self.kernels)
-        for one in self.segments:
-            segments[one.first : one.last] = [one] * (one.last - one.first)
+        for segment in self.segments:
+            segments[segment.first : segment.last] = [segment] * (
+                segment.last - segment.first
+            )
         return segments
 
     def runs(self) -> Iterator[range]:

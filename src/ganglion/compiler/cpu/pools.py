@@ -106,16 +106,16 @@ def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
     """Return the readers of a pool's gradient in their new form; none if one cannot."""
     first = kernels.index(pool)
     root = pool.dx.buffer.root
-    inputs = {one.root for one in pool.reads()}
+    inputs = {buffer.root for buffer in pool.reads()}
     made: dict[Kernel, Kernel] = {}
     last = first
     for number, kernel in enumerate(kernels[first + 1 :], first + 1):
-        if root in (one.root for one in kernel.reads()):
+        if root in (buffer.root for buffer in kernel.reads()):
             reader = _Reader.of(kernel, pool)
             if reader is None or len(made) == CPU.pool_readers:
                 return {}
             made[kernel], last = reader.over_windows(), number
-    written = (one for kernel in kernels[first:last] for one in kernel.writes())
+    written = (buffer for kernel in kernels[first:last] for buffer in kernel.writes())
     if not inputs.isdisjoint(one.root for one in written):
         return {}
     return made
@@ -144,7 +144,7 @@ class _Reader:
             for one in walk(kernel.expr)
             if isinstance(one, Load) and one.view.buffer.root is root
         ]
-        views = {(one.view.strides, one.view.offset) for one in loads}
+        views = {(load.view.strides, load.view.offset) for load in loads}
         if len(views) != 1:  # more of them, or none: read by an index
             return None
         ((seen, offset),) = views
@@ -216,7 +216,7 @@ class _Reader:
             moved = View(view.buffer, *move(view.strides, view.offset))
             return Load(view.buffer.dtype, moved)
 
-        elements = [moved(one, move) for one in self.pool.elements]
+        elements = [moved(element, move) for element in self.pool.elements]
         known = self.pool.largest
         largest = load(known) if known else chained("maximum", elements)
         given: Expr = load(self.pool.dy)
@@ -264,8 +264,8 @@ def _to_first_largest(elements: list[Expr], largest: Expr, given: Expr) -> list[
     none = Literal(given.dtype, 0.0)
     made: list[Expr] = []
     waiting: Expr | None = None
-    for one in elements:
-        wins: Expr = Apply(BOOL, "equal", (one, largest))
+    for element in elements:
+        wins: Expr = Apply(BOOL, "equal", (element, largest))
         loses = Apply(BOOL, "logical_not", (wins,))
         if waiting is not None:
             wins = Apply(BOOL, "logical_and", (waiting, wins))

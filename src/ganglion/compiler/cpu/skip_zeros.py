@@ -201,20 +201,20 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
     scaled = _scaled_data(kernels)
     finders: dict[object, Nonzeros | NonzeroBits] = {}
     made: list[Kernel] = []
-    for one in kernels:
-        if not isinstance(one, Contract) or not _gains(one, scaled):
-            made.append(one)
+    for kernel in kernels:
+        if not isinstance(kernel, Contract) or not _gains(kernel, scaled):
+            made.append(kernel)
             continue
-        key, find = (_key, _lists) if _is_product(one) else (_root, _bits)
-        which = key(one)
+        key, find = (_key, _lists) if _is_product(kernel) else (_root, _bits)
+        which = key(kernel)
         if which not in finders:
-            finders[which] = find(one, len(finders))
+            finders[which] = find(kernel, len(finders))
             made.append(finders[which])
         finder = finders[which]
         if isinstance(finder, Nonzeros):
-            made.append(replace(one, nonzeros=finder.nonzeros))
+            made.append(replace(kernel, nonzeros=finder.nonzeros))
         else:
-            made.append(replace(one, bits=finder.target))
+            made.append(replace(kernel, bits=finder.target))
     return made
 
 
@@ -231,12 +231,12 @@ def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
     """Return the buffers that hold data: as it was given, or scaled."""
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
-        for one in kernel.writes():
-            writers.setdefault(one.root, []).append(kernel)
+        for buffer in kernel.writes():
+            writers.setdefault(buffer.root, []).append(kernel)
     found: set[Buffer] = set()
     for kernel in kernels:
-        for one in kernel.writes():
-            root = one.root
+        for buffer in kernel.writes():
+            root = buffer.root
             if writers[root][-1] is not kernel:
                 continue
             stored = [e for each in writers[root] for e in _stored(each, root)]

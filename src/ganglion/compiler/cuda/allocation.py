@@ -58,7 +58,7 @@ def stage_rows(schedule: Schedule) -> Schedule:
             for key in fused.writes():
                 writers[key].add(id(partition))
     persistent = schedule.step.persistent
-    for partition in (one for one in partitions if one.row_wise):
+    for partition in (partition for partition in partitions if partition.row_wise):
         alone, full = {id(partition)}, whole_rows(partition.kernels)
         for key, size in row_sizes(partition.kernels).items():
             if key[0] != "arena":

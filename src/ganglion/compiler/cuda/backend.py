@@ -165,7 +165,7 @@ class CompiledProgram:
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
             self._workspace = Workspace(self.emission, on)
-        written = {root(b) for one in plan.kernels for b in one.writes()}
+        written = {root(b) for kernel in plan.kernels for b in kernel.writes()}
         self._written = [n for n, b in plan.state.items() if root(b) in written]
         self._prepared = False
         # For tests: temporary memory full of NaN before each run.
@@ -173,7 +173,11 @@ class CompiledProgram:
 
     def __del__(self) -> None:
         if modules := getattr(self, "_modules", None):
-            graphs = [g for one in self._bindings.values() for g in one.graphs.values()]
+            graphs = [
+                g
+                for binding in self._bindings.values()
+                for g in binding.graphs.values()
+            ]
             self._memory.discard(partial(self._memory.unload, graphs, modules))
 
     def run(
@@ -267,7 +271,7 @@ class CompiledProgram:
     def _binding(self, mirrors: Mapping[str, Mirror]) -> _Binding:
         """Return the arguments and recordings for where arrays are now."""
         arena = self._memory.arena(self._schedule.arena)
-        key = (arena, *(one.address for one in mirrors.values()))
+        key = (arena, *(mirror.address for mirror in mirrors.values()))
         binding = self._bindings.pop(key, None)
         if binding is None:
             while len(self._bindings) >= MOST_BINDINGS:
@@ -287,7 +291,10 @@ class CompiledProgram:
         addresses = {name: one.address for name, one in mirrors.items()}
         arguments = {
             (call, odd): self._driver.arguments(
-                [self._address(one, addresses, arena, odd) for one in call.buffers]
+                [
+                    self._address(buffer, addresses, arena, odd)
+                    for buffer in call.buffers
+                ]
             )
             for call in self.emission.calls
             for odd in (0, 1)

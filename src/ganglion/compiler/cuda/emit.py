@@ -130,34 +130,41 @@ class _Emitter:
     def _new_call(self, launch: Launch) -> Call:
         partitions = sorted(self._partitions(launch), key=PartitionText.order)
         function = Function(partitions)
-        shared, most = max(one.shared for one in partitions), self.spec.shared_per_block
-        if any(one.staging for one in partitions):
+        shared, most = (
+            max(partition.shared for partition in partitions),
+            self.spec.shared_per_block,
+        )
+        if any(partition.staging for partition in partitions):
             shared = max(shared, most // TUNING.row_wise_share)
         pair = launch.products > 0 and 2 * (shared + 1024) <= most
         name, text = function.named(pair)
         self.functions.setdefault(name, text)
-        blocks = sum(one.blocks for one in partitions)
+        blocks = sum(partition.blocks for partition in partitions)
         return Call(name, blocks, shared, self._renamed(function.buffers))
 
     def _partitions(self, launch: Launch) -> list[PartitionText]:
         """Return the partitions of a launch, tiled such that its blocks run at once."""
         if launch.partitions[0].derived_from is not None:
             return [
-                self._partition(one, self._contexts[id(one.derived_from)])
-                for one in launch.partitions
+                self._partition(partition, self._contexts[id(partition.derived_from)])
+                for partition in launch.partitions
             ]
         context = LaunchContext(self.spec, self.spec.half, launch.products == 1)
         if any(
-            one.row_wise and one.priority is not Priority.PREFETCH
-            for one in launch.partitions
+            partition.row_wise and partition.priority is not Priority.PREFETCH
+            for partition in launch.partitions
         ):  # all wait for its few blocks
             most = TUNING.prefetch_blocks_beside_rows
             context = replace(context, most_prefetch_blocks=most)
-        partitions = [self._partition(one, context) for one in launch.partitions]
-        if sum(one.blocks for one in partitions) <= self.spec.processors:
+        partitions = [
+            self._partition(partition, context) for partition in launch.partitions
+        ]
+        if sum(partition.blocks for partition in partitions) <= self.spec.processors:
             context = replace(context, room=self.spec.shared_per_block - 1024)
-            partitions = [self._partition(one, context) for one in launch.partitions]
-        self._contexts |= {id(one): context for one in launch.partitions}
+            partitions = [
+                self._partition(partition, context) for partition in launch.partitions
+            ]
+        self._contexts |= {id(partition): context for partition in launch.partitions}
         self._fit_one_wave(launch, partitions, context)
         return partitions
 
@@ -175,7 +182,7 @@ class _Emitter:
             return needed, -partitions[number].blocks
 
         for number in sorted(range(len(partitions)), key=rank):
-            excess = sum(one.blocks for one in partitions) - most
+            excess = sum(partition.blocks for partition in partitions) - most
             partition, blocks = launch.partitions[number], partitions[number].blocks
             first = partition.fused_kernels[0].kernel
             if excess <= 0 or not isinstance(first, Contract):

@@ -69,18 +69,18 @@ class FusedKernel:
 
     def reads(self) -> set[Root]:
         """Return the memory that is read, but for what is passed on."""
-        return {root(b) for one in self.kernels for b in one.reads()}
+        return {root(b) for kernel in self.kernels for b in kernel.reads()}
 
     def writes(self) -> set[Root]:
         """Return the memory that is written."""
-        written = {root(b) for one in self.kernels for b in one.writes()}
+        written = {root(b) for kernel in self.kernels for b in kernel.writes()}
         return written - self.unstored
 
     def buffers(self) -> Iterable[Buffer]:
         """Return every buffer that is touched."""
-        for one in self.kernels:
-            yield from one.reads()
-            yield from one.writes()
+        for kernel in self.kernels:
+            yield from kernel.reads()
+            yield from kernel.writes()
 
 
 def is_flat(view: View, shape: Shape) -> bool:

@@ -124,12 +124,14 @@ class Launch:
     @property
     def fused_kernels(self) -> Iterator[FusedKernel]:
         """The fused kernels of all partitions."""
-        return (fused for one in self.partitions for fused in one.fused_kernels)
+        return (
+            fused for partition in self.partitions for fused in partition.fused_kernels
+        )
 
     @property
     def products(self) -> int:
         """How many partitions are products."""
-        firsts = (one.fused_kernels[0].kernel for one in self.partitions)
+        firsts = (partition.fused_kernels[0].kernel for partition in self.partitions)
         return sum(isinstance(kernel, Contract) for kernel in firsts)
 
     def writes(self) -> set[Root]:
@@ -180,13 +182,19 @@ def without(launches: Sequence[Launch], kernels: Iterable[Kernel]) -> list[Launc
     Tilings depend on what runs beside a kernel, and so would the order of sums; but
     where a run ends must not matter for what its last step computes.
     """
-    gone = {id(one) for one in kernels}
+    gone = {id(kernel) for kernel in kernels}
     changed = []
     for launch in launches:
-        kernels = (kernel for one in launch.partitions for kernel in one.kernels)
+        kernels = (
+            kernel for partition in launch.partitions for kernel in partition.kernels
+        )
         if any(id(kernel) in gone for kernel in kernels):
-            partitions = [_partition_without(one, gone) for one in launch.partitions]
-            launch = Launch([one for one in partitions if one.fused_kernels])
+            partitions = [
+                _partition_without(partition, gone) for partition in launch.partitions
+            ]
+            launch = Launch(
+                [partition for partition in partitions if partition.fused_kernels]
+            )
         if launch.partitions:
             changed.append(launch)
     return changed
@@ -202,7 +210,7 @@ def _partition_without(partition: Partition, gone: set[int]) -> Partition:
 
 
 def _fused_without(fused: FusedKernel, gone: set[int]) -> FusedKernel:
-    epilogues = [one for one in fused.epilogues if id(one) not in gone]
+    epilogues = [epilogue for epilogue in fused.epilogues if id(epilogue) not in gone]
     column_sums = [
         _fused_without(one, gone)
         for one in fused.column_sums

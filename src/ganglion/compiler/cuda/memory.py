@@ -299,7 +299,8 @@ class Workspace:
             driver.upload(self._constants[key], array)
         driver.wait()
         each = max(
-            (one.nbytes for one in emission.schedule.plan.results.values()), default=1
+            (result.nbytes for result in emission.schedule.plan.results.values()),
+            default=1,
         )
         self.capacity = max(1, min(4096, RESULT_BYTES // max(each, 1)))
         if not emission.schedule.plan.results:

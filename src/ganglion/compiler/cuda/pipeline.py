@@ -94,7 +94,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             kernel_pass(
                 "collapse",
                 "fewer axes make tighter loops, and more loops alike",
-                lambda kernels: [collapse(one) for one in kernels],
+                lambda kernels: [collapse(kernel) for kernel in kernels],
             ),
             kernel_pass(
                 "fuse",

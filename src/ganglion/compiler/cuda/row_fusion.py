@@ -53,12 +53,16 @@ def _is_product(kernel: Loop) -> bool:
     expr = kernel.expr
     if kernel.how != "sum" or len(kernel.outputs) > 1 or not isinstance(expr, Apply):
         return False
-    return expr.op == "multiply" and all(isinstance(one, Load) for one in expr.args)
+    return expr.op == "multiply" and all(
+        isinstance(argument, Load) for argument in expr.args
+    )
 
 
 def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
     """Return how many rows a block has: fewer where there is more to do."""
-    most = max(math.prod(one.shape) for one in kernels if isinstance(one, Loop))
+    most = max(
+        math.prod(kernel.shape) for kernel in kernels if isinstance(kernel, Loop)
+    )
     wanted = min(
         max(TUNING.fewest_row_wise_blocks, most // TUNING.row_wise_elements_per_block),
         rows,
@@ -136,9 +140,12 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
     steps: dict[Root, set[int | None]] = defaultdict(set)
     sizes = {}
     kernels = [
-        one for fused in fused_kernels for one in fused.kernels if isinstance(one, Loop)
+        kernel
+        for fused in fused_kernels
+        for kernel in fused.kernels
+        if isinstance(kernel, Loop)
     ]
-    exprs = [expr for one in kernels for expr, _ in one.outputs]
+    exprs = [expr for kernel in kernels for expr, _ in kernel.outputs]
     for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
         steps[table].add(None)  # any row of it may be asked for
     for key, view, shape in _loads_of_others(fused_kernels):
@@ -155,7 +162,7 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
 def _loads_of_others(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
     """Yield what a partition's loops load of other partitions' results."""
     written = {
-        one for fused in fused_kernels for one in fused.writes() | fused.unstored
+        buffer for fused in fused_kernels for buffer in fused.writes() | fused.unstored
     }
     for kernel in (kernel for fused in fused_kernels for kernel in fused.kernels):
         if isinstance(kernel, Loop):

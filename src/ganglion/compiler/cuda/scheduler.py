@@ -92,10 +92,10 @@ class Scheduler:
         if not isinstance(kernel, Loop):
             return None
         for producer in sorted(needs, key=self._launch_of, reverse=True):
-            others = [one for one in needs if one is not producer]
+            others = [need for need in needs if need is not producer]
             if not _reads_from(kernel, producer):
                 continue
-            if not all(self._before(one, producer) for one in others):
+            if not all(self._before(other, producer) for other in others):
                 continue
             taken = is_producer(producer.kernel) and can_fuse_epilogue(producer, kernel)
             if taken and self._fits_rows(kernel, producer):
@@ -142,16 +142,18 @@ class Scheduler:
     def _place_in_launch(
         self, fused: FusedKernel, needs: list[FusedKernel], priority: Priority
     ) -> None:
-        last = max((self._launch_of(one) for one in needs), default=-1)
+        last = max((self._launch_of(need) for need in needs), default=-1)
         small = is_small(fused.kernel)
         # Sums for a next step are taken as those for the first, in other company.
         row_wise = priority is not Priority.PREFETCH or is_map(fused.kernel)
-        needed = (self._partition_of[id(one)] for one in needs)
+        needed = (self._partition_of[id(need)] for need in needs)
         latest = {id(one): one for one in needed if one.launch == last}
         partitions = list(latest.values())
-        length = sum(len(one.fused_kernels) for one in partitions)
-        follows = small and partitions and all(one.small for one in partitions)
-        follows = follows and not any(one.row_wise for one in partitions)
+        length = sum(len(partition.fused_kernels) for partition in partitions)
+        follows = (
+            small and partitions and all(partition.small for partition in partitions)
+        )
+        follows = follows and not any(partition.row_wise for partition in partitions)
         # Without hurry, one after the other would only make a launch longer.
         may = priority is Priority.CRITICAL or last + 1 >= len(self.launches)
         may = may and length < TUNING.longest_partition
@@ -205,10 +207,10 @@ class Scheduler:
     def _merged(self, partitions: list[Partition]) -> Partition:
         first, *others = partitions
         launch = self.launches[first.launch]
-        for one in others:
-            first.fused_kernels += one.fused_kernels
-            launch.partitions.remove(one)
-            for fused in one.fused_kernels:
+        for other in others:
+            first.fused_kernels += other.fused_kernels
+            launch.partitions.remove(other)
+            for fused in other.fused_kernels:
                 self._partition_of[id(fused)] = first
         return first
 

@@ -146,7 +146,7 @@ class Product:
         others = [getattr(a, side) for a in every if a is not axes[-1] and a.size > 1]
         width = 16 // min(self.width(side), 4)
         while width > 1 and any(
-            one % width for one in (*others, view.offset, axes[-1].size)
+            other % width for other in (*others, view.offset, axes[-1].size)
         ):
             width //= 2
         return width
@@ -206,8 +206,8 @@ def on_tensor_cores(kernel: Contract, precision: str) -> bool:
 def choose_split_k(product: Product, spec: GpuSpec, room: int) -> tuple[int, float]:
     """Return into how many parts to split the sums of a product, and its cost then."""
     tilings = _tilings(product, spec, room)
-    costs = [_cost(product, one, spec, one.splits > 1) for one in tilings]
-    unsplit = min(_cost(product, one, spec, False) for one in tilings)
+    costs = [_cost(product, tiling, spec, tiling.splits > 1) for tiling in tilings]
+    unsplit = min(_cost(product, tiling, spec, False) for tiling in tilings)
     best = min(range(len(tilings)), key=costs.__getitem__)
     return (
         (tilings[best].splits, costs[best]) if costs[best] < unsplit else (1, unsplit)

@@ -194,16 +194,16 @@ def _concat_infer(*inputs: Value, axis: int) -> Typed:
             raise ShapeError(
                 f"{first.type_text} and {other.type_text} do not join on axis {axis}"
             )
-    total = sum(one.shape[axis] for one in inputs)
+    total = sum(value.shape[axis] for value in inputs)
     return (*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype
 
 
 def _concat_gradient(node: Node, g: Value) -> list[Value | None]:
     axis, start = node.attrs["axis"], 0
     parts: list[Value | None] = []
-    for one in node.inputs:
+    for value in node.inputs:
         starts, stops = [0] * g.ndim, list(g.shape)
-        starts[axis], stops[axis] = start, start + one.shape[axis]
+        starts[axis], stops[axis] = start, start + value.shape[axis]
         start = stops[axis]
         steps = (1,) * g.ndim
         parts.append(slice_(g, starts=tuple(starts), stops=tuple(stops), steps=steps))

@@ -21,8 +21,8 @@ from ganglion.compiler.ir.shaping import BOOL, Typed, in_rows, is_float
 
 def _same_float(*inputs: Value) -> np.dtype:
     first = inputs[0].dtype
-    if not is_float(first) or any(one.dtype != first for one in inputs):
-        names = ", ".join(one.dtype.name for one in inputs)
+    if not is_float(first) or any(value.dtype != first for value in inputs):
+        names = ", ".join(value.dtype.name for value in inputs)
         raise ShapeError(f"needs floats of one type, got {names}")
     return first
 

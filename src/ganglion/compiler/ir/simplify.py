@@ -89,12 +89,12 @@ def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
 def _fold(node: Node) -> Value | None:
     if node.op.kind == "random" or not node.inputs:
         return None
-    if all(isinstance(one, Constant) for one in node.inputs):
+    if all(isinstance(value, Constant) for value in node.inputs):
         grows = node.op.name in ("broadcast", "pad")
         if node.size <= FOLD_LIMIT and not (grows and node.size > 1):
             return Constant(evaluate([node])[0])
     if node.op.kind == "pointwise" and node.size > 1:
-        splats = [splat(one) for one in node.inputs]
+        splats = [splat(value) for value in node.inputs]
         if all(one is not None for one in splats):
             scalars = [Constant(one) for one in splats]
             small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)

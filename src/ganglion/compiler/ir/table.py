@@ -19,8 +19,8 @@ from ganglion.compiler.ir.graph import Op
 _MODULES = (shaping, pointwise, arrays, contraction, pooling, random)
 
 OPS: dict[str, Op] = {
-    one.name: one
+    var.name: var
     for module in _MODULES
-    for one in vars(module).values()
-    if isinstance(one, Op)
+    for var in vars(module).values()
+    if isinstance(var, Op)
 }

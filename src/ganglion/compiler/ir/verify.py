@@ -11,7 +11,7 @@ class GraphError(Exception):
 
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is well formed, else raise `GraphError`."""
-    names = [one.name for one in graph.inputs]
+    names = [value.name for value in graph.inputs]
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise GraphError(f"{graph.name}: inputs named twice: {', '.join(twice)}")
@@ -27,10 +27,10 @@ def verify(graph: Graph) -> Graph:
 
 def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> None:
     where = f"{graph.name} %{number} {node.op.name}"
-    for one in node.inputs:
-        if isinstance(one, Input) and one not in known:
-            raise GraphError(f"{where}: uses the undeclared input {one.name}")
-        if one not in known and not isinstance(one, Constant):
+    for value in node.inputs:
+        if isinstance(value, Input) and value not in known:
+            raise GraphError(f"{where}: uses the undeclared input {value.name}")
+        if value not in known and not isinstance(value, Constant):
             raise GraphError(f"{where}: uses a value before it is computed")
     try:
         inferred = node.op.infer(*node.inputs, **node.attrs)

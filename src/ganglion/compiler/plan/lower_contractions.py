@@ -190,14 +190,14 @@ def _emit_depthwise(
     channel = (Axis(groups, 1, per_out, per_out), Axis(per_out, 0, 1, 1))
     outer = (*batch, *rows, *channel)
     axes = (*outer, *taps)
-    shape = tuple(one.size for one in axes)
+    shape = tuple(axis.size for axis in axes)
     dtype = target.dtype
     left = Load(dtype, View(images.buffer, tuple(a.left for a in axes), images.offset))
     right = Load(
         dtype, View(kernel.buffer, tuple(a.right for a in axes), kernel.offset)
     )
     expr = Apply(dtype, "multiply", (left, right))
-    view = View(target, tuple(one.out for one in outer))
+    view = View(target, tuple(size.out for size in outer))
     low.emit(Loop.of(name, shape, expr, view, len(taps), "sum"))
 
 

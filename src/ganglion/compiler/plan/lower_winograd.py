@@ -45,7 +45,7 @@ def possible(node: Node, taps: Shape) -> bool:
         and attrs["strides"] == attrs["dilation"] == (1, 1)
         and attrs["groups"] == 1
         and node.size > 0
-        and all(one.size > 0 for one in node.inputs)
+        and all(value.size > 0 for value in node.inputs)
     )
 
 
@@ -81,7 +81,7 @@ def worth(op: str, taps: int, inputs: Shape, outputs: Shape) -> bool:
 def _best(inputs: Shape, outputs: Shape, taps: int, before: tuple[int, int]) -> Tiling:
     """Return the tiling with the size of tile that costs least."""
     every = [Tiling(inputs, outputs, taps, before, span) for span in SPANS]
-    enough = [one for one in every if one.tiles >= FEWEST_OF_ALL]
+    enough = [launch for launch in every if launch.tiles >= FEWEST_OF_ALL]
     return min(enough or every[:1], key=lambda one: one.cost)
 
 

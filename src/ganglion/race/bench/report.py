@@ -259,7 +259,7 @@ def _section(result: Result) -> str:
 
 def gpu_section(results: list[Result], command: str) -> str:
     """Return the results on a GPU as a section of the docs."""
-    rounds = [len(entry.milliseconds) for one in results for entry in one.timed]
+    rounds = [len(entry.milliseconds) for result in results for entry in result.timed]
     about = _about("about_gpu.md").format(
         heading=GPU_HEADING,
         command=command,
@@ -272,7 +272,7 @@ def gpu_section(results: list[Result], command: str) -> str:
         f"Measured on {_today()}: {where}; Python {platform.python_version()}, "
         f"{', '.join([*_versions(results), *own])}.\n"
     )
-    return "\n".join([about, measured, *("#" + _section(one) for one in results)])
+    return "\n".join([about, measured, *("#" + _section(result) for result in results)])
 
 
 def _versions(results: list[Result]) -> list[str]:

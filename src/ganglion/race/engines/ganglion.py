@@ -68,7 +68,7 @@ class GanglionTrainer:
         return float(self._loss)
 
     def weights(self) -> list[np.ndarray]:
-        return [np.array(one) for one in self._model.get_weights()]
+        return [np.array(weight) for weight in self._model.get_weights()]
 
     def _fit(self, **options: Any) -> dict[str, list[float]]:
         task = self._task
@@ -130,5 +130,5 @@ class GanglionTrainer:
         optimizer = self._model.optimizer
         if self._optimizer is None:
             optimizer.build(self._model.trainable_variables)
-            self._optimizer = [np.array(one) for one in optimizer.variables]
+            self._optimizer = [np.array(variable) for variable in optimizer.variables]
         return optimizer.variables, self._optimizer

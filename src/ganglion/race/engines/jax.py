@@ -119,7 +119,7 @@ class JaxTrainer(RivalTrainer):
         return self._batches
 
     def loss(self) -> float:
-        return float(np.mean(np.concatenate([np.ravel(one) for one in self._losses])))
+        return float(np.mean(np.concatenate([np.ravel(loss) for loss in self._losses])))
 
     def weights(self) -> list[np.ndarray]:
         return [np.array(weight) for weight in self._state[0]]

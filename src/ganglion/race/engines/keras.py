@@ -84,7 +84,9 @@ class KerasTrainer(RivalTrainer):
         self._model.set_weights(task.weights)
         optimizer = self._model.optimizer
         optimizer.build(self._model.trainable_variables)
-        self._slots = [keras.ops.convert_to_numpy(one) for one in optimizer.variables]
+        self._slots = [
+            keras.ops.convert_to_numpy(variable) for variable in optimizer.variables
+        ]
         self._clock = _clock(keras)
 
     def run(self, steps: int) -> float:
@@ -113,7 +115,7 @@ class KerasTrainer(RivalTrainer):
             self._model.train_function = None
 
     def weights(self) -> list[np.ndarray]:
-        return [np.array(one) for one in self._model.get_weights()]
+        return [np.array(weight) for weight in self._model.get_weights()]
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
         self._together(STEPS_PER_EXECUTION)
@@ -184,7 +186,7 @@ class KerasOnTensorFlow(KerasTrainer):
             split = (self._task.batches, self.batch_size)
             rows = split[0] * split[1]
             parts = (self._x[:rows], self._y[:rows])
-            parts = tuple(tf.reshape(one, (*split, *one.shape[1:])) for one in parts)
+            parts = tuple(tf.reshape(part, (*split, *part.shape[1:])) for part in parts)
             batches = tf.data.Dataset.from_tensor_slices(parts)
             self._datasets[0] = batches.repeat().prefetch(2)
         return self._datasets[0]

@@ -72,7 +72,7 @@ class TorchTrainer(TorchRival):
         import torch
 
         size = self.batch_size
-        split = (one.to(self._device).split(size) for one in self._data.tensors)
+        split = (tensor.to(self._device).split(size) for tensor in self._data.tensors)
         batches = list(zip(*split, strict=True))
         wait_for(self._device)
         started = time.perf_counter()

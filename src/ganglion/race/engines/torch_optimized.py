@@ -82,7 +82,9 @@ class OptimizedTrainer(TorchRival):
         return images.to(self._device), labels.to(self._device)
 
     def run(self, steps: int) -> float:
-        split = (one.split(self.batch_size) for one in (self._images, self._targets))
+        split = (
+            image.split(self.batch_size) for image in (self._images, self._targets)
+        )
         batches = list(zip(*split, strict=True))
         wait_for(self._device)
         started = time.perf_counter()

@@ -105,7 +105,7 @@ def first_steps(race: Race) -> Html | None:
     if not groups:
         return None
     texts = [element("p", text) for text in content.first_steps_texts(race)]
-    names = [heading(joined([swatch(one.engine), one.label])) for one in groups]
+    names = [heading(joined([swatch(group.engine), group.label])) for group in groups]
     rows = [
         element("tr", _row_number(step), *map(number, losses))
         for step, losses in content.first_losses(groups)

@@ -182,8 +182,10 @@ def in_step(courses: list[tuple[float, ...]]) -> list[int]:
 def problems(race: Race) -> list[str]:
     """Return what did not run and why, with the end of its log."""
     return [
-        "\n".join([str(one), *(f"    | {line}" for line in one.log.splitlines())])
-        for one in content.problems(race)
+        "\n".join(
+            [str(problem), *(f"    | {line}" for line in problem.log.splitlines())]
+        )
+        for problem in content.problems(race)
     ]
 
 

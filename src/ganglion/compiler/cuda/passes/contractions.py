@@ -203,7 +203,7 @@ def _sums_of_taps(kernel: Contract) -> Iterator[Kernel]:
         loops_of_taps = [
             loop_of(_at_tap(kernel, tap), outer) for tap in taps[part::loops]
         ]
-        outputs = tuple(output for one in loops_of_taps for output in one.outputs)
+        outputs = tuple(output for tap in loops_of_taps for output in tap.outputs)
         yield collapse(replace(loops_of_taps[0], outputs=outputs))
 
 
@@ -293,7 +293,7 @@ def _row_parts(kernel: Kernel, producers: dict[Root, Kernel]) -> int:
         return 1
     columns, rows = kernel.shape
     views = [expr.view for expr, _ in kernel.outputs if isinstance(expr, Load)]
-    flat = [one for one in views if (one.strides, one.offset) == ((1, columns), 0)]
+    flat = [view for view in views if (view.strides, view.offset) == ((1, columns), 0)]
     maps = [one for one in flat if is_map(producers.get(root(one.buffer), kernel))]
     if len(maps) != len(kernel.outputs):
         return 1

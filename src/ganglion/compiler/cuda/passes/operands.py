@@ -86,8 +86,10 @@ def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
         return None
     expr, scale = kernel.expr, 1.0
     if isinstance(expr, Apply) and expr.op == "multiply":
-        factors = [one for one in expr.args if isinstance(one, Literal)]
-        others = [one for one in expr.args if not isinstance(one, Literal)]
+        factors = [argument for argument in expr.args if isinstance(argument, Literal)]
+        others = [
+            argument for argument in expr.args if not isinstance(argument, Literal)
+        ]
         if len(factors) != 1:
             return None
         scale, (expr,) = float(factors[0].value), others
@@ -137,7 +139,7 @@ def round_operands(step: StepKernels, bf16: bool) -> StepKernels:
 def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
     for kernel in kernels:
         if isinstance(kernel, Contract) and on_tensor_cores(kernel, "bf16"):
-            yield from (one for one in kernel.reads() if one.dtype == F32)
+            yield from (buffer for buffer in kernel.reads() if buffer.dtype == F32)
 
 
 def _large(kernels: Sequence[Kernel]) -> set[Root]:

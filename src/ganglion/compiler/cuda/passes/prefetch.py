@@ -140,7 +140,7 @@ class _Candidates:
 
     def __init__(self, pieces: Sequence[Piece], known: set[Root]) -> None:
         self._pieces, self._known = pieces, known
-        self._uses = Uses([one.kernel for one in pieces])
+        self._uses = Uses([piece.kernel for piece in pieces])
         self.prefetched = {
             n for n, one in enumerate(pieces) if isinstance(one.kernel, Loop)
         }

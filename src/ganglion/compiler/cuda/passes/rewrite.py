@@ -107,5 +107,5 @@ def _word(value: Any, numbers: dict[int, int], same: Mapping[Root, Root]) -> str
         return f"({' '.join(_word(one, numbers, same) for one in value)})"
     if is_dataclass(value):
         parts = (getattr(value, field.name) for field in fields(value))
-        return f"[{' '.join(_word(one, numbers, same) for one in parts)}]"
+        return f"[{' '.join(_word(part, numbers, same) for part in parts)}]"
     return repr(value)

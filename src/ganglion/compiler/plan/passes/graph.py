@@ -59,7 +59,7 @@ def without_empty(graph: Graph) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if not new.size:
             return Constant(np.zeros(new.shape, new.dtype))
-        if all(one.size for one in new.inputs):
+        if all(value.size for value in new.inputs):
             return new
         return _from_nothing(new)
 
@@ -69,13 +69,13 @@ def without_empty(graph: Graph) -> Graph:
 
 
 def _has_elements(node: Node) -> bool:
-    return bool(node.size) and all(one.size for one in node.inputs)
+    return bool(node.size) and all(value.size for value in node.inputs)
 
 
 def _from_nothing(node: Node) -> Value:
     """Return what a node with elements makes of inputs that have none."""
     if node.op is concat:
-        parts = [one for one in node.inputs if one.size]
+        parts = [value for value in node.inputs if value.size]
         return parts[0] if len(parts) == 1 else concat(*parts, **node.attrs)
     if node.op.name == "pad":
         return _filled(node, node.attrs["value"])

@@ -54,7 +54,7 @@ def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
     pairs = [one for node in graph.nodes if (one := _pair(node, fewest)) is not None]
     if not pairs:
         return graph
-    means = {one.mean: one for one in pairs}
+    means = {pair.mean: pair for pair in pairs}
     squares: dict[Node, Value] = {}
 
     def rule(old: Node, new: Node) -> Value:

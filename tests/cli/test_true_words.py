@@ -149,7 +149,7 @@ def test_every_name_of_the_pages_is_there():
     for path in PAGES:
         for code in re.findall(r"`([^`\n]+)`", path.read_text(encoding="utf-8")):
             told = re.match(r"(?:ganglion|keras)\.(?!py\b)([a-z_]\w*(?:\.\w+)*)", code)
-            told = told or re.match(rf"((?:{ROOMS})\.\w+(?:\.\w+)*)", code)
+            told = told or re.match(rf"((?:{ROOMS})\.(?!py\b)\w+(?:\.\w+)*)", code)
             if told is None or told[1].endswith("_"):  # `config.set_...`
                 continue
             try:

@@ -120,7 +120,7 @@ def choose(
     if most > machine.cores() and not on:  # the nodes of a cluster may have more
         raise ValueError(
             f"--threads {most}: this machine has {machine.cores()} cores to use, "
-            "and more threads than cores would only measure their quarrel."
+            "and more threads than cores would only measure their contention."
         )
     return Settings(
         recipe=chosen.name,

@@ -379,17 +379,17 @@ def test_programs_share_the_memory_of_a_step():
     arenas, large, small_one = Arenas(), Owner(), Owner()
     arenas.announce(large, 5000)
     arenas.announce(small_one, 1000)
-    with arenas.lent(5000) as first:
+    with arenas.reserved(5000) as first:
         assert len(first) >= 5000
         assert first.ctypes.data % 64 == 0
-        with arenas.lent(1000) as other:  # both at once: not the same memory
+        with arenas.reserved(1000) as other:  # both at once: not the same memory
             assert not np.shares_memory(first, other)
-    with arenas.lent(1000) as again:
+    with arenas.reserved(1000) as again:
         assert again is first
     del large
-    with arenas.lent(1000) as after:
+    with arenas.reserved(1000) as after:
         assert len(after) == 1000
-    with arenas.lent(2000) as grown:
+    with arenas.reserved(2000) as grown:
         assert len(grown) == 2000
 
 

@@ -122,7 +122,7 @@ class CompiledProgram:
         arrays.update((name, copy) for name, (_, copy) in copied.items())
         if self._calls and steps > 0:
             running = forks.held_off()
-            with running, self._busy, ARENAS.lent(self.plan.arena) as arena:
+            with running, self._busy, ARENAS.reserved(self.plan.arena) as arena:
                 self._run(arrays, results, steps, arena)
         for name, (array, copy) in copied.items():
             if name in state:

@@ -82,8 +82,8 @@ class Arenas:
             self._free = None
 
     @contextmanager
-    def lent(self, nbytes: int) -> Iterator[np.ndarray]:
-        """Lend memory of this size or more; programs that run at once get their own."""
+    def reserved(self, nbytes: int) -> Iterator[np.ndarray]:
+        """Reserve memory of this size or more; programs that run at once get their own."""
         with self._lock:
             self._settle()
             arena, self._free = self._free, None
@@ -98,7 +98,7 @@ class Arenas:
                     self._free = arena
 
     def free(self) -> None:
-        """Free what is not lent now; the next run allocates it anew."""
+        """Free what is not reserved now; the next run allocates it anew."""
         with self._lock:
             self._free = None
 

@@ -128,7 +128,7 @@ class Kernel:
         return []
 
     def footprint(self) -> Footprint | None:
-        """Return how it can be cut along its first axis, None if it cannot."""
+        """Return how it can be split along its first axis, None if it cannot."""
         return None
 
     def run(self, memory: Memory) -> None:

@@ -83,7 +83,7 @@ class Arenas:
 
     @contextmanager
     def reserved(self, nbytes: int) -> Iterator[np.ndarray]:
-        """Reserve memory of this size or more; programs that run at once get their own."""
+        """Reserve at least this much; programs that run at once get their own."""
         with self._lock:
             self._settle()
             arena, self._free = self._free, None

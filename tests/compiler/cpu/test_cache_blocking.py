@@ -81,8 +81,8 @@ def test_what_is_read_later_or_by_other_slices_does_not_pass():
     )
 
     def copy(source, target):
-        view = View.whole(source)
-        return Loop.of("copy", (64, 32), Load(x.dtype, view), View.whole(target))
+        view = View.of(source)
+        return Loop.of("copy", (64, 32), Load(x.dtype, view), View.of(target))
 
     kernels = [copy(x, t), copy(t, y), copy(y, z)]
     assert tile_local(kernels, [Segment(0, 2, 32)]) == {t}
@@ -100,8 +100,8 @@ def test_who_makes_slices_for_a_later_member_joins():
     )
 
     def loop(target, *sources):
-        loads = tuple(Load(x.dtype, View.whole(one)) for one in sources)
-        return Loop.of("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
+        loads = tuple(Load(x.dtype, View.of(one)) for one in sources)
+        return Loop.of("add", x.shape, Apply(x.dtype, "add", loads), View.of(target))
 
     kernels = [loop(p, x, x), loop(t, z, z), loop(y, p, t)]
     assert arrange(kernels) == (kernels, (Segment(0, 3, 32),))
@@ -139,10 +139,10 @@ def test_reading_another_slice_is_found():
         Buffer(name, (64, 32), np.dtype("float32"), kind)
         for name, kind in (("x", "data"), ("t", "arena"), ("y", "arena"))
     )
-    forward, backward = View.whole(t), View(t, (-32, 1), 63 * 32)
-    first = Loop.of("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
-    same = Loop.of("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
-    other = Loop.of("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
+    forward, backward = View.of(t), View(t, (-32, 1), 63 * 32)
+    first = Loop.of("copy", (64, 32), Load(x.dtype, View.of(x)), forward)
+    same = Loop.of("copy", (64, 32), Load(t.dtype, forward), View.of(y))
+    other = Loop.of("copy", (64, 32), Load(t.dtype, backward), View.of(y))
     segment = Segment(0, 2, 32)
     assert conflict([first, same], [segment]) is None
     assert conflict([first, other], [segment]) == (0, 1)

@@ -13,7 +13,7 @@ RATE = View(Buffer("rate", (), FLOAT, "state"), (0,))
 
 
 def state(name, size):
-    return View.whole(Buffer(name, (size,), FLOAT, "state"))
+    return View.of(Buffer(name, (size,), FLOAT, "state"))
 
 
 def update(target, *read):

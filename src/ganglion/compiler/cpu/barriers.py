@@ -116,4 +116,6 @@ def _spans(plan: CpuPlan, kernel: Kernel) -> Touched:
         start = plan.offsets[root]
         return "arena", start, start + max(root.nbytes, 1)
 
-    return [span(one) for one in kernel.reads()], [span(one) for one in kernel.writes()]
+    return [span(buffer) for buffer in kernel.reads()], [
+        span(buffer) for buffer in kernel.writes()
+    ]

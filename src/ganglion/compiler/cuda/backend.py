@@ -98,8 +98,8 @@ def memory() -> Memory:
 
 def free_memory() -> None:
     """Give back to the GPU what no program uses now, if there is one in use."""
-    for one in list(IN_USE):
-        one.free()
+    for memory in list(IN_USE):
+        memory.free()
 
 
 def code_of(functions: Sequence[str], driver: Driver) -> bytes:
@@ -192,8 +192,8 @@ class CompiledProgram:
         With `keep_on_device`, large state stays there, see `device_arrays`.
         """
         results = {
-            name: np.empty((steps, *one.shape), one.dtype)
-            for name, one in self.plan.results.items()
+            name: np.empty((steps, *result.shape), result.dtype)
+            for name, result in self.plan.results.items()
         }
         if steps < 1 or not self.emission.every:
             return results
@@ -219,9 +219,9 @@ class CompiledProgram:
         mirrors = {}
         for name in (*self.plan.data, *self.plan.state):
             is_data = name in self.plan.data
-            one = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
+            mirror = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
             if not device_arrays.is_dirty_on_device(arrays[name]):
-                self._memory.refresh(arrays[name], one, is_data)
+                self._memory.refresh(arrays[name], mirror, is_data)
         return mirrors
 
     def _leave_on_device(
@@ -288,7 +288,7 @@ class CompiledProgram:
         return binding
 
     def _new_binding(self, mirrors: Mapping[str, Mirror], arena: int) -> _Binding:
-        addresses = {name: one.address for name, one in mirrors.items()}
+        addresses = {name: mirror.address for name, mirror in mirrors.items()}
         arguments = {
             (call, odd): self._driver.arguments(
                 [

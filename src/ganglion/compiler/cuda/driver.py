@@ -366,10 +366,10 @@ class CudaDriver:
     def end_capture(self) -> Handle:
         cu = self._cu
         graph = self._check(cu.cuStreamEndCapture(self._stream))
-        made = self._check(cu.cuGraphInstantiate(graph, 0))
+        executable = self._check(cu.cuGraphInstantiate(graph, 0))
         self._check(cu.cuGraphDestroy(graph))
-        self._check(cu.cuGraphUpload(made, self._stream))
-        return made
+        self._check(cu.cuGraphUpload(executable, self._stream))
+        return executable
 
     def replay(self, graph: Handle) -> None:
         self._check(self._cu.cuGraphLaunch(graph, self._stream))

@@ -217,9 +217,9 @@ class _Emitter:
     def _row_wise_partition(
         self, partition: Partition, context: LaunchContext
     ) -> PartitionText:
-        whole = partition.derived_from or partition
+        undivided = partition.derived_from or partition
         rows, fused_kernels = (
-            rows_per_block(partition.rows, whole.kernels),
+            rows_per_block(partition.rows, undivided.kernels),
             partition.fused_kernels,
         )
         bodies = [emit_rows(fused, context.spec, rows) for fused in fused_kernels]

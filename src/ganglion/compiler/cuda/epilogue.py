@@ -60,7 +60,9 @@ class FusedKernel:
     @property
     def kernels(self) -> list[Kernel]:
         """The producer, its epilogues and its column sums."""
-        with_sums = [kernel for one in self.column_sums for kernel in one.kernels]
+        with_sums = [
+            kernel for column_sum in self.column_sums for kernel in column_sum.kernels
+        ]
         return [self.kernel, *self.epilogues, *with_sums]
 
     def add_column_sum(self, kernel: Loop) -> None:
@@ -170,7 +172,9 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
     if len(kernel.outer) != 2:
         return False
     others = {
-        one.kernel.outer for one in fused.column_sums if isinstance(one.kernel, Loop)
+        column_sum.kernel.outer
+        for column_sum in fused.column_sums
+        if isinstance(column_sum.kernel, Loop)
     }
     if others - {kernel.outer} or kernel.outer[1] > TUNING.most_sum_columns:
         return False

@@ -101,7 +101,9 @@ class Partition:
 
     def reads_again(self, key: Root) -> bool:
         """Return whether a later fused kernel reads what an earlier one writes."""
-        writers = (i for i, one in enumerate(self.fused_kernels) if key in one.writes())
+        writers = (
+            i for i, fused in enumerate(self.fused_kernels) if key in fused.writes()
+        )
         later = self.fused_kernels[next(writers) + 1 :]
         return any(key in fused.reads() for fused in later)
 
@@ -112,7 +114,9 @@ class Partition:
 
     def index(self, fused: FusedKernel) -> int:
         """Return the position of a fused kernel."""
-        return next(i for i, one in enumerate(self.fused_kernels) if one is fused)
+        return next(
+            i for i, candidate in enumerate(self.fused_kernels) if candidate is fused
+        )
 
 
 @dataclass(eq=False)
@@ -212,8 +216,8 @@ def _partition_without(partition: Partition, gone: set[int]) -> Partition:
 def _fused_without(fused: FusedKernel, gone: set[int]) -> FusedKernel:
     epilogues = [epilogue for epilogue in fused.epilogues if id(epilogue) not in gone]
     column_sums = [
-        _fused_without(one, gone)
-        for one in fused.column_sums
-        if id(one.kernel) not in gone
+        _fused_without(column_sum, gone)
+        for column_sum in fused.column_sums
+        if id(column_sum.kernel) not in gone
     ]
     return replace(fused, epilogues=epilogues, column_sums=column_sums)

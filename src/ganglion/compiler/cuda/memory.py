@@ -263,7 +263,7 @@ def _equal(host_copy: np.ndarray, array: np.ndarray) -> bool:
     if len(host_copy) <= COMPARED_AT_ONCE:
         return host_copy.tobytes() == array.tobytes()
     new, words = as_bytes(array), len(host_copy) // 8 * 8
-    first, second = (one[:words].view(np.uint64) for one in (host_copy, new))
+    first, second = (array[:words].view(np.uint64) for array in (host_copy, new))
     return np.array_equal(first, second) and np.array_equal(
         host_copy[words:], new[words:]
     )
@@ -306,8 +306,8 @@ class Workspace:
         if not emission.schedule.plan.results:
             self.capacity = 1 << 60
         self.results = {
-            name: self._allocate(one.nbytes * self.capacity)
-            for name, one in emission.schedule.plan.results.items()
+            name: self._allocate(result.nbytes * self.capacity)
+            for name, result in emission.schedule.plan.results.items()
         }
         self._step = self._allocate(4)
 

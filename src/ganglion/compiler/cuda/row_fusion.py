@@ -146,7 +146,7 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
         if isinstance(kernel, Loop)
     ]
     exprs = [expr for kernel in kernels for expr, _ in kernel.outputs]
-    for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
+    for table in (root(b) for node in walk(*exprs) for b in tables_of(node)):
         steps[table].add(None)  # any row of it may be asked for
     for key, view, shape in _loads_of_others(fused_kernels):
         sizes[key] = view.buffer.size // rows
@@ -166,9 +166,9 @@ def _loads_of_others(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
     }
     for kernel in (kernel for fused in fused_kernels for kernel in fused.kernels):
         if isinstance(kernel, Loop):
-            for one in walk(*kernel.exprs):
-                if isinstance(one, Load) and root(one.view.buffer) not in written:
-                    yield root(one.view.buffer), one.view, kernel.shape
+            for node in walk(*kernel.exprs):
+                if isinstance(node, Load) and root(node.view.buffer) not in written:
+                    yield root(node.view.buffer), node.view, kernel.shape
 
 
 def _accesses(kernel: Loop) -> Iterator[Access]:

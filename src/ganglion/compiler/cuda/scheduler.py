@@ -60,11 +60,11 @@ class _LastUses:
 
     def note(self, kernel: Kernel, fused: FusedKernel) -> None:
         """Remember what a kernel touches; those before it are waited for through it."""
-        for one in {root(b) for b in kernel.writes()}:
-            self._writers[one] = [fused]
-            self._readers[one] = []
-        for one in {root(b) for b in kernel.reads()}:
-            self._readers[one].append(fused)
+        for key in {root(b) for b in kernel.writes()}:
+            self._writers[key] = [fused]
+            self._readers[key] = []
+        for key in {root(b) for b in kernel.reads()}:
+            self._readers[key].append(fused)
 
 
 class Scheduler:
@@ -133,10 +133,10 @@ class Scheduler:
     def _launch_of(self, fused: FusedKernel) -> int:
         return self._partition_of[id(fused)].launch
 
-    def _before(self, one: FusedKernel, other: FusedKernel) -> bool:
-        mine, theirs = self._partition_of[id(one)], self._partition_of[id(other)]
+    def _before(self, fused: FusedKernel, other: FusedKernel) -> bool:
+        mine, theirs = self._partition_of[id(fused)], self._partition_of[id(other)]
         if mine is theirs:
-            return mine.index(one) < mine.index(other)
+            return mine.index(fused) < mine.index(other)
         return mine.launch < theirs.launch
 
     def _place_in_launch(
@@ -147,7 +147,9 @@ class Scheduler:
         # Sums for a next step are taken as those for the first, in other company.
         row_wise = priority is not Priority.PREFETCH or is_map(fused.kernel)
         needed = (self._partition_of[id(need)] for need in needs)
-        latest = {id(one): one for one in needed if one.launch == last}
+        latest = {
+            id(partition): partition for partition in needed if partition.launch == last
+        }
         partitions = list(latest.values())
         length = sum(len(partition.fused_kernels) for partition in partitions)
         follows = (

@@ -63,7 +63,9 @@ def verify_schedule(schedule: Schedule) -> None:
     if schedule.last:
         last = _Launches(name, "last", schedule.last)
         last.verify([k for k in both if id(k) in last.positions], known)
-    missing = {(NEXT, one) for one in step.double_buffered} - written_by(step.for_next)
+    missing = {(NEXT, array) for array in step.double_buffered} - written_by(
+        step.for_next
+    )
     for _, array in missing:
         raise LaunchError(f"{name}: no launch makes {array!r} for the next step")
     if schedule.offsets or schedule.workspace:
@@ -231,7 +233,7 @@ def _verify_apart(
             raise LaunchError(
                 f"{schedule.plan.name}: {key[1]!r} leaves the {memory} of {end} bytes"
             )
-        open_ones = [one for one in open_ones if offsets[one] + sizes[one] > start]
+        open_ones = [live for live in open_ones if offsets[live] + sizes[live] > start]
         for other in open_ones:
             first, last = lives[key]
             if first <= lives[other][1] and lives[other][0] <= last:

@@ -74,8 +74,8 @@ class View:
     offset: int = 0
 
     @staticmethod
-    def whole(buffer: Buffer) -> View:
-        """Return the view of a whole buffer by its own axes."""
+    def of(buffer: Buffer) -> View:
+        """Return the view of all of a buffer by its own axes."""
         return View(buffer, row_major(buffer.shape))
 
 

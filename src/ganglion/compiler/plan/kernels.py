@@ -339,7 +339,7 @@ class Contract(Kernel):
         ]
         if self.nonzeros:
             lists = self.nonzeros.buffer
-            touched.append((View.whole(lists), lists.shape))
+            touched.append((View.of(lists), lists.shape))
         if self.bits:
             touched.append(self.bits)  # words reach into the next image's
         return Footprint.of(self.batch[0].size, touched)

@@ -141,7 +141,7 @@ def _cumsum(low: Lowering, node: Node) -> None:
         return View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
 
     shape = tuple(x.shape[i] for i in order)
-    low.emit(Scan("cumsum", shape, ordered(source), ordered(View.whole(target))))
+    low.emit(Scan("cumsum", shape, ordered(source), ordered(View.of(target))))
 
 
 # ---- movement that is no affine view ----------------------------------------------
@@ -152,7 +152,7 @@ def _pad(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     fill = Literal(node.dtype, node.dtype.type(node.attrs["value"]).item())
-    whole = View.whole(target)
+    whole = View.of(target)
     low.emit(Loop.of("fill", node.shape, fill, whole))
     copy_into(low, node.inputs[0], whole, pairs, interior)
 
@@ -160,7 +160,7 @@ def _pad(low: Lowering, node: Node) -> None:
 def _concat(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    whole, axis, start = View.whole(target), node.attrs["axis"], 0
+    whole, axis, start = View.of(target), node.attrs["axis"], 0
     for value in node.inputs:
         pairs = tuple((start if i == axis else 0, 0) for i in range(node.ndim))
         copy_into(low, value, whole, pairs, (0,) * node.ndim)
@@ -172,7 +172,7 @@ def _scatter_add(low: Lowering, node: Node) -> None:
     updates, index = node.inputs
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0), View.whole(target)))
+    low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0), View.of(target)))
     count = index.size
     row = node.size // max(node.shape[0], 1)
     low.emit(
@@ -190,7 +190,7 @@ def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
         buffer = Buffer(name, value.shape, value.dtype, "result")
         if value.size:
             expr = low.at(value, identity(value.shape))
-            low.emit(Loop.of("result", value.shape, expr, View.whole(buffer)))
+            low.emit(Loop.of("result", value.shape, expr, View.of(buffer)))
         results[name] = buffer
     return results
 
@@ -212,9 +212,9 @@ def _write_state(low: Lowering, program: Program) -> None:
         state = writer.target.buffer
         if readers.get(state, set()) - {number} or _reads_other_elements(low, writer):
             copy = low.new(state.shape, state.dtype, "next")
-            low.emit(replace(writer, outputs=((writer.expr, View.whole(copy)),)))
-            load = Load(state.dtype, View.whole(copy))
-            copies.append(Loop.of("copy", state.shape, load, View.whole(state)))
+            low.emit(replace(writer, outputs=((writer.expr, View.of(copy)),)))
+            load = Load(state.dtype, View.of(copy))
+            copies.append(Loop.of("copy", state.shape, load, View.of(state)))
         else:
             low.emit(writer)
     for kernel in copies:
@@ -223,7 +223,7 @@ def _write_state(low: Lowering, program: Program) -> None:
 
 def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
     expr = low.at(value, identity(value.shape), force=isinstance(value, Node))
-    return Loop.of("update", value.shape, expr, View.whole(state))
+    return Loop.of("update", value.shape, expr, View.of(state))
 
 
 def _reads_other_elements(low: Lowering, writer: Loop) -> bool:

@@ -36,9 +36,7 @@ def _contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
     sizes = tuple(shape[i] for i in order)
     target = low.new(sizes, view.buffer.dtype)
     source = View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
-    low.emit(
-        Loop.of("pack", sizes, Load(source.buffer.dtype, source), View.whole(target))
-    )
+    low.emit(Loop.of("pack", sizes, Load(source.buffer.dtype, source), View.of(target)))
     strides = [0] * len(shape)
     for position, axis in enumerate(order):
         strides[axis] = row_major(sizes)[position]
@@ -116,16 +114,14 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
     low.emit(Contract("matmul", (part,), (row,), (column,), (step,), left, right, out))
     if out.buffer is not target:
         sums = Load(node.dtype, View(out.buffer, (columns, 1, node.size)))
-        low.emit(
-            Loop.of("sum", (*node.shape, parts), sums, View.whole(target), 1, "sum")
-        )
+        low.emit(Loop.of("sum", (*node.shape, parts), sums, View.of(target), 1, "sum"))
 
 
 def lower_conv(low: Lowering, node: Node) -> None:
     """Convolve: by Winograd's method where that is worth it, else directly."""
     x, w = node.inputs
     attrs = node.attrs
-    kernel = View.whole(low.store(w))
+    kernel = View.of(low.store(w))
     if lower_winograd.chosen(low, node, w.shape[:-2], x.shape, node.shape):
         lower_winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
         return
@@ -231,7 +227,7 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
 
 def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shape]:
     """Flip a kernel's taps and exchange its channels, within each group."""
-    view = View.whole(low.store(w))
+    view = View.of(low.store(w))
     taps = len(w.shape) - 2
     per_in, per_out = w.shape[-2], w.shape[-1] // groups
     # (taps..., out within group, group, in): contiguous in the new outputs.
@@ -241,7 +237,7 @@ def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shap
     strides = (*flipped, 1, per_out, view.strides[-2])
     target = low.new(sizes, w.dtype)
     load = Load(w.dtype, View(view.buffer, strides, offset))
-    low.emit(Loop.of("pack", sizes, load, View.whole(target)))
+    low.emit(Loop.of("pack", sizes, load, View.of(target)))
     shape = (*w.shape[:-2], per_out, groups * per_in)
     return View(target, row_major(shape)), shape
 
@@ -253,9 +249,9 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
     spans = zip(node.shape[1:-1], attrs["pairs"], strict=True)
     full = tuple(n + lo + hi for n, (lo, hi) in spans)
     padded = low.new((node.shape[0], *full, node.shape[-1]), node.dtype, "pad")
-    whole = View.whole(padded)
+    whole = View.of(padded)
     low.emit(Loop.of("fill", padded.shape, Literal(node.dtype, 0.0), whole))
-    grads, kernel = View.whole(low.store(dy)), View.whole(low.store(w))
+    grads, kernel = View.of(low.store(dy)), View.of(low.store(w))
     per_in, per_out = w.shape[-2], w.shape[-1] // groups
     axes = [Axis(dy.shape[0], grads.strides[0], 0, whole.strides[0])]
     for i, k in enumerate(w.shape[:-2]):
@@ -281,7 +277,7 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
         lo * s for (lo, _), s in zip(attrs["pairs"], whole.strides[1:], strict=False)
     )
     inside = Load(dtype, View(padded, whole.strides, offset))
-    low.emit(Loop.of("copy", node.shape, inside, View.whole(target)))
+    low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
@@ -294,7 +290,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     grads = low.view(dy)
     if grads.strides[-1] != 1:
-        grads = View.whole(low.store(dy))
+        grads = View.of(low.store(dy))
     per_in, per_out = x.shape[-1] // groups, dy.shape[-1] // groups
     out = row_major(node.shape)
     parts = thread_split(x.shape[0], low.target.thread_splits)

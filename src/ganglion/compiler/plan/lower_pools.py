@@ -75,11 +75,11 @@ def _element(
 
 def _surrounded(low: Lowering, x: Value, pairs: Pairs, value: float) -> View:
     if not any(lo or hi for lo, hi in pairs):
-        return View.whole(low.store(x))
+        return View.of(low.store(x))
     spans = zip(x.shape[1:-1], pairs, strict=True)
     spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
     target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
-    whole = View.whole(target)
+    whole = View.of(target)
     low.emit(Loop.of("fill", target.shape, Literal(x.dtype, value), whole))
     copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0,) * x.ndim)
     return whole
@@ -97,11 +97,11 @@ def lower_pool(low: Lowering, node: Node) -> None:
     if low.target.pools_by_window and math.prod(window) <= FEW_TAPS:
         taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
         every = _largest(taps) if is_max else chained("add", taps)
-        low.emit(Loop.of(node.op.name, node.shape, every, View.whole(target)))
+        low.emit(Loop.of(node.op.name, node.shape, every, View.of(target)))
         return
     shape = (*node.shape, *window)
     how, reduced = "max" if is_max else "sum", len(window)
-    low.emit(Loop.of(node.op.name, shape, expr, View.whole(target), reduced, how))
+    low.emit(Loop.of(node.op.name, shape, expr, View.of(target), reduced, how))
 
 
 def _largest(exprs: list[Expr]) -> Expr:
@@ -126,7 +126,7 @@ def _cleared(low: Lowering, node: Node) -> View:
     spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
     shape = (node.shape[0], *spatial, node.shape[-1])
     target = low.new(shape, node.dtype, "pad")
-    whole = View.whole(target)
+    whole = View.of(target)
     low.emit(Loop.of("fill", shape, Literal(node.dtype, 0.0), whole))
     return whole
 
@@ -141,7 +141,7 @@ def _cut_out(low: Lowering, node: Node, whole: View) -> None:
     low.buffers[node] = target
     offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides[1:], strict=False))
     inside = Load(node.dtype, View(whole.buffer, whole.strides, offset))
-    low.emit(Loop.of("copy", node.shape, inside, View.whole(target)))
+    low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
 
 
 def lower_sum_pool_back(low: Lowering, node: Node) -> None:
@@ -155,7 +155,7 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
         return
     whole = _cleared(low, node)
     shape, strides = _windows(whole, dy.shape, node.attrs)
-    grads = View.whole(low.store(dy))
+    grads = View.of(low.store(dy))
     taps = (0,) * len(node.attrs["window"])
     expr = Load(node.dtype, View(grads.buffer, (*grads.strides, *taps)))
     # Windows may overlap: within an image they are added one after the other.
@@ -210,14 +210,12 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     if not (low.target.pools_by_window or covers):
         _gather_max_pool_back(low, node, elements, dy)
         return
-    whole = (
-        View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
-    )
+    whole = View.of(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
     _, strides = _windows(whole, y.shape, node.attrs)
     starts, steps = strides[: y.ndim], strides[y.ndim :]
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
-    grads, back = View.whole(low.store(dy)), View(whole.buffer, starts)
-    largest = View.whole(low.store(y)) if low.target.pools_by_window else None
+    grads, back = View.of(low.store(dy)), View(whole.buffer, starts)
+    largest = View.of(low.store(y)) if low.target.pools_by_window else None
     moves = (elements, grads, back, taps, covers, largest, above)
     low.emit(PoolBack("max_pool_back", y.shape, *moves))
     _cut_out(low, node, whole)
@@ -301,7 +299,7 @@ class _WindowLayout:
 
     def cleared(self, low: Lowering, dtype: np.dtype) -> View:
         """Return an array of zeros."""
-        made = View.whole(low.new(self._shape, dtype, "pad"))
+        made = View.of(low.new(self._shape, dtype, "pad"))
         low.emit(Loop.of("fill", self._shape, Literal(dtype, 0), made))
         return made
 
@@ -356,7 +354,7 @@ def _gather_max_pool_back(
 
 def _emit_sum(low: Lowering, node: Node, expr: Expr) -> None:
     window = node.attrs["window"]
-    target = View.whole(low.new(node.shape, node.dtype))
+    target = View.of(low.new(node.shape, node.dtype))
     low.buffers[node] = target.buffer
     shape = (*node.shape, *window)
     low.emit(Loop.of(node.op.name, shape, expr, target, len(window), "sum"))

@@ -87,7 +87,7 @@ def _best(inputs: Shape, outputs: Shape, taps: int, before: tuple[int, int]) -> 
 
 def _view(low: Lowering, value: Value) -> View:
     view = low.view(value)
-    return view if view.strides[-1] == 1 else View.whole(low.store(value))
+    return view if view.strides[-1] == 1 else View.of(low.store(value))
 
 
 def _zeros(channels: int) -> Buffer:
@@ -149,14 +149,14 @@ def _widest(channels: int) -> int:
 
 def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
     """Copy a kernel with its channels exchanged, its taps also flipped."""
-    view = View.whole(low.store(w))
+    view = View.of(low.store(w))
     shape = (w.shape[0], w.shape[1], w.shape[3], w.shape[2])
     rows, columns, inside, _ = view.strides
     load = View(view.buffer, (rows, columns, 1, inside))
     if flipped:
         last = (w.shape[0] - 1) * rows + (w.shape[1] - 1) * columns
         load = View(view.buffer, (-rows, -columns, 1, inside), last)
-    target = View.whole(low.new(shape, w.dtype))
+    target = View.of(low.new(shape, w.dtype))
     low.emit(Loop.of("pack", shape, Load(w.dtype, load), target))
     return target, shape
 

@@ -244,7 +244,7 @@ class WinogradConv(Tiled):
         return [self.target, self.scratch]
 
     def footprint(self) -> Footprint | None:
-        target = View.whole(self.target), self.target.shape
+        target = View.of(self.target), self.target.shape
         plain = Footprint.of(self.source[0], [(self.images, self.source), target])
         own, images = plain.own | {self.scratch}, self.tiling.images_of_piece
         if self.tiling.aligned:
@@ -352,7 +352,7 @@ class WinogradKernel(Kernel):
         sums = memory.whole(self.sums).astype(np.float64).sum(0)
         sums = sums.reshape(self.span, self.span, *sums.shape[1:])[..., : self.shape[3]]
         back = matrices(self.shape[0], self.span).weights.T
-        memory.see(View.whole(self.target), self.shape)[...] = _both(back, sums)
+        memory.see(View.of(self.target), self.shape)[...] = _both(back, sums)
 
 
 def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:

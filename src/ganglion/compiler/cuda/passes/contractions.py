@@ -174,7 +174,9 @@ def _unrolled(kernel: Loop) -> Loop:
 
 def _side_by_side(expr: Expr, outer: int) -> bool:
     """Whether an expression loads neighbours, of the last axis that is stored."""
-    steps = [one.view.strides[outer - 1] for one in walk(expr) if isinstance(one, Load)]
+    steps = [
+        node.view.strides[outer - 1] for node in walk(expr) if isinstance(node, Load)
+    ]
     return 1 in steps and all(
         0 <= step <= TUNING.most_depthwise_columns for step in steps
     )
@@ -213,7 +215,7 @@ def _at_tap(kernel: Contract, tap: Sequence[int]) -> Contract:
     for side in ("left", "right", "out"):
         view = getattr(kernel, side)
         steps = [
-            getattr(one, side) * i for one, i in zip(kernel.rows, tap, strict=True)
+            getattr(axis, side) * i for axis, i in zip(kernel.rows, tap, strict=True)
         ]
         moved[side] = replace(view, offset=view.offset + sum(steps))
     return replace(kernel, rows=(), **moved)
@@ -276,7 +278,7 @@ def split_column_sums(step: StepKernels) -> StepKernels:
         if len(numbers) == 1
     }
     _, deferred = by_priority(kernels)
-    parts = {id(one): _row_parts(one, producers) for one in deferred}
+    parts = {id(kernel): _row_parts(kernel, producers) for kernel in deferred}
     every: list[Kernel] = []
     for kernel in kernels:
         count = parts.get(id(kernel), 1)
@@ -294,7 +296,7 @@ def _row_parts(kernel: Kernel, producers: dict[Root, Kernel]) -> int:
     columns, rows = kernel.shape
     views = [expr.view for expr, _ in kernel.outputs if isinstance(expr, Load)]
     flat = [view for view in views if (view.strides, view.offset) == ((1, columns), 0)]
-    maps = [one for one in flat if is_map(producers.get(root(one.buffer), kernel))]
+    maps = [view for view in flat if is_map(producers.get(root(view.buffer), kernel))]
     if len(maps) != len(kernel.outputs):
         return 1
     wanted = max(columns * rows // TUNING.summed_per_block, 1)
@@ -318,7 +320,7 @@ def _split_rows(kernel: Kernel, parts: int) -> list[Loop]:
         partial = Buffer(name, (parts, columns), dtype, "arena")
         shape, part = (parts, columns, each), rewrite(expr, strides)
         partial_sums.append(
-            Loop.of(kernel.name, shape, part, View.whole(partial), 1, "sum")
+            Loop.of(kernel.name, shape, part, View.of(partial), 1, "sum")
         )
         totals.append((Load(dtype, View(partial, (1, columns))), target))
     total = replace(kernel, shape=(columns, parts), outputs=tuple(totals))

@@ -95,8 +95,10 @@ def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
         scale, (expr,) = float(factors[0].value), others
     if not isinstance(expr, Apply) or expr.op != "cast" or expr.args[0].dtype != BYTE:
         return None
-    one = target.buffer
-    return expr.args[0], Scaled(one.name, one.shape, BYTE, one.kind, scale=scale)
+    buffer = target.buffer
+    return expr.args[0], Scaled(
+        buffer.name, buffer.shape, BYTE, buffer.kind, scale=scale
+    )
 
 
 def _is_read_as_bytes(key: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
@@ -173,11 +175,11 @@ def _needed_exact(kernel: Kernel) -> Iterator[Root]:
     """Yield the memory that a kernel needs in its own type."""
     if isinstance(kernel, Loop):
         exprs = kernel.exprs
-        yield from (root(b) for one in walk(*exprs) for b in tables_of(one))
+        yield from (root(b) for node in walk(*exprs) for b in tables_of(node))
         # A largest element is found again by its value: it must not be rounded alone.
-        for one in walk(*exprs):
-            if isinstance(one, Apply) and one.op in ("equal", "not_equal"):
-                yield from map(root, sources(*one.args))
+        for node in walk(*exprs):
+            if isinstance(node, Apply) and node.op in ("equal", "not_equal"):
+                yield from map(root, sources(*node.args))
         if kernel.adds:
             yield from map(root, kernel.writes())
     elif isinstance(kernel, Contract) and on_tensor_cores(kernel, "bf16"):

@@ -27,11 +27,15 @@ def split_prefetch(step: StepKernels) -> StepKernels:
     """Separate kernels that may run beside the step before from the others."""
     kernels = step.every
     pieces = [
-        Piece(n, one) for n, kernel in enumerate(kernels) for one in _pieces_of(kernel)
+        Piece(n, part)
+        for n, kernel in enumerate(kernels)
+        for part in _pieces_of(kernel)
     ]
     early = _Candidates(pieces, written_by(step.once)).prefetched
-    prefetched = _joined([one.in_order() for n, one in enumerate(pieces) if n in early])
-    rest = _joined([one for n, one in enumerate(pieces) if n not in early])
+    prefetched = _joined(
+        [piece.in_order() for n, piece in enumerate(pieces) if n in early]
+    )
+    rest = _joined([piece for n, piece in enumerate(pieces) if n not in early])
     copies, names = _before(prefetched, rest)
     result = replace(
         step,
@@ -142,7 +146,7 @@ class _Candidates:
         self._pieces, self._known = pieces, known
         self._uses = Uses([piece.kernel for piece in pieces])
         self.prefetched = {
-            n for n, one in enumerate(pieces) if isinstance(one.kernel, Loop)
+            n for n, piece in enumerate(pieces) if isinstance(piece.kernel, Loop)
         }
         while wrong := {n for n in self.prefetched if not self._may_prefetch(n)}:
             self.prefetched -= wrong
@@ -199,7 +203,9 @@ def _before(
 ) -> tuple[list[Kernel], dict[Root, Root]]:
     """Copy the state that prefetched kernels change and others read unchanged."""
     changed = {key for key in written_by(prefetched) if key[0] == "state"}
-    wanted = {root(b): b for one in rest for b in one.reads() if root(b) in changed}
+    wanted = {
+        root(b): b for kernel in rest for b in kernel.reads() if root(b) in changed
+    }
     copies: list[Kernel] = []
     names: dict[Root, Root] = {}
     for key, state in wanted.items():

@@ -63,7 +63,7 @@ def _mapped(value: Any, change: Change, known: dict[int, Any]) -> Any:
     if isinstance(value, Buffer):
         return change(value)
     if isinstance(value, tuple):
-        return tuple(_mapped(one, change, known) for one in value)
+        return tuple(_mapped(item, change, known) for item in value)
     if not is_dataclass(value) or isinstance(value, (type, np.dtype)):
         return value
     if id(value) not in known:
@@ -77,8 +77,10 @@ def _mapped(value: Any, change: Change, known: dict[int, Any]) -> Any:
 
 def _with_mapped_fields(value: Any, change: Change, known: dict[int, Any]) -> Any:
     old = {field.name: getattr(value, field.name) for field in fields(value)}
-    new = {name: _mapped(one, change, known) for name, one in old.items()}
-    changed = any(new[name] is not one for name, one in old.items())
+    new = {
+        name: _mapped(field_value, change, known) for name, field_value in old.items()
+    }
+    changed = any(new[name] is not field_value for name, field_value in old.items())
     return replace(value, **new) if changed else value
 
 
@@ -90,11 +92,11 @@ def expression_key(expr: Expr, same: Mapping[Root, Root] | None = None) -> str:
     same = same or {}
     numbers: dict[int, int] = {}
     words = []
-    for one in walk(expr):
-        numbers[id(one)] = len(numbers)
-        words.append(type(one).__name__)
-        for field in fields(one):
-            words.append(_word(getattr(one, field.name), numbers, same))
+    for node in walk(expr):
+        numbers[id(node)] = len(numbers)
+        words.append(type(node).__name__)
+        for field in fields(node):
+            words.append(_word(getattr(node, field.name), numbers, same))
     return " ".join(words)
 
 
@@ -104,7 +106,7 @@ def _word(value: Any, numbers: dict[int, int], same: Mapping[Root, Root]) -> str
     if isinstance(value, Buffer):
         return str(same.get(root(value), root(value)))
     if isinstance(value, tuple):
-        return f"({' '.join(_word(one, numbers, same) for one in value)})"
+        return f"({' '.join(_word(item, numbers, same) for item in value)})"
     if is_dataclass(value):
         parts = (getattr(value, field.name) for field in fields(value))
         return f"[{' '.join(_word(part, numbers, same) for part in parts)}]"

@@ -65,7 +65,7 @@ def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Loop):
             outputs = enumerate(kernel.outputs)
-            left = tuple(one for i, one in outputs if (number, i) not in gone)
+            left = tuple(output for i, output in outputs if (number, i) not in gone)
             if left:
                 rest.append(replace(kernel, outputs=left))
         else:

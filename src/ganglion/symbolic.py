@@ -13,8 +13,13 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
-from ganglion.compiler.ir.graph import Input, ShapeError, Value
-from ganglion.compiler.ir.operators import Operators, call_function
+from ganglion.compiler.ir.graph import (
+    Input,
+    Operators,
+    ShapeError,
+    Value,
+    call_function,
+)
 from ganglion.system import budget
 from ganglion.variables import Scope, unique_name
 

@@ -20,8 +20,14 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler import device_arrays
-from ganglion.compiler.ir.graph import Constant, Input, ShapeError, Value
-from ganglion.compiler.ir.operators import Operators, call_function
+from ganglion.compiler.ir.graph import (
+    Constant,
+    Input,
+    Operators,
+    ShapeError,
+    Value,
+    call_function,
+)
 from ganglion.compiler.ir.origin import layer_path
 from ganglion.compiler.ir.pointwise import cast
 from ganglion.compiler.ir.simplify import evaluate

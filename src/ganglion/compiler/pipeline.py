@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ganglion.compiler.ir import verify as graph_verify
+from ganglion.compiler.ir import graph as ir
 from ganglion.compiler.ir.graph import Graph
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan import verify as plan_verify
@@ -68,7 +68,7 @@ def kernel_pass(
 
 # What must hold of each kind of stage; targets add their own.
 VERIFIERS: Mapping[type, Callable[[Any], object]] = {
-    Program: lambda program: graph_verify.verify(program.graph),
+    Program: lambda program: ir.verify(program.graph),
     Plan: plan_verify.verify,
 }
 

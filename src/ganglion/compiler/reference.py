@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Constant, Node, Value
+from ganglion.compiler.ir.graph import Constant, Node, Value, verify
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.ir.verify import verify
 
 
 def missing() -> str | None:

@@ -17,14 +17,15 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import (
     Constant,
     Graph,
+    GraphError,
     Input,
     Node,
     ShapeError,
     Value,
     toposort,
+    verify,
 )
 from ganglion.compiler.ir.simplify import evaluate, simplify
-from ganglion.compiler.ir.verify import GraphError, verify
 from ganglion.layers.base import Layer
 from ganglion.variables import Scope
 

@@ -22,12 +22,80 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ganglion.compiler.ir import origin as origins
-from ganglion.compiler.ir.operators import Operators
 from ganglion.compiler.ir.origin import Origin
 
 Shape = tuple[int, ...]
 Case = tuple[list[np.ndarray], dict[str, Any]]
 T = TypeVar("T")
+
+
+# ---- Python's operators --------------------------------------------------------------
+# The functions behind them live far above (`ganglion.ops`), which registers them here;
+# so `x + 1` means the same for values, variables and Keras tensors.
+
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+def register_operators(functions: dict[str, Callable[..., Any]]) -> None:
+    """Say which function each operator calls."""
+    _functions.update(functions)
+
+
+def call_function(name: str, *args: Any) -> Any:
+    """Call the function that is registered by this name."""
+    return _functions[name](*args)
+
+
+def _binary(name: str) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        return _functions[name](self, other)
+
+    return operator
+
+
+def _reflected(name: str) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        return _functions[name](other, self)
+
+    return operator
+
+
+def _unary(name: str) -> Any:
+    def operator(self: Any) -> Any:
+        return _functions[name](self)
+
+    return operator
+
+
+class Operators:
+    """Mixin: arithmetic, comparison, matrix product and indexing."""
+
+    __slots__ = ()
+    __array_ufunc__: Any = None  # so that `ndarray + x` asks x, not NumPy
+
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __floordiv__ = _binary("floor_divide")
+    __rfloordiv__ = _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("mod"), _reflected("mod")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    # As in NumPy, so that `mask = labels == 0` means what it says. They are hashed by
+    # identity: sets and dictionaries hold them, `in` on a list does not work.
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __hash__ = object.__hash__
+    __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
+    __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")
+    __neg__, __abs__ = _unary("negative"), _unary("absolute")
+    __invert__ = _unary("logical_not")
+    __getitem__ = _binary("getitem")
+
+
+# ---- values and nodes ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,3 +358,41 @@ def finished(start: Deep[T]) -> T:
             result = None
     answer: T = result
     return answer
+
+
+# ---- what must hold of every graph, before and after every pass ----------------------
+
+
+class GraphError(Exception):
+    """A graph that breaks its own rules: a bug in Ganglion, not in the model."""
+
+
+def verify(graph: Graph) -> Graph:
+    """Return the graph if it is well formed, else raise `GraphError`."""
+    names = [value.name for value in graph.inputs]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise GraphError(f"{graph.name}: inputs named twice: {', '.join(twice)}")
+    known: set[Value] = set(graph.inputs)
+    for number, node in enumerate(graph.nodes):
+        _verify_node(graph, number, node, known)
+        known.add(node)
+    for name, value in graph.outputs.items():
+        if value not in known and not isinstance(value, Constant):
+            raise GraphError(f"{graph.name}: output {name} is not computed")
+    return graph
+
+
+def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> None:
+    where = f"{graph.name} %{number} {node.op.name}"
+    for value in node.inputs:
+        if isinstance(value, Input) and value not in known:
+            raise GraphError(f"{where}: uses the undeclared input {value.name}")
+        if value not in known and not isinstance(value, Constant):
+            raise GraphError(f"{where}: uses a value before it is computed")
+    try:
+        inferred = node.op.infer(*node.inputs, **node.attrs)
+    except ShapeError as error:
+        raise GraphError(f"{where}: {error}") from error
+    if inferred != (node.shape, node.dtype):
+        raise GraphError(f"{where}: is {node.type_text}, inferred {inferred}")

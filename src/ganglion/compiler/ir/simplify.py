@@ -20,8 +20,8 @@ from ganglion.compiler.ir.graph import (
     Value,
     rebuild,
     toposort,
+    verify,
 )
-from ganglion.compiler.ir.verify import verify
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 

@@ -22,7 +22,7 @@ from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
 
 
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Say why this backend cannot run here, None if it can."""
     try:
         import llvmlite.binding  # noqa: F401

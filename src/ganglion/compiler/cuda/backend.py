@@ -30,7 +30,7 @@ from ganglion.compiler.cuda.memory import (
     contiguous,
 )
 from ganglion.compiler.cuda.prelude import source
-from ganglion.compiler.cuda.text import THREADS, root
+from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import terminal
@@ -42,9 +42,9 @@ MOST_BINDINGS = 4  # whose recordings are kept: every `fit` may have arrays of i
 DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every chunk
 
 
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Say why this backend cannot run here, None if it can."""
-    return cuda_driver.missing()
+    return cuda_driver.unavailable_reason()
 
 
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
@@ -165,8 +165,8 @@ class CompiledProgram:
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
             self._workspace = Workspace(self.emission, on)
-        written = {root(b) for kernel in plan.kernels for b in kernel.writes()}
-        self._written = [n for n, b in plan.state.items() if root(b) in written]
+        written = {b.key for kernel in plan.kernels for b in kernel.writes()}
+        self._written = [n for n, b in plan.state.items() if b.key in written]
         self._prepared = False
         # For tests: temporary memory full of NaN before each run.
         self.poisons = False
@@ -306,8 +306,8 @@ class CompiledProgram:
     ) -> int:
         if buffer.kind in ("data", "state"):
             return mirrors[buffer.name]
-        if buffer.kind == "arena" and root(buffer) in self._schedule.offsets:
-            return arena + self._schedule.offsets[root(buffer)]
+        if buffer.kind == "arena" and buffer.key in self._schedule.offsets:
+            return arena + self._schedule.offsets[buffer.key]
         if odd and buffer.name in self._schedule.double_buffered:
             buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
         return self._workspace.address(buffer)

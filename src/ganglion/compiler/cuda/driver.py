@@ -112,7 +112,7 @@ class Driver(Protocol):
 
 
 @cache
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Say why there is no GPU to use here, None if there is one."""
     for package in ("cuda.bindings", "cuda.core"):
         try:

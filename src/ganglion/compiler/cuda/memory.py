@@ -19,7 +19,6 @@ import numpy as np
 from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
 from ganglion.compiler.cuda.emit import Emission, constants_of
-from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Buffer
 
 UNIT = 512  # bytes of an allocation
@@ -323,12 +322,12 @@ class Workspace:
     def address(self, buffer: Buffer) -> int:
         """Return where a buffer is."""
         if buffer.kind == "constant":
-            return self._constants[root(buffer)]
+            return self._constants[buffer.key]
         if buffer.kind == "result":
             return self.results[buffer.name]
         if buffer.kind == "step":
             return self._step
-        return self._base + self._emission.workspace[root(buffer)]
+        return self._base + self._emission.workspace[buffer.key]
 
     def restart(self) -> None:
         """Count steps from zero."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from ganglion.compiler.cuda.epilogue import (
     FusedKernel,
-    Root,
     can_fuse_column_sum,
     can_fuse_epilogue,
     can_fuse_partial_column_sum,
@@ -26,7 +25,7 @@ from ganglion.compiler.cuda.launches import (
 from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
 from ganglion.compiler.cuda.row_fusion import can_fuse_rows, fusable_rows
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
 
 
@@ -46,13 +45,13 @@ class _LastUses:
     """Which fused kernels used each array last."""
 
     def __init__(self) -> None:
-        self._writers: dict[Root, list[FusedKernel]] = defaultdict(list)
-        self._readers: dict[Root, list[FusedKernel]] = defaultdict(list)
+        self._writers: dict[BufferKey, list[FusedKernel]] = defaultdict(list)
+        self._readers: dict[BufferKey, list[FusedKernel]] = defaultdict(list)
 
     def needs(self, kernel: Kernel) -> list[FusedKernel]:
         """Return what must be done before a kernel."""
-        reads = dict.fromkeys(root(b) for b in kernel.reads())
-        writes = dict.fromkeys(root(b) for b in kernel.writes())
+        reads = dict.fromkeys(b.key for b in kernel.reads())
+        writes = dict.fromkeys(b.key for b in kernel.writes())
         users = [fused for key in reads | writes for fused in self._writers[key]]
         users += [fused for key in writes for fused in self._readers[key]]
         # In an order that is the same in every process:
@@ -60,10 +59,10 @@ class _LastUses:
 
     def note(self, kernel: Kernel, fused: FusedKernel) -> None:
         """Remember what a kernel touches; those before it are waited for through it."""
-        for key in {root(b) for b in kernel.writes()}:
+        for key in {b.key for b in kernel.writes()}:
             self._writers[key] = [fused]
             self._readers[key] = []
-        for key in {root(b) for b in kernel.reads()}:
+        for key in {b.key for b in kernel.reads()}:
             self._readers[key].append(fused)
 
 
@@ -280,8 +279,8 @@ def by_priority(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
     """
     critical: list[Kernel] = []
     deferred: list[Kernel] = []
-    read: set[Root] = set()  # by critical ones that come after
-    written: set[Root] = set()
+    read: set[BufferKey] = set()  # by critical ones that come after
+    written: set[BufferKey] = set()
     for kernel in reversed(kernels):
         reads, writes = read_by([kernel]), written_by([kernel])
         waited_for = writes & read or (reads | writes) & written

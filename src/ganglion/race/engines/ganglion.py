@@ -18,7 +18,7 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
     backend = "numpy" if form == "numpy" else task.device
     if backend not in config.BACKENDS:
         raise Unavailable(f"Ganglion has no backend for {backend} here")
-    if reason := registry.missing(backend):
+    if reason := registry.unavailable_reason(backend):
         raise Unavailable(reason)
     config.set_backend(backend)
     config.set_threads(task.threads)

@@ -70,7 +70,7 @@ def parsed(command: str, words: list[str]) -> Any:
 def test_every_option_of_train_is_repeated(name):
     chosen = next(one for one in parameters("train") if one.name == name)
     context = parsed("train", sample(chosen))
-    assert resume.given(context, name)
+    assert resume.set_by_user(context, name)
     told = shlex.split(resume.command(context, {"resume": Path("a b.keras")}))
     assert told[:2] == ["ganglion", "train"]
     again = parsed("train", told[2:])

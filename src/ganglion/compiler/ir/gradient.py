@@ -29,14 +29,14 @@ def gradients(loss: Value, wrt: Iterable[Value]) -> dict[Value, Value]:
     targets = set(wrt)
     order = toposort([loss])
     active = _reaching(order, targets)
-    found: dict[Value, Value] = {loss: fill(1, loss)} if loss in active else {}
+    gradient_of: dict[Value, Value] = {loss: fill(1, loss)} if loss in active else {}
     sums = _Sums()
     for value in reversed(order):
-        if value not in found or not isinstance(value, Node):
+        if value not in gradient_of or not isinstance(value, Node):
             continue
         with origin.like(value.origin):
-            _push_back(value, found, active, sums)
-    return {value: found[value] for value in targets if value in found}
+            _push_back(value, gradient_of, active, sums)
+    return {value: gradient_of[value] for value in targets if value in gradient_of}
 
 
 class _Sums:
@@ -99,19 +99,23 @@ def _reaching(order: list[Value], targets: set[Value]) -> set[Value]:
     """Return the values on a path of floats from a target to the loss."""
     active: set[Value] = set()
     for value in order:
-        flows = isinstance(value, Node) and any(one in active for one in value.inputs)
+        flows = isinstance(value, Node) and any(
+            source in active for source in value.inputs
+        )
         if (value in targets or flows) and is_float(value.dtype):
             active.add(value)
     return active
 
 
 def _push_back(
-    node: Node, found: dict[Value, Value], active: set[Value], sums: _Sums
+    node: Node, gradient_of: dict[Value, Value], active: set[Value], sums: _Sums
 ) -> None:
     if node.op.gradient is None:
         return
-    parts = node.op.gradient(node, found[node])
-    for one, part in zip(node.inputs, parts, strict=True):
-        if part is not None and one in active:
+    parts = node.op.gradient(node, gradient_of[node])
+    for source, part in zip(node.inputs, parts, strict=True):
+        if part is not None and source in active:
             part = sums.moved_inside(part)
-            found[one] = add(found[one], part) if one in found else part
+            gradient_of[source] = (
+                add(gradient_of[source], part) if source in gradient_of else part
+            )

@@ -33,7 +33,7 @@ def simplify(graph: Graph) -> Graph:
     shared: dict[Any, Value] = {}
     for value in toposort(graph.outputs.values()):
         if isinstance(value, Node):
-            inputs = tuple(new[one] for one in value.inputs)
+            inputs = tuple(new[source] for source in value.inputs)
             new[value] = _simple(rebuild(value, inputs), shared)
         else:
             new[value] = _share(value, shared)
@@ -53,9 +53,9 @@ def evaluate(
             if isinstance(value, Constant):
                 results[value] = value.array
             elif isinstance(value, Node):
-                arguments = [results[one] for one in value.inputs]
-                made = value.op.meaning(*arguments, **value.attrs)
-                results[value] = np.asarray(made)
+                arguments = [results[source] for source in value.inputs]
+                result = value.op.meaning(*arguments, **value.attrs)
+                results[value] = np.asarray(result)
             else:
                 raise ValueError(f"{value!r} has no value outside of its trace")
     return [results[value] for value in values]
@@ -95,8 +95,8 @@ def _fold(node: Node) -> Value | None:
             return Constant(evaluate([node])[0])
     if node.op.kind == "pointwise" and node.size > 1:
         splats = [splat(value) for value in node.inputs]
-        if all(one is not None for one in splats):
-            scalars = [Constant(one) for one in splats]
+        if all(number is not None for number in splats):
+            scalars = [Constant(number) for number in splats]
             small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
             number = Constant(evaluate([small])[0])
             return _like(node, shaping.broadcast, number, shape=node.shape)
@@ -113,8 +113,8 @@ def splat(value: Value) -> np.ndarray | None:
 
 
 def _is(value: Value, number: float) -> bool:
-    found = splat(value)
-    return found is not None and bool(found == number)
+    scalar = splat(value)
+    return scalar is not None and bool(scalar == number)
 
 
 def _add(node: Node) -> Value | None:

@@ -152,18 +152,18 @@ def _pad(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
     fill = Literal(node.dtype, node.dtype.type(node.attrs["value"]).item())
-    whole = View.of(target)
-    low.emit(Loop.of("fill", node.shape, fill, whole))
-    copy_into(low, node.inputs[0], whole, pairs, interior)
+    padded = View.of(target)
+    low.emit(Loop.of("fill", node.shape, fill, padded))
+    copy_into(low, node.inputs[0], padded, pairs, interior)
 
 
 def _concat(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    whole, axis, start = View.of(target), node.attrs["axis"], 0
+    joined, axis, start = View.of(target), node.attrs["axis"], 0
     for value in node.inputs:
         pairs = tuple((start if i == axis else 0, 0) for i in range(node.ndim))
-        copy_into(low, value, whole, pairs, (0,) * node.ndim)
+        copy_into(low, value, joined, pairs, (0,) * node.ndim)
         start += value.shape[axis]
 
 
@@ -229,7 +229,7 @@ def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
 def _reads_other_elements(low: Lowering, writer: Loop) -> bool:
     """Return whether a new state needs other elements of the old one than its own."""
     state, strides = writer.target.buffer, writer.target.strides
-    views = [one.view for one in walk(writer.expr) if isinstance(one, Load)]
+    views = [node.view for node in walk(writer.expr) if isinstance(node, Load)]
     return any(
         view.buffer.root is state and (view.strides != strides or view.offset != 0)
         for view in views

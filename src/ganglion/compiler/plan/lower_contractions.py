@@ -63,8 +63,8 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     rows = (Axis(node.shape[-2], left.strides[-2], 0, out[-2]),)
     columns = (Axis(node.shape[-1], 0, right.strides[-1], out[-1]),)
     inner = (Axis(a.shape[-1], left.strides[-1], right.strides[-2], 0),)
-    whole = View(target, out)
-    views = (left, right, whole)
+    product = View(target, out)
+    views = (left, right, product)
     low.emit(Contract("matmul", batch, rows, columns, inner, *views, packed=packed))
 
 
@@ -109,8 +109,8 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
     else:
         part = Axis(parts, step.left * each, step.right * each, node.size)
         step = replace(step, size=each)
-        whole = target if parts == 1 else low.new((parts, *node.shape), node.dtype)
-        out = View(whole, (node.size, columns, 1))
+        products = target if parts == 1 else low.new((parts, *node.shape), node.dtype)
+        out = View(products, (node.size, columns, 1))
     low.emit(Contract("matmul", (part,), (row,), (column,), (step,), left, right, out))
     if out.buffer is not target:
         sums = Load(node.dtype, View(out.buffer, (columns, 1, node.size)))
@@ -249,13 +249,13 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
     spans = zip(node.shape[1:-1], attrs["pairs"], strict=True)
     full = tuple(n + lo + hi for n, (lo, hi) in spans)
     padded = low.new((node.shape[0], *full, node.shape[-1]), node.dtype, "pad")
-    whole = View.of(padded)
-    low.emit(Loop.of("fill", padded.shape, Literal(node.dtype, 0.0), whole))
+    images = View.of(padded)
+    low.emit(Loop.of("fill", padded.shape, Literal(node.dtype, 0.0), images))
     grads, kernel = View.of(low.store(dy)), View.of(low.store(w))
     per_in, per_out = w.shape[-2], w.shape[-1] // groups
-    axes = [Axis(dy.shape[0], grads.strides[0], 0, whole.strides[0])]
+    axes = [Axis(dy.shape[0], grads.strides[0], 0, images.strides[0])]
     for i, k in enumerate(w.shape[:-2]):
-        out = whole.strides[i + 1]
+        out = images.strides[i + 1]
         axes.append(
             Axis(dy.shape[i + 1], grads.strides[i + 1], 0, out * attrs["strides"][i])
         )
@@ -274,9 +274,9 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
     target = low.new(node.shape, dtype)
     low.buffers[node] = target
     offset = sum(
-        lo * s for (lo, _), s in zip(attrs["pairs"], whole.strides[1:], strict=False)
+        lo * s for (lo, _), s in zip(attrs["pairs"], images.strides[1:], strict=False)
     )
-    inside = Load(dtype, View(padded, whole.strides, offset))
+    inside = Load(dtype, View(padded, images.strides, offset))
     low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
 
 
@@ -317,8 +317,8 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     inner = (Axis(each, images.strides[0], grads.strides[0]), *pixels)
     rows = (*taps, Axis(per_in, 1, 0, out[-2]))
     columns = (Axis(per_out, 0, 1, 1),)
-    whole = View(partial, (node.size, *out))
-    low.emit(Contract("conv_kernel", batch, rows, columns, inner, images, grads, whole))
+    sums = View(partial, (node.size, *out))
+    low.emit(Contract("conv_kernel", batch, rows, columns, inner, images, grads, sums))
     if parts == 1:
         low.buffers[node] = partial
         return

@@ -82,7 +82,11 @@ class Result:
     def best_rival(self) -> Entry | None:
         """Return the rival that is hardest on Ganglion, else the fastest one."""
         ours = self.ours
-        key = (lambda one: self.ratio(one, ours)) if ours else (lambda one: one.median)
+        key = (
+            (lambda rival: self.ratio(rival, ours))
+            if ours
+            else (lambda rival: rival.median)
+        )
         return min(self.rivals, key=key, default=None)
 
     def ratio(self, entry: Entry, to: Entry) -> float:

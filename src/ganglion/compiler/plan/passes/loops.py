@@ -249,8 +249,10 @@ def _fused(earlier: Loop, loop: Loop) -> Loop:
 def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
     """Replace loads of what the earlier loop stores by the value itself."""
 
-    def value(one: Expr) -> Expr:
-        return stored.get(one.view.buffer.root, one) if isinstance(one, Load) else one
+    def value(node: Expr) -> Expr:
+        return (
+            stored.get(node.view.buffer.root, node) if isinstance(node, Load) else node
+        )
 
     return mapped(expr, value)
 

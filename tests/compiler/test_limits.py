@@ -19,7 +19,7 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, toposort
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
-from ganglion.compiler.plan.memory import Spans, packed
+from ganglion.compiler.plan.plan import Spans, packed
 from ganglion.training.data_adapters import Table
 from ganglion.variables import Scope
 

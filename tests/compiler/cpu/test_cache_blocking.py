@@ -18,7 +18,7 @@ from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Apply, Buffer, Contract, Load, Loop, View
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import PlanError
 
 
 @pytest.fixture(scope="module")

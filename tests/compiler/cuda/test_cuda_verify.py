@@ -12,7 +12,7 @@ from ganglion.compiler.cuda.pipeline import build, pipeline
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.verify import LaunchError, verify_schedule, verify_step
 from ganglion.compiler.plan.kernels import Contract
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import PlanError
 
 SPEC = GpuSpec()
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ganglion.compiler.plan.kernels import Buffer, Load, Loop, View, chained
-from ganglion.compiler.plan.passes.fuse import SMALL_LOOP as SMALL
-from ganglion.compiler.plan.passes.fuse import fuse
+from ganglion.compiler.plan.passes.loops import SMALL_LOOP as SMALL
+from ganglion.compiler.plan.passes.loops import fuse
 
 LARGE = 1 << 16
 FLOAT = np.dtype("float32")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.plan import CpuPlan, Execution
 from ganglion.compiler.plan.kernels import Buffer, Kernel
-from ganglion.compiler.plan.memory import Span, Spans
+from ganglion.compiler.plan.plan import Span, Spans
 
 Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
 

@@ -20,20 +20,18 @@ from ganglion.compiler.pipeline import (
     graph_pass,
     kernel_pass,
 )
-from ganglion.compiler.plan import verify as plan_verify
+from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import Contract, PoolBack
 from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
-from ganglion.compiler.plan.passes.collapse import collapse
-from ganglion.compiler.plan.passes.fuse import fuse
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
     transpose_narrow,
     without_empty,
 )
+from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import Plan, PlanError
 
 
 def _lower(program: Program) -> Plan:
@@ -59,7 +57,7 @@ def verify(plan: CpuPlan) -> None:
     elif plan.offsets:
         verify_memory(plan)
     else:
-        plan_verify.verify(plan)
+        plans.verify(plan)
         if pair := conflict(plan.kernels, plan.segments):
             text = f"kernels {pair[0]} and {pair[1]} cannot share a segment"
             raise PlanError(f"{plan.name}: {text}")

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.memory import packed, rounded
-from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.plan import Plan, PlanError, packed, rounded
 from ganglion.compiler.plan.printer import show
-from ganglion.compiler.plan.verify import PlanError
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 

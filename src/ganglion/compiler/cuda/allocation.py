@@ -24,7 +24,7 @@ from ganglion.compiler.cuda.launches import (
 from ganglion.compiler.cuda.row_fusion import row_sizes, whole_rows
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Load, Loop
-from ganglion.compiler.plan.memory import packed, rounded
+from ganglion.compiler.plan.plan import packed, rounded
 
 ALIGNMENT = 256  # bytes
 

@@ -50,7 +50,7 @@ from ganglion.compiler.plan.kernels import (
     Scan,
     Scatter,
 )
-from ganglion.compiler.plan.memory import rounded
+from ganglion.compiler.plan.plan import rounded
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ganglion.compiler.cuda.launches import Priority
 from ganglion.compiler.cuda.text import THREADS, Emitted, c_type, fill
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.memory import rounded
+from ganglion.compiler.plan.plan import rounded
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
 from ganglion.compiler.cuda.row_fusion import can_fuse_rows
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Kernel
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import PlanError
 
 
 class LaunchError(PlanError):

@@ -46,7 +46,7 @@ from ganglion.compiler.plan.kernels import (
     row_major,
     walk,
 )
-from ganglion.compiler.plan.passes.collapse import collapse
+from ganglion.compiler.plan.passes.loops import collapse
 
 
 @dataclass(frozen=True)

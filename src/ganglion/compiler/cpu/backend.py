@@ -23,7 +23,7 @@ from ganglion.system import forks
 
 
 def unavailable_reason() -> str | None:
-    """Say why this backend cannot run here, None if it can."""
+    """Return why this backend cannot run here, None if it can."""
     try:
         import llvmlite.binding  # noqa: F401
     except (ImportError, OSError) as error:

@@ -45,7 +45,7 @@ def drop_unread_stores(schedule: Schedule) -> Schedule:
 def stage_rows(schedule: Schedule) -> Schedule:
     """Keep in shared memory what row-wise partitions compute and read again.
 
-    Arrays that nobody else reads are private, and are never in global memory; others
+    Arrays that no other reads are private, and are never in global memory; others
     are written back, too.
     """
     users: dict[BufferKey, set[int]] = defaultdict(set)
@@ -104,7 +104,7 @@ def _is_plain_sum(kernel: Kernel) -> bool:
 
 
 def mark_ready(schedule: Schedule) -> Schedule:
-    """Tell fused kernels what they read that the launch before theirs does not write.
+    """Set what fused kernels read that the launch before theirs does not write.
 
     A launch starts when the one before it is under way, so that the one before that has
     ended. Before the first of a program may be any launch of another one.

@@ -43,7 +43,7 @@ DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every ch
 
 
 def unavailable_reason() -> str | None:
-    """Say why this backend cannot run here, None if it can."""
+    """Return why this backend cannot run here, None if it can."""
     return cuda_driver.unavailable_reason()
 
 
@@ -230,7 +230,7 @@ class CompiledProgram:
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
     ) -> set[str]:
-        """Leave what is large on the device, until somebody wants it."""
+        """Leave large arrays on the device until they are read."""
         large = {
             name
             for name in self._written
@@ -251,7 +251,7 @@ class CompiledProgram:
         copies: Mapping[str, np.ndarray],
         resident: Set[str],
     ) -> None:
-        """Bring the new state to the host, but for what stays on the device."""
+        """Copy the new state to the host, except what stays on the device."""
         wanted = [name for name in self._written if name not in resident]
         for name in wanted:
             device_arrays.forget(id(state[name]))

@@ -69,7 +69,7 @@ class FusedKernel:
         self.column_sums.append(FusedKernel(kernel, unstored=self.unstored))
 
     def reads(self) -> set[BufferKey]:
-        """Return the memory that is read, but for what is passed on."""
+        """Return the memory that is read, except what is passed on in registers."""
         return {b.key for kernel in self.kernels for b in kernel.reads()}
 
     def writes(self) -> set[BufferKey]:

@@ -47,7 +47,7 @@ class PartitionText:
     staging: RowStaging | None = None  # of row-wise fused kernels
 
     def order(self) -> tuple[bool, int, float, int]:
-        """Sort what takes long to the front, and what nobody waits for to the end."""
+        """Sort long partitions to the front, and deferred ones to the end."""
         work = max(body.work for body in self.bodies)
         return self.blocks > 1, self.priority.value, -work, -self.blocks
 

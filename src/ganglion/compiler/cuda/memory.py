@@ -95,7 +95,7 @@ class Memory:
         return -(-max(nbytes, 1) // UNIT) * UNIT
 
     def release(self, address: int, nbytes: int) -> None:
-        """Keep memory for the next one who needs as much."""
+        """Keep memory for the next allocation of the same size."""
         self._spare[self.rounded(nbytes)].append(address)
 
     def discard(self, free: Callable[[], None]) -> None:
@@ -132,7 +132,7 @@ class Memory:
             self.collect()
             self._give_back()
             address, _ = self._arena
-            if address:  # whoever runs next asks for it, and records anew
+            if address:  # the next run allocates it, and records again
                 self._arena = (0, 0)
                 self.driver.free(address)
 
@@ -207,7 +207,7 @@ class Memory:
             self.driver.free_host(mirror.host_copy)
 
     def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
-        """Copy an array to the device if it has changed; tell whether it has."""
+        """Copy an array to the device if it has changed; return whether it has."""
         if is_data:
             if mirror.is_current:
                 return False

@@ -54,7 +54,7 @@ class _LastUses:
         writes = dict.fromkeys(b.key for b in kernel.writes())
         users = [fused for key in reads | writes for fused in self._writers[key]]
         users += [fused for key in writes for fused in self._readers[key]]
-        # In an order that is the same in every process:
+        # In an order that is the same in every process.
         return list({id(fused): fused for fused in users}.values())
 
     def note(self, kernel: Kernel, fused: FusedKernel) -> None:
@@ -143,7 +143,7 @@ class Scheduler:
     ) -> None:
         last = max((self._launch_of(need) for need in needs), default=-1)
         small = is_small(fused.kernel)
-        # Sums for a next step are taken as those for the first, in other company.
+        # Sums for the next step are computed as those for the first, in another launch.
         row_wise = priority is not Priority.PREFETCH or is_map(fused.kernel)
         needed = (self._partition_of[id(need)] for need in needs)
         latest = {
@@ -155,7 +155,7 @@ class Scheduler:
             small and partitions and all(partition.small for partition in partitions)
         )
         follows = follows and not any(partition.row_wise for partition in partitions)
-        # Without hurry, one after the other would only make a launch longer.
+        # Deferred kernels in a chain would only make a launch longer.
         may = priority is Priority.CRITICAL or last + 1 >= len(self.launches)
         may = may and length < TUNING.longest_partition
         if may and row_wise and self._continues(fused.kernel, partitions):
@@ -170,7 +170,7 @@ class Scheduler:
             waits = large or (priority is not Priority.CRITICAL and not small)
             launch = self._launch_without_products(last + 1) if waits else last + 1
             if launch == len(self.launches) and priority is not Priority.CRITICAL:
-                launch = last + 1  # rather in bad company than last and alone
+                launch = last + 1  # rather beside others than in a launch of its own
             partition = self._new_partition(fused, small, launch)
             partition.priority = priority
             partition.rows = fusable_rows(fused.kernel) if row_wise else 0
@@ -228,7 +228,7 @@ def _reads_from(kernel: Kernel, fused: FusedKernel) -> bool:
 
 
 def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
-    """Let a producer add up what it computes, or go on with what it added up."""
+    """Let a producer add up what it computes, or fuse an epilogue of its column sum."""
     if can_fuse_column_sum(producer, kernel):
         producer.add_column_sum(kernel)
         return True
@@ -249,7 +249,7 @@ def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
 def launches_of(
     kernels: Sequence[Kernel], prefetched: Sequence[Kernel] = ()
 ) -> list[Launch]:
-    """Return the launches of kernels, and of others for which nobody waits."""
+    """Return the launches of kernels, and of others that no kernel waits for."""
     scheduler = Scheduler()
     critical, deferred = by_priority(kernels)
     for priority, group in (

@@ -32,7 +32,7 @@ class LaunchError(PlanError):
     """Launches that break their own rules: a bug in Ganglion, not in the model."""
 
 
-TEMPORARY = ("arena", NEXT)  # kinds of arrays that somebody must have written
+TEMPORARY = ("arena", NEXT)  # kinds of arrays that a kernel must have written
 
 
 def verify_step(step: StepKernels) -> None:

@@ -28,7 +28,7 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
 
 
 def _freeze(array: Any) -> None:
-    """Let nobody change an array, nor what it is a part of."""
+    """Make an array read-only, and the arrays that it is a view of."""
     while isinstance(array, np.ndarray):
         array.setflags(write=False)
         array = array.base

@@ -185,7 +185,7 @@ class _Candidates:
             return True
         if buffer.kind == "arena":
             return min(others) > max(order)
-        return max(others) <= min(order)  # nobody wants what it is after the step
+        return max(others) <= min(order)  # its value after the step is never read
 
     def _may_read(self, buffer: Buffer) -> bool:
         writers = self._uses.writers[buffer.key]

@@ -1,4 +1,4 @@
-"""Kernels with other buffers, expressions as keys, and who reads and writes what."""
+"""Kernels with other buffers, expressions as keys, and arrays' readers and writers."""
 
 from __future__ import annotations
 

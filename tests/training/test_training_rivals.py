@@ -90,7 +90,8 @@ def small_model(api: Any, case: Case) -> Any:
     """Put a layer between its inputs and a dense output."""
     kind = "int32" if case.classes else None
     inputs = [api.Input(shape[1:], dtype=kind) for shape in case.shapes]
-    made = case.make(api.layers)(inputs if len(inputs) > 1 else inputs[0])
+    entry = inputs if len(inputs) > 1 else inputs[0]
+    made = case.call(case.make(api.layers), entry)
     features = made if len(made.shape) == 2 else api.layers.Flatten()(made)
     return api.Model(inputs, api.layers.Dense(2, activation="tanh")(features))
 

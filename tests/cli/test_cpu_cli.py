@@ -113,7 +113,7 @@ def test_dump_refuses_passes_that_are_not_there():
 def test_dump_says_what_ptx_needs(monkeypatch):
     for name in ("cuda", "cuda.core"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(driver, "missing", lambda: "no GPU here")
+    monkeypatch.setattr(driver, "unavailable_reason", lambda: "no GPU here")
     program = dump.program_of(recipes.get("mnist-perceptron"), "predict", 16)
     with pytest.raises(RuntimeError, match=r"NVRTC.*ganglion-nn\[cuda\]"):
         dump.text_of(program, "asm", "cuda")

@@ -1,4 +1,4 @@
-"""The command that goes on with what was interrupted: it repeats what was asked for."""
+"""The command that resumes an interrupted run: the same command with its options."""
 
 from __future__ import annotations
 

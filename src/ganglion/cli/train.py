@@ -211,7 +211,7 @@ def _choose(backend: str | None, threads: int | None, seed: int) -> None:
 def _resumed(
     context: typer.Context, recipe: recipe_book.Recipe, resume: Path, augment: bool
 ) -> Any:
-    """Return the model of a run that goes on; refuse to change how it was begun."""
+    """Return the model of a resumed run; refuse options that differ from its own."""
     from ganglion import saving
 
     wants_plain = bool(recipe.augment) and not augment

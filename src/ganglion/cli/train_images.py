@@ -61,7 +61,7 @@ class Choices:
         return data
 
     def announce(self, data: Any, network: str, color: str = "") -> None:
-        """Tell what is trained on what."""
+        """Print which model is trained on which data."""
         rows, columns = data.form.size
         say(
             f"{data.folder}: {len(data.classes)} classes "
@@ -70,7 +70,7 @@ class Choices:
         )
 
     def tell_where(self) -> None:
-        """Tell where the model is, and how to ask it."""
+        """Print where the model is, and how to use it."""
         if self.save is None:
             say("The model was not saved; give --save FILE to keep it.")
         else:

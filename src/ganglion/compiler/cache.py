@@ -108,7 +108,7 @@ _told: set[Path] = set()
 
 
 def _is_ours(place: Path) -> bool:
-    """Return whether nobody else can put code into a folder; tell once if they can."""
+    """Return whether no other user can write to a folder; warn once if one can."""
     reason = files.not_private(place)
     if reason is None:
         return True

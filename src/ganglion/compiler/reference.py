@@ -14,7 +14,7 @@ from ganglion.compiler.ir.graph import Constant, Node, Value, verify
 from ganglion.compiler.ir.program import Program
 
 
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Return why this backend cannot run here: it always can."""
     return None
 

@@ -210,7 +210,7 @@ def _has_two_sizes(cls: type, args: tuple[Any, ...]) -> bool:
 
 
 def _means_sizes(args: tuple[Any, ...]) -> bool:
-    """Guess what `Conv2D(32, 3, 3)` means where nothing else in the call tells.
+    """Guess what `Conv2D(32, 3, 3)` means where nothing else in the call decides it.
 
     Kernels are mostly square, and strides mostly smaller than the kernel.
     """

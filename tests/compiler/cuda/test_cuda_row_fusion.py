@@ -13,7 +13,6 @@ from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.row_fusion import staged_rows, staged_whole
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table
 
@@ -74,7 +73,7 @@ def test_a_classifier_ends_row_wise(batch, precise):
 
 def test_what_is_copied_early_is_ready():
     ((before, partition),) = row_wise_partitions(classifier(32)[0])
-    near = {root(one) for one in staged_whole(partition.fused_kernels)}
+    near = {one.key for one in staged_whole(partition.fused_kernels)}
     early = near & {one for fused in partition.fused_kernels for one in fused.ready}
     assert ("state", "classifier/last/kernel") in early
     written = {

@@ -52,7 +52,7 @@ def driver(monkeypatch):
     """Let models run on a recorder; return it."""
     made = Recorder()
     memory = Memory(made)
-    monkeypatch.setattr(backend, "missing", lambda: None)
+    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
     monkeypatch.setattr(backend, "memory", lambda: memory)
     config.set_backend("cuda")
     return made
@@ -361,7 +361,7 @@ def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
 
 
 def test_the_reason_why_there_is_no_gpu():
-    reason = cuda_driver.missing()
+    reason = cuda_driver.unavailable_reason()
     if reason is None:
         pytest.skip("there is a GPU here")
     assert reason.strip()

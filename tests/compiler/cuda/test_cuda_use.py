@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 def _played(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
     monkeypatch.setattr(config, "_choices", dict(config._choices))
-    monkeypatch.setattr(backend, "missing", lambda: None)
+    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
     monkeypatch.setattr(backend, "memory", emulated)
     config.set_backend("cuda")
     config.set_precision("float32")

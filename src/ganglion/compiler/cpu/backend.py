@@ -21,8 +21,8 @@ from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
 
 
-def missing() -> str | None:
-    """Say why this backend cannot run here, None if it can."""
+def unavailable_reason() -> str | None:
+    """Return why this backend cannot run here, None if it can."""
     try:
         import llvmlite.binding  # noqa: F401
     except (ImportError, OSError) as error:

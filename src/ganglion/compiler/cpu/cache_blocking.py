@@ -231,7 +231,7 @@ def _all_go(
 def tile_local(
     kernels: Sequence[Kernel], segments: Sequence[Segment]
 ) -> frozenset[Buffer]:
-    """Return the buffers that nobody touches but the members of one segment.
+    """Return the buffers that only the members of one segment touch.
 
     Each slice of the segment has a part of its own: a thread needs no more than one.
     """

@@ -1,4 +1,4 @@
-"""A plan for threads: where buffers lie, who runs what, and where all wait."""
+"""A plan for threads: offsets of buffers, the split of the work, and the barriers."""
 
 from __future__ import annotations
 

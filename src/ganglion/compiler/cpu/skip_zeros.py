@@ -230,7 +230,7 @@ def _root(contraction: Contract) -> Buffer:
 
 
 def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
-    """Return the buffers that hold data: as it was given, or scaled."""
+    """Return the buffers that hold data, unchanged or scaled."""
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
         for buffer in kernel.writes():
@@ -242,7 +242,7 @@ def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
             if writers[root][-1] is not kernel:
                 continue
             stored = [e for each in writers[root] for e in _stored(each, root)]
-            rest = [e for e in stored if not _is_zero(e)]  # but for a frame of zeros
+            rest = [e for e in stored if not _is_zero(e)]  # except a frame of zeros
             if rest and all(e and _keeps_zeros(e, scaled) for e in rest):
                 scaled.add(root)
     return scaled

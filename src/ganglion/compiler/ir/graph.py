@@ -37,7 +37,7 @@ _functions: dict[str, Callable[..., Any]] = {}
 
 
 def register_operators(functions: dict[str, Callable[..., Any]]) -> None:
-    """Say which function each operator calls."""
+    """Register the function that each operator calls."""
     _functions.update(functions)
 
 

@@ -1,7 +1,7 @@
 """Simplification: fold constants, drop identities, share equal work, forget the dead.
 
 One walk in order rebuilds the graph; each rule looks at one node whose inputs are
-already simple. Every rule keeps values bit for bit (but for the sign of zero).
+already simple. Every rule keeps values bit for bit (except for the sign of zero).
 """
 
 from __future__ import annotations

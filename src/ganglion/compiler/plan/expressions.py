@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from ganglion.compiler.ir.table import OPS
 
 Shape = tuple[int, ...]
+BufferKey = tuple[str, str]  # kind and name
 Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
 
 # Costs in nanoseconds of one core, roughly: a factor of ten decides, not one of two.
@@ -37,6 +38,11 @@ class Buffer:
     def root(self) -> Buffer:
         """The buffer whose memory it is: itself, or what it is another shape of."""
         return self.alias_of or self
+
+    @property
+    def key(self) -> BufferKey:
+        """What names its memory: copies of a buffer, of other types too, share it."""
+        return self.kind, self.name
 
     @property
     def size(self) -> int:

@@ -503,7 +503,7 @@ def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
 
 
 def _write_state(low: Lowering, program: Program) -> None:
-    """Write new states in place where nobody needs the old one any more."""
+    """Write new states in place where the old value is no longer read."""
     inputs = {value.name: value for value in low.graph.inputs}
     writers: list[Loop] = []
     for name in program.state:

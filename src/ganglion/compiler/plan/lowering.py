@@ -54,7 +54,7 @@ LONG_SUM = 4096  # elements
 
 @dataclass(frozen=True)
 class Preferences:
-    """What a target wants of lowering."""
+    """What a target requires of lowering."""
 
     # Into how many equal parts a batch, or a long sum, is cut at most for threads to
     # share, whatever their number; a GPU cuts by itself.

@@ -99,7 +99,7 @@ class _Texts:
 
 
 def _own(expr: Expr) -> Iterator[str]:
-    """Yield all that an expression says, but for those below it."""
+    """Yield an expression's own fields, without its subexpressions."""
     yield type(expr).__name__
     for field in fields(expr):
         value = getattr(expr, field.name)

@@ -46,7 +46,7 @@ class Result:
     threads: int
     entries: list[Entry]
     operations: float  # floating-point operations of all products in a step
-    peak: dict[str, float]  # GFLOP/s of a matrix product, by who computes it
+    peak: dict[str, float]  # GFLOP/s of a matrix product, by engine
     busy: float = 0.0  # the share of all cores that others used before we began
     remark: str = ""
     interrupted: bool = False

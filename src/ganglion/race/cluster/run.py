@@ -280,7 +280,7 @@ class RayRunner(RaceRunner):
             return {"lost": f"{lost}{type(error).__name__}: {line.strip()}"}
 
     def _tell(self) -> None:
-        """Tell what the tasks posted since we last looked."""
+        """Report what the tasks have posted since the last call."""
         for name, where, text, is_news in self._news():
             work = {work.name: work for work in self._pending.values()}.get(name)
             if work is None:

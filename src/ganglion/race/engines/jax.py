@@ -330,7 +330,7 @@ def _norm(
     else:
         axes = tuple(range(x.ndim - 1))
         mean = jnp.mean(x, axes)
-        variance = jnp.mean(x * x, axes) - mean * mean  # one pass, as XLA likes it
+        variance = jnp.mean(x * x, axes) - mean * mean  # in one pass, which XLA fuses
         momentum = arguments.get("momentum", 0.99)
         for value in (mean, variance):
             index = next(indices)

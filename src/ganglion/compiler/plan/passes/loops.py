@@ -258,7 +258,7 @@ def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
 
 
 def _without_unread(kernels: list[Kernel]) -> list[Kernel]:
-    """Drop stores into temporary buffers that nobody reads."""
+    """Drop stores into temporary buffers that are never read."""
     while True:
         read = Counter(b.root for kernel in kernels for b in kernel.reads())
         remaining: list[Kernel] = []

@@ -19,7 +19,7 @@ from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
 from ganglion.compiler.cache import digest_of
 from ganglion.compiler.cpu import backend, tuning
-from ganglion.compiler.cpu import barriers as schedule
+from ganglion.compiler.cpu import plan as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.pipeline import build, verify
 from ganglion.compiler.cpu.plan import Execution

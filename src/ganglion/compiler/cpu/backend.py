@@ -12,10 +12,9 @@ from ganglion import config
 from ganglion.compiler import cache
 from ganglion.compiler.cpu import emit, jit, tuning
 from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.barriers import total_work
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.plan import CpuPlan
+from ganglion.compiler.cpu.plan import CpuPlan, total_work
 from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer

@@ -6,9 +6,14 @@ from functools import partial
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu.barriers import place_barriers, unguarded
 from ganglion.compiler.cpu.cache_blocking import block, conflict
-from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena, verify_memory
+from ganglion.compiler.cpu.plan import (
+    CpuPlan,
+    place_barriers,
+    place_in_arena,
+    unguarded,
+    verify_memory,
+)
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
 from ganglion.compiler.cpu.tuning import CPU

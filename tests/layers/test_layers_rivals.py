@@ -12,8 +12,7 @@ from layer_cases import CASES, Case, random_weights
 
 from ganglion import activations, layers, ops
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Input
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.variables import Scope
 

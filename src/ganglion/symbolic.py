@@ -42,7 +42,7 @@ _slices = _Slices()
 
 
 def note_bounded_slice() -> None:
-    """Say that a slice had bounds: how long it is depends on the size of its axis."""
+    """Note that a slice has bounds: its length depends on the size of its axis."""
     _slices.bounded = True
 
 

@@ -248,7 +248,7 @@ class Scope:
 
     def __init__(self, training: bool = False, concrete: bool = False) -> None:
         self.training = training
-        self.told = True  # somebody said whether this is training
+        self.told = True  # whether this is training was set explicitly
         self.concrete = concrete
         self.reads: dict[Variable, Value] = {}
         self.writes: dict[Variable, Value] = {}
@@ -392,7 +392,7 @@ _initializer_by_name: list[Callable[[str], Any]] = []
 
 
 def register_initializers(by_name: Callable[[str], Any]) -> None:
-    """Say what finds an initializer by its name; they live far above."""
+    """Register the function that finds an initializer by name, from a room above."""
     _initializer_by_name[:] = [by_name]
 
 

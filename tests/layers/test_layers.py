@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 # ---- the contract -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_every_layer_keeps_the_contract(case: Case) -> None:
     check_layer(lambda: case.make(layers), *case.shapes, x=case.inputs())
 

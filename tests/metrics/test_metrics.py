@@ -60,7 +60,7 @@ def test_a_mean_weighted_by_the_batch_is_the_mean_of_all_samples():
         (metrics.AUC(num_thresholds=3), [0, 0, 1, 1], [0, 0.5, 0.3, 0.9], 0.75),
         (metrics.MeanIoU(num_classes=2), [0, 0, 1, 1], [0, 1, 0, 1], 1 / 3),
     ],
-    ids=lambda one: one.name if isinstance(one, metrics.Metric) else None,
+    ids=lambda case: case.name if isinstance(case, metrics.Metric) else None,
 )
 def test_values_by_hand(metric, y_true, y_pred, expected):
     actual = updated(metric, np.array(y_true), np.array(y_pred, "float32"))

@@ -70,7 +70,7 @@ def _stage_text(stage: Any) -> str:
 
 def _cuda_text(program: Program, form: str, after: str | None) -> str:
     """Return the launches, the CUDA C text or the PTX; none of them needs a GPU."""
-    here = driver.missing() is None
+    here = driver.unavailable_reason() is None
     spec = driver.driver().spec if here else GpuSpec()
     spec = replace(spec, precision=config.precision())
     if form == "plan" and after is not None:

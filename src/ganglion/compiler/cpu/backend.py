@@ -12,18 +12,17 @@ from ganglion import config
 from ganglion.compiler import cache
 from ganglion.compiler.cpu import emit, jit, tuning
 from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.barriers import total_work
 from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.plan import CpuPlan
+from ganglion.compiler.cpu.plan import CpuPlan, total_work
 from ganglion.compiler.cpu.tape import ARENAS, Layout
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
 
 
-def missing() -> str | None:
-    """Say why this backend cannot run here, None if it can."""
+def unavailable_reason() -> str | None:
+    """Return why this backend cannot run here, None if it can."""
     try:
         import llvmlite.binding  # noqa: F401
     except (ImportError, OSError) as error:

@@ -99,6 +99,8 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
 
 def block(plan: Plan) -> CpuPlan:
     """Return the plan in an order that has long segments, with those."""
+    if all(kernel.cost < CPU.worth_sharing for kernel in plan.kernels):
+        return CpuPlan(**vars(plan))  # one thread runs them all
     kernels, segments = arrange(plan.kernels)
     between = tile_local(kernels, segments)
     fields = vars(plan) | {"kernels": tuple(kernels)}
@@ -229,7 +231,7 @@ def _all_go(
 def tile_local(
     kernels: Sequence[Kernel], segments: Sequence[Segment]
 ) -> frozenset[Buffer]:
-    """Return the buffers that nobody touches but the members of one segment.
+    """Return the buffers that only the members of one segment touch.
 
     Each slice of the segment has a part of its own: a thread needs no more than one.
     """

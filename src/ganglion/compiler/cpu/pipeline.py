@@ -6,9 +6,14 @@ from functools import partial
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu.barriers import place_barriers, unguarded
 from ganglion.compiler.cpu.cache_blocking import block, conflict
-from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena, verify_memory
+from ganglion.compiler.cpu.plan import (
+    CpuPlan,
+    place_barriers,
+    place_in_arena,
+    unguarded,
+    verify_memory,
+)
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
 from ganglion.compiler.cpu.tuning import CPU
@@ -20,20 +25,18 @@ from ganglion.compiler.pipeline import (
     graph_pass,
     kernel_pass,
 )
-from ganglion.compiler.plan import verify as plan_verify
+from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import Contract, PoolBack
 from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
-from ganglion.compiler.plan.passes.collapse import collapse
-from ganglion.compiler.plan.passes.fuse import fuse
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
     transpose_narrow,
     without_empty,
 )
+from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.plan import Plan
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import Plan, PlanError
 
 
 def _lower(program: Program) -> Plan:
@@ -59,7 +62,7 @@ def verify(plan: CpuPlan) -> None:
     elif plan.offsets:
         verify_memory(plan)
     else:
-        plan_verify.verify(plan)
+        plans.verify(plan)
         if pair := conflict(plan.kernels, plan.segments):
             text = f"kernels {pair[0]} and {pair[1]} cannot share a segment"
             raise PlanError(f"{plan.name}: {text}")

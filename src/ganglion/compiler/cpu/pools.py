@@ -1,4 +1,4 @@
-"""Pools by maximum: gradients are masked early, and computed by who reads them."""
+"""Max pooling: gradients are masked early, and computed by their readers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _is(value: Value, op: Op) -> TypeGuard[Node]:
 
 
 # ---- readers -----------------------------------------------------------------------
-# The gradient of a pool, computed by who reads it instead of stored for them.
+# The gradient of a pool, computed by the kernels that read it instead of stored.
 #
 # Most of what a pool by maximum gives back is zero, and it is as large as the images. A
 # loop that reads it (batch norm's sums, say, and then its gradient) can as well run

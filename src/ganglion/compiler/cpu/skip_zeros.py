@@ -198,6 +198,8 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
 
     Convolutions have bits instead.
     """
+    if not any(isinstance(kernel, Contract) and _is_long(kernel) for kernel in kernels):
+        return list(kernels)
     scaled = _scaled_data(kernels)
     finders: dict[object, Nonzeros | NonzeroBits] = {}
     result: list[Kernel] = []
@@ -228,7 +230,7 @@ def _root(contraction: Contract) -> Buffer:
 
 
 def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
-    """Return the buffers that hold data: as it was given, or scaled."""
+    """Return the buffers that hold data, unchanged or scaled."""
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
         for buffer in kernel.writes():
@@ -240,7 +242,7 @@ def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
             if writers[root][-1] is not kernel:
                 continue
             stored = [e for each in writers[root] for e in _stored(each, root)]
-            rest = [e for e in stored if not _is_zero(e)]  # but for a frame of zeros
+            rest = [e for e in stored if not _is_zero(e)]  # except a frame of zeros
             if rest and all(e and _keeps_zeros(e, scaled) for e in rest):
                 scaled.add(root)
     return scaled
@@ -275,14 +277,19 @@ def _keeps_zeros(expr: Expr, data: set[Buffer]) -> bool:
     return kept[id(expr)]
 
 
+def _is_long(contraction: Contract) -> bool:
+    """Return whether leaving out zeros can save more than finding them costs."""
+    columns = math.prod(axis.size for axis in contraction.columns)
+    inner = math.prod(axis.size for axis in contraction.inner)
+    return inner >= CPU.listed_inner and columns >= CPU.listed_columns
+
+
 def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
     """Return whether the left operand of a product is data that is worth looking at."""
     root = _root(contraction)
     if root.kind != "data" and root not in scaled:
         return False
-    columns = math.prod(axis.size for axis in contraction.columns)
-    inner = math.prod(axis.size for axis in contraction.inner)
-    if inner < CPU.listed_inner or columns < CPU.listed_columns:
+    if not _is_long(contraction):
         return False
     if _is_product(contraction):
         return True

@@ -130,7 +130,7 @@ class Claim:
             self.release()
 
     def _take(self, core: int) -> bool:
-        """Claim a core; return whether it is ours, or nobody can tell."""
+        """Claim a core; return whether it is ours, or that cannot be known."""
         if sys.platform != "linux":
             return True
         import socket  # 5 ms, which a run on one thread need not wait for

@@ -30,7 +30,7 @@ from ganglion.compiler.cuda.memory import (
     contiguous,
 )
 from ganglion.compiler.cuda.prelude import source
-from ganglion.compiler.cuda.text import THREADS, root
+from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import terminal
@@ -42,9 +42,9 @@ MOST_BINDINGS = 4  # whose recordings are kept: every `fit` may have arrays of i
 DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every chunk
 
 
-def missing() -> str | None:
-    """Say why this backend cannot run here, None if it can."""
-    return cuda_driver.missing()
+def unavailable_reason() -> str | None:
+    """Return why this backend cannot run here, None if it can."""
+    return cuda_driver.unavailable_reason()
 
 
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
@@ -165,8 +165,8 @@ class CompiledProgram:
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
             self._workspace = Workspace(self.emission, on)
-        written = {root(b) for kernel in plan.kernels for b in kernel.writes()}
-        self._written = [n for n, b in plan.state.items() if root(b) in written]
+        written = {b.key for kernel in plan.kernels for b in kernel.writes()}
+        self._written = [n for n, b in plan.state.items() if b.key in written]
         self._prepared = False
         # For tests: temporary memory full of NaN before each run.
         self.poisons = False
@@ -230,7 +230,7 @@ class CompiledProgram:
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
     ) -> set[str]:
-        """Leave what is large on the device, until somebody wants it."""
+        """Leave large arrays on the device until they are read."""
         large = {
             name
             for name in self._written
@@ -251,7 +251,7 @@ class CompiledProgram:
         copies: Mapping[str, np.ndarray],
         resident: Set[str],
     ) -> None:
-        """Bring the new state to the host, but for what stays on the device."""
+        """Copy the new state to the host, except what stays on the device."""
         wanted = [name for name in self._written if name not in resident]
         for name in wanted:
             device_arrays.forget(id(state[name]))
@@ -306,8 +306,8 @@ class CompiledProgram:
     ) -> int:
         if buffer.kind in ("data", "state"):
             return mirrors[buffer.name]
-        if buffer.kind == "arena" and root(buffer) in self._schedule.offsets:
-            return arena + self._schedule.offsets[root(buffer)]
+        if buffer.kind == "arena" and buffer.key in self._schedule.offsets:
+            return arena + self._schedule.offsets[buffer.key]
         if odd and buffer.name in self._schedule.double_buffered:
             buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
         return self._workspace.address(buffer)

@@ -165,7 +165,7 @@ def _fprop_tilings(
             continue
         base = tile.step(bf16)
         steps = {base: True, 2 * base: conv.channels % (2 * base) == 0}
-        # Whole pixels leave less to reckon.
+        # Whole pixels need less index arithmetic.
         pixels = math.lcm(conv.channels, tile.groups * (16 if bf16 else 8))
         steps |= {pixels: pixels <= 4 * base}
         for tile_y in range(1, min(tile.rows // conv.x, conv.y) + 1):
@@ -253,7 +253,7 @@ def _fprop_cost(
 def _fprop_cycles(product: Product, tile: Tile, bf16: bool, even: bool) -> float:
     """Return the cycles that a tile takes for each element of the inner axis.
 
-    Where steps are `even` parts of a pixel's channels, there is less to reckon.
+    Where steps are `even` parts of a pixel's channels, there is less index arithmetic.
     """
     left, right = product.width("left"), product.width("right")
     near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right

@@ -40,7 +40,7 @@ _functions: dict[str, Callable[..., Any]] = {}
 
 
 def register_operators(functions: dict[str, Callable[..., Any]]) -> None:
-    """Say which function each operator calls."""
+    """Register the function that each operator calls."""
     _functions.update(functions)
 
 
@@ -246,9 +246,9 @@ class Graph:
     @staticmethod
     def of(name: str, inputs: Iterable[Input], outputs: Mapping[str, Value]) -> Graph:
         """Make a graph from its ends; the nodes are found and sorted."""
-        found = tuple(v for v in toposort(outputs.values()) if isinstance(v, Node))
+        nodes = tuple(v for v in toposort(outputs.values()) if isinstance(v, Node))
         ends = MappingProxyType(dict(outputs))
-        return Graph(name, tuple(inputs), ends, found)
+        return Graph(name, tuple(inputs), ends, nodes)
 
     def __str__(self) -> str:
         return "\n".join(_print(self))
@@ -271,7 +271,7 @@ def toposort(roots: Iterable[Value], ends: Collection[Value] = ()) -> list[Value
                 seen.add(value)
                 stack.append((value, True))
                 if isinstance(value, Node) and value not in ends:
-                    stack.extend((one, False) for one in reversed(value.inputs))
+                    stack.extend((source, False) for source in reversed(value.inputs))
     return order
 
 
@@ -310,18 +310,18 @@ def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
     for value in toposort(graph.outputs.values()):
         new[value] = value
         if isinstance(value, Node):
-            inputs = tuple(new[one] for one in value.inputs)
+            inputs = tuple(new[source] for source in value.inputs)
             new[value] = rule(value, rebuild(value, inputs))
     outputs = {name: new[value] for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)
 
 
 def _print(graph: Graph) -> Iterator[str]:
-    names: dict[Value, str] = {one: one.name for one in graph.inputs}
+    names: dict[Value, str] = {symbol: symbol.name for symbol in graph.inputs}
     yield f"graph {graph.name}"
     width = max([len(name) for name in names.values()], default=0)
-    for one in graph.inputs:
-        yield f"  {one.name:<{width}}  input {one.type_text}"
+    for symbol in graph.inputs:
+        yield f"  {symbol.name:<{width}}  input {symbol.type_text}"
 
     def show(value: Value) -> str:
         return names.get(value) or _print_constant(value)

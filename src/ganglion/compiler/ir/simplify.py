@@ -1,7 +1,7 @@
 """Simplification: fold constants, drop identities, share equal work, forget the dead.
 
 One walk in order rebuilds the graph; each rule looks at one node whose inputs are
-already simple. Every rule keeps values bit for bit (but for the sign of zero).
+already simple. Every rule keeps values bit for bit (except for the sign of zero).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _simplified(graph: Graph) -> Graph:
     shared: dict[Any, Value] = {}
     for value in toposort(graph.outputs.values()):
         if isinstance(value, Node):
-            inputs = tuple(new[one] for one in value.inputs)
+            inputs = tuple(new[source] for source in value.inputs)
             new[value] = _simple(rebuild(value, inputs), shared)
         else:
             new[value] = _share(value, shared)
@@ -85,8 +85,8 @@ def _fold(node: Node) -> Value | None:
             return Constant(evaluate([node])[0])
     if node.op.kind == "pointwise" and node.size > 1:
         splats = [splat(value) for value in node.inputs]
-        if all(one is not None for one in splats):
-            scalars = [Constant(one) for one in splats]
+        if all(number is not None for number in splats):
+            scalars = [Constant(number) for number in splats]
             small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
             number = Constant(evaluate([small])[0])
             return _like(node, shaping.broadcast, number, shape=node.shape)
@@ -103,8 +103,8 @@ def splat(value: Value) -> np.ndarray | None:
 
 
 def _is(value: Value, number: float) -> bool:
-    found = splat(value)
-    return found is not None and bool(found == number)
+    scalar = splat(value)
+    return scalar is not None and bool(scalar == number)
 
 
 def _add(node: Node) -> Value | None:

@@ -54,7 +54,7 @@ LONG_SUM = 4096  # elements
 
 @dataclass(frozen=True)
 class Preferences:
-    """What a target wants of lowering."""
+    """What a target requires of lowering."""
 
     # Into how many equal parts a batch, or a long sum, is cut at most for threads to
     # share, whatever their number; a GPU cuts by itself.
@@ -396,14 +396,14 @@ _LAZY: dict[str, Callable[[Lowering, Node, Indices], Deep[Expr]]] = {
 
 
 def copy_into(
-    low: Lowering, x: Value, whole: View, pairs: Pairs, interior: Shape
+    low: Lowering, x: Value, target: View, pairs: Pairs, interior: Shape
 ) -> None:
     """Copy a value into a larger one, after and between what is left free."""
     if x.size == 0:
         return
-    strides = tuple(s * (i + 1) for s, i in zip(whole.strides, interior, strict=True))
-    offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides, strict=True))
-    view = View(whole.buffer, strides, whole.offset + offset)
+    strides = tuple(s * (i + 1) for s, i in zip(target.strides, interior, strict=True))
+    offset = sum(lo * s for (lo, _), s in zip(pairs, target.strides, strict=True))
+    view = View(target.buffer, strides, target.offset + offset)
     low.emit(Loop.of("copy", x.shape, low.at(x, identity(x.shape)), view))
 
 
@@ -415,7 +415,7 @@ def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> Vie
     spans = zip(x.shape[1:-1], pairs, interior, strict=True)
     spatial = tuple(n + lo + hi + max(n - 1, 0) * i for n, (lo, hi), i in spans)
     target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
-    whole = View.of(target)
-    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, 0.0), whole))
-    copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
-    return whole
+    padded = View.of(target)
+    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, 0.0), padded))
+    copy_into(low, x, padded, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
+    return padded

@@ -14,7 +14,6 @@ from typing import Any
 
 from ganglion.compiler.cuda.conv_tiling import split_k_of
 from ganglion.compiler.cuda.epilogue import (
-    Root,
     SplitContract,
     is_copy,
     is_flat,
@@ -28,8 +27,9 @@ from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.passes.rewrite import Uses
 from ganglion.compiler.cuda.scheduler import by_priority
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.cuda.text import computed, root
+from ganglion.compiler.cuda.text import computed
 from ganglion.compiler.cuda.tiling import Product
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Axis,
     Buffer,
@@ -46,7 +46,7 @@ from ganglion.compiler.plan.kernels import (
     row_major,
     walk,
 )
-from ganglion.compiler.plan.passes.collapse import collapse
+from ganglion.compiler.plan.passes.loops import collapse
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,16 @@ def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
     and as it is, for the gradient of the weights. The first holds the second.
     """
     uses = Uses(kernels)
-    copies: dict[Root, _Copy] = {}
+    copies: dict[BufferKey, _Copy] = {}
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Loop) and is_copy(kernel):
             assert isinstance(kernel.expr, Load)
             source, target = kernel.expr.view, kernel.target.buffer
             larger = source.buffer.size < target.size
-            lasts = uses.writers[root(target)][-1] == number
+            lasts = uses.writers[target.key][-1] == number
             ours = source.buffer.kind == target.kind == "arena"
             if larger and lasts and ours and is_flat(source, kernel.shape):
-                copies.setdefault(root(source.buffer), _Copy(number, kernel))
+                copies.setdefault(source.buffer.key, _Copy(number, kernel))
     result: list[Kernel] = []
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Contract):
@@ -104,12 +104,12 @@ def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _read_from_copy(
-    kernel: Contract, side: str, copies: dict[Root, _Copy], uses: Uses, number: int
+    kernel: Contract, side: str, copies: dict[BufferKey, _Copy], uses: Uses, number: int
 ) -> Contract:
     """Let one side of a product be read from a copy, where that can be."""
     view: View = getattr(kernel, side)
-    copy = copies.get(root(view.buffer))
-    written = uses.writers[root(view.buffer)]
+    copy = copies.get(view.buffer.key)
+    written = uses.writers[view.buffer.key]
     if copy is None or view.offset or not written[-1] < copy.number < number:
         return kernel
     groups = ("batch", "rows", "columns", "inner")
@@ -286,7 +286,7 @@ def split_column_sums(step: StepKernels) -> StepKernels:
     return replace(step, every=tuple(every))
 
 
-def _row_parts(kernel: Kernel, producers: dict[Root, Kernel]) -> int:
+def _row_parts(kernel: Kernel, producers: dict[BufferKey, Kernel]) -> int:
     """Return into how many parts of its rows a sum is split."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
         return 1
@@ -296,7 +296,7 @@ def _row_parts(kernel: Kernel, producers: dict[Root, Kernel]) -> int:
     columns, rows = kernel.shape
     views = [expr.view for expr, _ in kernel.outputs if isinstance(expr, Load)]
     flat = [view for view in views if (view.strides, view.offset) == ((1, columns), 0)]
-    maps = [view for view in flat if is_map(producers.get(root(view.buffer), kernel))]
+    maps = [view for view in flat if is_map(producers.get(view.buffer.key, kernel))]
     if len(maps) != len(kernel.outputs):
         return 1
     wanted = max(columns * rows // TUNING.summed_per_block, 1)

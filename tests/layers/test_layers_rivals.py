@@ -12,8 +12,7 @@ from layer_cases import CASES, Case, random_weights
 
 from ganglion import activations, layers, ops
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Input
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.variables import Scope
 
@@ -149,7 +148,8 @@ def test_every_layer_is_compared() -> None:
     }
     apart = {"Layer", "InputSpec", "InputLayer", "Lambda", "ThresholdedReLU"}
     random = {cls for cls in classes if cls.startswith("Random")}  # their own tests
-    assert classes - {item.layer for item in CASES} == apart | random
+    text = set(layers.preprocessing.__all__)  # test_text.py and test_text_rivals.py
+    assert classes - {item.layer for item in CASES} == apart | random | text
 
 
 def test_input_layer_configurations_go_both_ways(keras: Any) -> None:

@@ -8,8 +8,7 @@ import pytest
 from metric_cases import batches, every_case, metric_of, updated, usable, weighted
 
 from ganglion import losses, metrics, ops
-from ganglion.compiler.ir.graph import Input, ShapeError
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, ShapeError, evaluate
 from ganglion.serialization import custom_object_scope
 from ganglion.variables import Scope, Variable
 

@@ -210,8 +210,6 @@ def test_what_the_guide_calls_supported_is():
         "layers.MultiHeadAttention",
         "layers.Masking",
         "layers.TimeDistributed",
-        "layers.TextVectorization",
-        "layers.StringLookup",
         "optimizers.Muon",
         "optimizers.ScheduleFreeAdamW",
         "applications.VGG16",

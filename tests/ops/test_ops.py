@@ -13,8 +13,8 @@ from ops_cases import CALLS, Call, I, M, N, P, V, X
 from ops_titles import assert_equal, title
 
 from ganglion import config, ops, tree
-from ganglion.compiler.ir.graph import Graph, Input, Value
-from ganglion.compiler.ir.simplify import evaluate, simplify
+from ganglion.compiler.ir.graph import Graph, Input, Value, evaluate
+from ganglion.compiler.ir.simplify import simplify
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import Scope, Variable
 
@@ -30,6 +30,7 @@ ELSEWHERE = {
     "map",
     "ndim",
     "op",
+    "scan",
     "shape",
     "size",
     "vectorized_map",

@@ -9,8 +9,7 @@ import pytest
 
 from ganglion import random
 from ganglion.compiler.ir import random as r
-from ganglion.compiler.ir.graph import Input, Value
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, Value, evaluate
 from ganglion.random import SeedGenerator, shuffled
 from ganglion.variables import Scope
 

@@ -12,7 +12,7 @@ from layer_cases import random_weights
 
 from ganglion import config, layers
 from ganglion.compiler.ir import graph
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import Scope

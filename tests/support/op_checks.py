@@ -7,9 +7,8 @@ import numpy as np
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Constant, Input, Op, Value
+from ganglion.compiler.ir.graph import Constant, Input, Op, Value, evaluate
 from ganglion.compiler.ir.shaping import is_float
-from ganglion.compiler.ir.simplify import evaluate
 
 
 def inputs_for(drawn: list[np.ndarray]) -> list[Input]:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ganglion import losses, metrics, ops
-from ganglion.compiler.ir.graph import Input, ShapeError
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, ShapeError, evaluate
 from ganglion.training.compile_utils import CompiledLoss, CompiledMetrics
 from ganglion.variables import Scope
 

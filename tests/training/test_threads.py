@@ -30,12 +30,12 @@ CALLS = int(os.environ.get("GANGLION_STRESS", "12"))
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Choose each backend; where there is no GPU, a processor plays it."""
     name = str(request.param)
-    if name == "cuda" and driver.missing() is not None:
+    if name == "cuda" and driver.unavailable_reason() is not None:
         if cuda_host.reason():
             pytest.skip(str(cuda_host.reason()))
         memory = emulated()
         monkeypatch.setattr(cuda_run, "memory", lambda: memory)
-        monkeypatch.setattr(cuda_run, "missing", lambda: None)
+        monkeypatch.setattr(cuda_run, "unavailable_reason", lambda: None)
         monkeypatch.setattr(registry, "expect", lambda: None)
     config.set_backend(name)
     return name

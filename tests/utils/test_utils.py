@@ -14,7 +14,7 @@ import pytest
 
 import ganglion
 from ganglion import utils
-from ganglion.compiler.cpu import tape
+from ganglion.compiler.cpu import backend
 from ganglion.compiler.cpu.backend import CompiledProgram
 from ganglion.utils import plotting
 
@@ -121,13 +121,13 @@ def test_clear_session_frees_what_nobody_uses(monkeypatch):
         del dropped
         utils.clear_session(free_memory=False)
         assert model_is_there() is not None
-        assert tape.ARENAS._free is not None
+        assert backend.ARENAS._free is not None
         utils.clear_session()
     finally:
         gc.enable()
     assert model_is_there() is None
     assert len(programs) < count
-    assert tape.ARENAS._free is None
+    assert backend.ARENAS._free is None
     np.testing.assert_array_equal(model.predict(x, verbose=0), before)
 
 

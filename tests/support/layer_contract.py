@@ -12,7 +12,7 @@ from layer_cases import random_weights
 
 from ganglion import config, layers
 from ganglion.compiler.ir import graph
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import Scope
@@ -83,8 +83,8 @@ def _check_trace(layer: Any, call: Call, x: Any, expected: np.ndarray) -> None:
 
 
 def _check_round_trips(layer: Any, call: Call, x: Any, expected: np.ndarray) -> None:
-    def text(one: Any) -> str:
-        return json.dumps(serialize_keras_object(one), sort_keys=True)
+    def text(thing: Any) -> str:
+        return json.dumps(serialize_keras_object(thing), sort_keys=True)
 
     remade = type(layer).from_config(layer.get_config())
     loaded = deserialize_keras_object(json.loads(text(layer)))

@@ -14,6 +14,7 @@ from ganglion.layers import (
     multi_head,
     norm,
     pools,
+    preprocessing,
     scaling,
     shape,
 )
@@ -32,6 +33,7 @@ from ganglion.layers.merging import _Merge as _Merge  # scripts subclass it
 from ganglion.layers.multi_head import *
 from ganglion.layers.norm import *
 from ganglion.layers.pools import *
+from ganglion.layers.preprocessing import *
 from ganglion.layers.scaling import *
 from ganglion.layers.shape import *
 from ganglion.oldpaths import attribute_of
@@ -53,5 +55,6 @@ __all__ += merging.__all__
 __all__ += multi_head.__all__
 __all__ += norm.__all__
 __all__ += pools.__all__
+__all__ += preprocessing.__all__
 __all__ += scaling.__all__
 __all__ += shape.__all__

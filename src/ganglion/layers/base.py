@@ -277,7 +277,7 @@ class Layer(WeightHolder):
             unless_told = self.active_unless_told and not scope.told
             kwargs["training"] = scope.training or unless_told
         if "training" not in _call_parameters(type(self)):
-            kwargs.pop("training", None)  # it speaks to the layers below
+            kwargs.pop("training", None)  # it applies to the layers below
         try:
             with origin.inside(self.name, self.created):
                 outputs = self.call(*args, **kwargs)

@@ -61,7 +61,7 @@ class KerasTensor(Operators):
         if sparse or ragged:
             raise ValueError("Sparse and ragged tensors are not supported.")
         self.shape = _checked_shape(shape)
-        self.dtype = np.dtype(dtype).name
+        self.dtype = tensor_dtype(dtype)
         self.name = name or unique_name("keras_tensor")
         self.sparse = self.ragged = False
         self.call: Call | None = None
@@ -114,6 +114,21 @@ class KerasTensor(Operators):
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+TEXT = "string"  # the type of texts, which never enter a compiled graph
+
+
+def tensor_dtype(dtype: Any) -> str:
+    """Return the name of a type; texts are "string", as in Keras.
+
+    >>> tensor_dtype(np.float32), tensor_dtype(str), tensor_dtype("string")
+    ('float32', 'string', 'string')
+    """
+    if isinstance(dtype, str) and dtype == TEXT:
+        return TEXT
+    kind = np.dtype(dtype)
+    return TEXT if kind.kind in "SUT" else kind.name
 
 
 def _checked_shape(shape: Any) -> tuple[int | None, ...]:
@@ -291,6 +306,12 @@ def _trace(
     def stand_in(leaf: Any) -> Any:
         if not is_symbolic(leaf):
             return leaf
+        if leaf.dtype == TEXT:
+            raise TypeError(
+                f'"{leaf.name}" holds text, which only layers that run on the host '
+                "take: put a TextVectorization, StringLookup or Hashing layer behind "
+                "it."
+            )
         if leaf not in inputs:
             shape = [size if n is None else n for n in leaf.shape]
             inputs[leaf] = Input(leaf.name, shape, leaf.dtype)

@@ -207,11 +207,8 @@ def test_what_the_guide_calls_supported_is():
     [
         "layers.LSTM",
         "layers.GRU",
-        "layers.MultiHeadAttention",
         "layers.Masking",
         "layers.TimeDistributed",
-        "layers.TextVectorization",
-        "layers.StringLookup",
         "optimizers.Muon",
         "optimizers.ScheduleFreeAdamW",
         "applications.VGG16",

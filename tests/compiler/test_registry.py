@@ -152,9 +152,9 @@ def test_a_processor_computes_in_float32_and_says_so_once(capsys):
     config.set_backend("numpy")
     dense = keras.layers.Dense(3)
     model = keras.Sequential([keras.layers.Input((4,)), dense])
-    found = [model.predict(np.ones((2, 4)), verbose=0) for _ in range(2)]
+    results = [model.predict(np.ones((2, 4)), verbose=0) for _ in range(2)]
     assert dense.kernel.dtype == "float32"
-    np.testing.assert_allclose(found[0], found[1])
+    np.testing.assert_allclose(results[0], results[1])
     told = capsys.readouterr().err
     assert told.count("mixed_bfloat16 is for GPUs") == 1
 

@@ -29,11 +29,6 @@ _TABLE = {
         "layers.convolutional_recurrent",
         "backend: rnn ctc_batch_cost ctc_decode",
     ),
-    "attention layers are not there yet. `ops.dot_product_attention` computes "
-    "attention inside of a Layer of your own.": (
-        "layers: MultiHeadAttention Attention AdditiveAttention GroupedQueryAttention "
-        "GroupQueryAttention",
-    ),
     "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
     "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "
     "RandomErasing are; or write it as a Layer with `ganglion.ops`.": (
@@ -44,12 +39,10 @@ _TABLE = {
         "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
         "CLAHE MaxNumBoundingBoxes Pipeline",
     ),
-    "text and categories are not encoded here. Turn them into whole numbers with "
-    "`keras.preprocessing.text.Tokenizer` or NumPy (np.unique(..., "
-    "return_inverse=True)), and use an Embedding.": (
-        "layers: TextVectorization StringLookup IntegerLookup CategoryEncoding Hashing "
-        "HashedCrossing Discretization",
-        "utils: FeatureSpace text_dataset_from_directory",
+    "it is not there yet. Call the layers of each feature (StringLookup, Normalization "
+    "and so on) yourself, and join them by a Concatenate.": ("utils: FeatureSpace",),
+    "it is not there yet. Read the files into a list of texts.": (
+        "utils: text_dataset_from_directory",
     ),
     "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
     "generator or a `keras.utils.PyDataset` to `fit`.": (
@@ -81,7 +74,7 @@ _TABLE = {
         "layers: Merge MaxoutDense Highway TimeDistributedDense",
     ),
     f"it is not there yet. {_OWN_LAYER}": (
-        "layers: EinsumDense SpectralNormalization LocallyConnected1D "
+        "layers: SpectralNormalization LocallyConnected1D "
         "LocallyConnected2D MelSpectrogram STFTSpectrogram",
     ),
     "images are not resized or cut into patches by ops yet. Use UpSampling2D, "

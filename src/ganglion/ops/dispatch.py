@@ -12,9 +12,8 @@ import numpy as np
 from ganglion import config, symbolic, tree
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
-from ganglion.compiler.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.graph import ShapeError, Value, evaluate
 from ganglion.compiler.ir.shaping import is_float
-from ganglion.compiler.ir.simplify import evaluate
 from ganglion.variables import current_scope, read
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,9 +53,13 @@ def op(function: F) -> F:
 
 
 def concrete(result: Any) -> Any:
-    """Turn the values of a result into arrays."""
-    return tree.map_leaves(
-        lambda leaf: evaluate([leaf])[0] if isinstance(leaf, Value) else leaf, result
+    """Turn the values of a result into arrays: all at once, as they share much."""
+    leaves = tree.flatten(result)
+    values = [leaf for leaf in leaves if isinstance(leaf, Value)]
+    arrays = iter(evaluate(values))
+    return tree.pack(
+        result,
+        [next(arrays) if isinstance(leaf, Value) else leaf for leaf in leaves],
     )
 
 

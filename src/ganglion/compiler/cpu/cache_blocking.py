@@ -99,6 +99,8 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
 
 def block(plan: Plan) -> CpuPlan:
     """Return the plan in an order that has long segments, with those."""
+    if all(kernel.cost < CPU.worth_sharing for kernel in plan.kernels):
+        return CpuPlan(**vars(plan))  # one thread runs them all
     kernels, segments = arrange(plan.kernels)
     between = tile_local(kernels, segments)
     fields = vars(plan) | {"kernels": tuple(kernels)}

@@ -198,6 +198,8 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
 
     Convolutions have bits instead.
     """
+    if not any(isinstance(kernel, Contract) and _is_long(kernel) for kernel in kernels):
+        return list(kernels)
     scaled = _scaled_data(kernels)
     finders: dict[object, Nonzeros | NonzeroBits] = {}
     result: list[Kernel] = []
@@ -275,14 +277,19 @@ def _keeps_zeros(expr: Expr, data: set[Buffer]) -> bool:
     return kept[id(expr)]
 
 
+def _is_long(contraction: Contract) -> bool:
+    """Return whether leaving out zeros can save more than finding them costs."""
+    columns = math.prod(axis.size for axis in contraction.columns)
+    inner = math.prod(axis.size for axis in contraction.inner)
+    return inner >= CPU.listed_inner and columns >= CPU.listed_columns
+
+
 def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
     """Return whether the left operand of a product is data that is worth looking at."""
     root = _root(contraction)
     if root.kind != "data" and root not in scaled:
         return False
-    columns = math.prod(axis.size for axis in contraction.columns)
-    inner = math.prod(axis.size for axis in contraction.inner)
-    if inner < CPU.listed_inner or columns < CPU.listed_columns:
+    if not _is_long(contraction):
         return False
     if _is_product(contraction):
         return True

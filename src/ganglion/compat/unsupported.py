@@ -29,11 +29,6 @@ _TABLE = {
         "layers.convolutional_recurrent",
         "backend: rnn ctc_batch_cost ctc_decode",
     ),
-    "attention layers are not there yet. `ops.dot_product_attention` computes "
-    "attention inside of a Layer of your own.": (
-        "layers: MultiHeadAttention Attention AdditiveAttention GroupedQueryAttention "
-        "GroupQueryAttention",
-    ),
     "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
     "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "
     "RandomErasing are; or write it as a Layer with `ganglion.ops`.": (
@@ -83,7 +78,7 @@ _TABLE = {
         "layers: Merge MaxoutDense Highway TimeDistributedDense",
     ),
     f"it is not there yet. {_OWN_LAYER}": (
-        "layers: EinsumDense SpectralNormalization LocallyConnected1D "
+        "layers: SpectralNormalization LocallyConnected1D "
         "LocallyConnected2D MelSpectrogram STFTSpectrogram",
     ),
     "images are not resized or cut into patches by ops yet. Use UpSampling2D, "

@@ -10,18 +10,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ganglion.compiler.cuda.epilogue import joined
+from ganglion.compiler.cuda.fusion import joined
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.tiling import (
     LaunchContext,
     Product,
     Tile,
-    choose_split_k,
     line_of,
-    on_tensor_cores,
-    plain_splits,
 )
-from ganglion.compiler.plan.kernels import Axis, Contract
+from ganglion.compiler.plan.kernels import Axis
 
 CONV_TILES = (
     Tile(256, 64, 4, 2),
@@ -425,17 +422,3 @@ def _wgrad_cost(
     stored = 2 * tiling.parts * product.m * product.n * 4
     added = stored / TUNING.bandwidth / spec.processors
     return 1500 + each * (mine * hidden + ends) + -(-each // together) * waited + added
-
-
-def split_k_of(kernel: Contract, spec: GpuSpec) -> int:
-    """Return into how many parts to split the sums of a contraction: 1 for none."""
-    product, room = Product(kernel), spec.half
-    short = product.k < TUNING.split_k_length
-    if short or product.m * product.n > TUNING.split_k_most_results:
-        return 1
-    if not on_tensor_cores(kernel, spec.products):
-        return plain_splits(product, spec)
-    parts, cost = choose_split_k(product, spec, room)
-    wgrad = conv_wgrad_of(product, spec.bf16)
-    tiling = choose_wgrad_tiling(product, wgrad, spec, room) if wgrad else None
-    return tiling[0].parts if tiling and tiling[1] < cost else parts

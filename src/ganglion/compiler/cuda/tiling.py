@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import SplitContract, sizes
+from ganglion.compiler.cuda.fusion import SplitContract, sizes
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import THREADS, computed
 from ganglion.compiler.plan.kernels import Axis, Contract
@@ -100,6 +100,11 @@ class Product:
     def batches(self) -> int:
         """The number of products."""
         return math.prod(sizes(self.batch))
+
+    @property
+    def is_matrix_product(self) -> bool:
+        """Whether sums run along one axis, as those over windows of images do not."""
+        return sum(axis.size > 1 for axis in self.inner) < 2
 
     @cached_property
     def along_rows(self) -> bool:

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import is_flat, is_map, tables_of
+from ganglion.compiler.cuda.fusion import is_flat, is_map, tables_of
 from ganglion.compiler.cuda.launches import StepKernels
-from ganglion.compiler.cuda.passes.rewrite import map_buffers, read_by, written_by
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import BF16
 from ganglion.compiler.cuda.tiling import Product, on_tensor_cores
@@ -38,6 +37,7 @@ from ganglion.compiler.plan.kernels import (
     sources,
     walk,
 )
+from ganglion.compiler.plan.plan import map_buffers, read_by, written_by
 
 BYTE, F32 = np.dtype("uint8"), np.dtype("float32")
 CHUNK = 16  # bytes that are copied at once

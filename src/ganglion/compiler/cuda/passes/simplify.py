@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ganglion.compiler.cuda.epilogue import is_map
+from ganglion.compiler.cuda.fusion import is_map
 from ganglion.compiler.cuda.launches import StepKernels
-from ganglion.compiler.cuda.passes.rewrite import Uses, expression_key, map_buffers
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,
@@ -17,7 +16,7 @@ from ganglion.compiler.plan.kernels import (
     Literal,
     Loop,
 )
-from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.plan import Plan, Uses, expression_key, map_buffers
 
 Output = tuple[int, int]  # a kernel's number, and which of its results
 

@@ -123,11 +123,11 @@ def unsupported_reason(package: str, name: str) -> str | None:
 
 def explain(package: str, name: str, known: Iterable[str] = ()) -> str:
     """Return why a name is unsupported and what to do, or which one may be meant."""
-    shown = f"{package}.{name}".replace("ganglion", "keras", 1)
+    keras_name = f"{package}.{name}".replace("ganglion", "keras", 1)
     why = unsupported_reason(package, name)
     if why is None:
         public = [other for other in known if not other.startswith("_")]
-        near = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
-        meant = " or ".join(map(repr, near))
-        why = "there is no such name." + (f" Did you mean {meant}?" if near else "")
-    return f"{shown}: {why}"
+        similar = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+        meant = " or ".join(map(repr, similar))
+        why = "there is no such name." + (f" Did you mean {meant}?" if similar else "")
+    return f"{keras_name}: {why}"

@@ -226,14 +226,14 @@ def _left_over(file: Any, known: set[str]) -> list[str]:
 
 def _report(problems: list[str], skip_mismatch: bool) -> None:
     count = len(problems)
-    shown = lines("; ".join(problems[:4])) + ("; ..." if count > 4 else "")
+    text = lines("; ".join(problems[:4])) + ("; ..." if count > 4 else "")
     if skip_mismatch:
         warnings.warn(
-            f"{count} mismatch(es) were skipped: {shown}.", UserWarning, stacklevel=6
+            f"{count} mismatch(es) were skipped: {text}.", UserWarning, stacklevel=6
         )
         return
     raise MismatchError(
-        f"the weights do not fit the model, in {count} place(s): {shown}. Nothing was "
+        f"the weights do not fit the model, in {count} place(s): {text}. Nothing was "
         "changed. Load them into the model they were saved from; "
         "`load_weights(..., skip_mismatch=True)` loads what fits."
     )

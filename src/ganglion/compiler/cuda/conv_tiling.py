@@ -253,13 +253,15 @@ def _fprop_cycles(product: Product, tile: Tile, bf16: bool, even: bool) -> float
     Where steps are `even` parts of a pixel's channels, there is less index arithmetic.
     """
     left, right = product.width("left"), product.width("right")
-    near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    shared_reads = (
+        tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    )
     multiplied = tile.rows * tile.columns / (1500 if bf16 else 750)
     down = tile.rows // tile.warps_down // 16
     beside = tile.columns // tile.warps_across // 8
     instructions = down + beside / 2 + down * beside + (6 if even else 16)
     issued = 8 / tile.groups / (16 if bf16 else 8) * instructions / 1.7
-    return max(near / TUNING.shared_bandwidth, multiplied, issued)
+    return max(shared_reads / TUNING.shared_bandwidth, multiplied, issued)
 
 
 @dataclass(frozen=True)

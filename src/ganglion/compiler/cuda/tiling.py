@@ -254,7 +254,9 @@ def _cost(product: Product, tiling: Tiling, spec: GpuSpec, stored: bool) -> floa
     copied = far * step / TUNING.bandwidth
     lanes = tile.rows * left / _speed(product.lanes("left") * left)
     lanes += tile.columns * right / _speed(product.lanes("right") * right)
-    near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    shared_reads = (
+        tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    )
     shared = shared_bytes(product, tile, tiling.stages, spec.bf16)
     together = spec.resident_blocks(shared)
     if not stored:  # else other products work while this one waits
@@ -263,7 +265,9 @@ def _cost(product: Product, tiling: Tiling, spec: GpuSpec, stored: bool) -> floa
     slowly = 1.7 if together == 1 else 1.2
     if product.again > TUNING.window_reuse:  # their indices take some arithmetic
         slowly *= 1.2
-    worked = (near + lanes) / TUNING.shared_bandwidth * step / TUNING.clock * slowly
+    worked = (
+        (shared_reads + lanes) / TUNING.shared_bandwidth * step / TUNING.clock * slowly
+    )
     waits = max(steps / (tiling.stages - 1), 1)
     waited = -(-each // together) * (waits * TUNING.latency + steps * 80)
     size = tile.rows * tile.columns * 4

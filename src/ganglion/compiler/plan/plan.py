@@ -157,35 +157,35 @@ def _with_mapped_fields(value: Any, change: Change, known: dict[int, Any]) -> An
 
 
 def expression_key(
-    expr: Expr, same: Mapping[BufferKey, BufferKey] | None = None
+    expr: Expr, aliases: Mapping[BufferKey, BufferKey] | None = None
 ) -> str:
     """Return a text that equal expressions share; shared parts are written once.
 
-    Arrays that are the `same` by another name are written alike.
+    Arrays that `aliases` names are written as what they are aliases of.
     """
-    same = same or {}
+    aliases = aliases or {}
     numbers: dict[int, int] = {}
     words = []
     for node in walk(expr):
         numbers[id(node)] = len(numbers)
         words.append(type(node).__name__)
         for field in fields(node):
-            words.append(_word(getattr(node, field.name), numbers, same))
+            words.append(_word(getattr(node, field.name), numbers, aliases))
     return " ".join(words)
 
 
 def _word(
-    value: Any, numbers: dict[int, int], same: Mapping[BufferKey, BufferKey]
+    value: Any, numbers: dict[int, int], aliases: Mapping[BufferKey, BufferKey]
 ) -> str:
     if isinstance(value, Expr):
         return f"#{numbers[id(value)]}"
     if isinstance(value, Buffer):
-        return str(same.get(value.key, value.key))
+        return str(aliases.get(value.key, value.key))
     if isinstance(value, tuple):
-        return f"({' '.join(_word(item, numbers, same) for item in value)})"
+        return f"({' '.join(_word(item, numbers, aliases) for item in value)})"
     if is_dataclass(value):
         parts = (getattr(value, field.name) for field in fields(value))
-        return f"[{' '.join(_word(part, numbers, same) for part in parts)}]"
+        return f"[{' '.join(_word(part, numbers, aliases) for part in parts)}]"
     return repr(value)
 
 

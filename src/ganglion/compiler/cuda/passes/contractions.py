@@ -67,18 +67,18 @@ class _Copy:
         An axis must stay inside of one of the loop's.
         """
         shape, far = self.loop.shape, self.loop.target.strides
-        near = row_major(shape)
-        left = [(size - 1) * step for size, step in zip(shape, near, strict=True)]
+        packed = row_major(shape)
+        left = [(size - 1) * step for size, step in zip(shape, packed, strict=True)]
         result = []
         for size, stride in axes:
             if size == 1 or stride == 0:
                 result.append(0)
                 continue
-            along = next((a for a, step in enumerate(near) if not stride % step), -1)
+            along = next((a for a, step in enumerate(packed) if not stride % step), -1)
             left[along] -= (size - 1) * stride
             if stride < 0 or left[along] < 0:
                 return None
-            result.append(stride // near[along] * far[along])
+            result.append(stride // packed[along] * far[along])
         return result
 
 

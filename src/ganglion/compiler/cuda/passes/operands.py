@@ -208,13 +208,13 @@ def _with_copies(
 ) -> tuple[list[Loop], list[Kernel]]:
     """Let products read copies of weights; return what makes them, and all kernels."""
     written: set[BufferKey] = set()
-    late: set[BufferKey] = set()  # what products read after it has changed
+    read_after_change: set[BufferKey] = set()  # what products read after it has changed
     for kernel in kernels:
-        late |= written & {b.key for b in _operands([kernel])}
+        read_after_change |= written & {b.key for b in _operands([kernel])}
         written |= {b.key for b in kernel.writes()}
     copies: dict[BufferKey, Loop] = {}
     for buffer in _operands(kernels):
-        if buffer.kind == "state" and buffer.key not in late:
+        if buffer.kind == "state" and buffer.key not in read_after_change:
             copies[buffer.key] = _copy(buffer)
     for kernel in kernels if bf16 else ():
         for key in _unaligned(kernel):  # cannot be bf16: products round it themselves

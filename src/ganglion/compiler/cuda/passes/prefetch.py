@@ -32,11 +32,11 @@ def split_prefetch(step: StepKernels) -> StepKernels:
         for n, kernel in enumerate(kernels)
         for part in _pieces_of(kernel)
     ]
-    early = _Candidates(pieces, written_by(step.once)).prefetched
+    chosen = _Candidates(pieces, written_by(step.once)).prefetched
     prefetched = _joined(
-        [piece.in_order() for n, piece in enumerate(pieces) if n in early]
+        [piece.in_order() for n, piece in enumerate(pieces) if n in chosen]
     )
-    rest = _joined([piece for n, piece in enumerate(pieces) if n not in early])
+    rest = _joined([piece for n, piece in enumerate(pieces) if n not in chosen])
     copies, names = _before(prefetched, rest)
     result = replace(
         step,

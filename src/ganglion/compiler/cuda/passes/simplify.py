@@ -33,11 +33,11 @@ def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
             writers[buffer.key].append((number, which))
             buffers[buffer.key] = buffer
     first: dict[Any, BufferKey] = {}
-    same: dict[BufferKey, BufferKey] = {}
+    aliases: dict[BufferKey, BufferKey] = {}
     gone: set[Output] = set()
     # What is ready first is kept: the others' readers come later.
     for key, outputs in sorted(writers.items(), key=lambda item: item[1][-1]):
-        value = _value_key(kernels, buffers[key], outputs, same)
+        value = _value_key(kernels, buffers[key], outputs, aliases)
         if value is None:
             continue
         known = first.setdefault(value, key)
@@ -45,17 +45,17 @@ def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
         if known != key and not any(
             _changed(kernels, writers, start, last) for start, last in pairs
         ):
-            same[key] = known
+            aliases[key] = known
             gone |= set(outputs)
 
     def change(buffer: Buffer) -> Buffer:
-        if buffer.key not in same:
+        if buffer.key not in aliases:
             return buffer
-        known = buffers[same[buffer.key]]
+        known = buffers[aliases[buffer.key]]
         return replace(buffer, name=known.name, alias_of=known.root)
 
     rest = _without(kernels, gone)
-    return [map_buffers(kernel, change) for kernel in rest] if same else rest
+    return [map_buffers(kernel, change) for kernel in rest] if aliases else rest
 
 
 def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
@@ -76,7 +76,7 @@ def _value_key(
     kernels: Sequence[Kernel],
     buffer: Buffer,
     outputs: Sequence[Output],
-    same: dict[BufferKey, BufferKey],
+    aliases: dict[BufferKey, BufferKey],
 ) -> Any:
     """Return what an array is computed from; None where that is not plain to see."""
     if buffer.kind != "arena":
@@ -88,7 +88,7 @@ def _value_key(
             return None
         assert isinstance(kernel, Loop)
         expr, view = kernel.outputs[which]
-        key = expression_key(expr, same)
+        key = expression_key(expr, aliases)
         parts.append((kernel.shape, view.strides, view.offset, key))
     return (buffer.shape, buffer.dtype, tuple(parts))
 

@@ -13,6 +13,7 @@ from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
+from ganglion.compiler.cpu.time_loop import emit_time_loop
 from ganglion.compiler.cpu.winograd import Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
 from ganglion.compiler.plan.kernels import (
@@ -25,6 +26,7 @@ from ganglion.compiler.plan.kernels import (
     Scatter,
 )
 from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import (
     WinogradConv,
     WinogradGrads,
@@ -41,6 +43,7 @@ EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
     Scatter: emit_scatter,
     Nonzeros: lambda k: NonzeroLists(k).emit(),
     NonzeroBits: emit_bits,
+    TimeLoop: lambda k: emit_time_loop(k, emit_kernel),
     WinogradWeights: lambda k: Weights().emit(k),
     WinogradConv: lambda k: Conv(k).emit(),
     WinogradSpread: lambda k: Conv(k).emit(),
@@ -88,5 +91,5 @@ def _check_buffers(kernel: Kernel, emitted: Emitted) -> None:
 
 def _module(name: str, emitted: Emitted) -> str:
     text = emitted.text.replace("define void @kernel(", f"define void @{name}(", 1)
-    declared = sorted(emitted.declared)
-    return "\n".join([*declared, text, "attributes #0 = { nounwind }", ""])
+    declared, helpers = sorted(emitted.declared), sorted(emitted.helpers)
+    return "\n".join([*declared, text, *helpers, "attributes #0 = { nounwind }", ""])

@@ -16,6 +16,7 @@ from ganglion.compiler.cpu.plan import (
 )
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
+from ganglion.compiler.cpu.time_loop import split_rows
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
@@ -37,6 +38,7 @@ from ganglion.compiler.plan.passes.graph import (
 from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.moments import one_pass
 from ganglion.compiler.plan.plan import Plan, PlanError
+from ganglion.compiler.plan.time_loop import TimeLoop
 
 
 def _lower(program: Program) -> Plan:
@@ -75,11 +77,13 @@ PIPELINE = Pipeline(
             "kernels multiply floats: products of whole numbers become sums",
             integer_products_as_sums,
             ops=("matmul",),
+            in_loops=True,
         ),
         graph_pass(
             "no-empty",
             "behind it, every kernel has something to do",
             without_empty,
+            in_loops=True,
         ),
         graph_pass(
             "one-pass-moments",
@@ -111,7 +115,13 @@ PIPELINE = Pipeline(
             "fewer axes make tighter loops, and more loops alike",
             lambda kernels: [collapse(kernel) for kernel in kernels],
         ),
-        kernel_pass("fuse", "loops that share data read it once", fuse),
+        kernel_pass("fuse", "loops that share data read it once", fuse, in_loops=True),
+        kernel_pass(
+            "split-time-loops",
+            "threads take rows of a batch through all steps of time",
+            split_rows,
+            TimeLoop,
+        ),
         kernel_pass(
             "skip-zeros",
             "products walk only through the data that is not zero",

@@ -208,7 +208,6 @@ def test_what_the_guide_calls_supported_is():
         "layers.LSTM",
         "layers.GRU",
         "layers.MultiHeadAttention",
-        "layers.Masking",
         "layers.TimeDistributed",
         "layers.TextVectorization",
         "layers.StringLookup",

@@ -8,6 +8,7 @@ from ganglion.layers import (
     dropout,
     image_size,
     inputs,
+    masking,
     merging,
     norm,
     pools,
@@ -22,6 +23,7 @@ from ganglion.layers.dense import *
 from ganglion.layers.dropout import *
 from ganglion.layers.image_size import *
 from ganglion.layers.inputs import *
+from ganglion.layers.masking import *
 from ganglion.layers.merging import *
 from ganglion.layers.merging import _Merge as _Merge  # scripts subclass it
 from ganglion.layers.norm import *
@@ -41,6 +43,7 @@ __all__ += dense.__all__
 __all__ += dropout.__all__
 __all__ += image_size.__all__
 __all__ += inputs.__all__
+__all__ += masking.__all__
 __all__ += merging.__all__
 __all__ += norm.__all__
 __all__ += pools.__all__

@@ -86,9 +86,9 @@ def unread(function: ast.FunctionDef) -> set[str]:
     body = [item for item in function.body if not isinstance(item, ast.Expr)]
     if all(isinstance(item, (ast.Raise, ast.Pass)) for item in body):
         return set()  # not written here
-    given = function.args
-    every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    every += [item for item in (given.vararg, given.kwarg) if item is not None]
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    every += [item for item in (arguments.vararg, arguments.kwarg) if item is not None]
     names = {item.arg for item in every if not item.arg.startswith("_")}
     read = {
         node.id
@@ -99,7 +99,7 @@ def unread(function: ast.FunctionDef) -> set[str]:
     return set() if "locals" in read else names - read - {"self", "cls"}
 
 
-def found() -> dict[str, set[str]]:
+def unread_arguments() -> dict[str, set[str]]:
     every = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         where = path.relative_to(PACKAGE).as_posix()
@@ -118,7 +118,7 @@ def found() -> dict[str, set[str]]:
 def test_every_argument_is_read_or_explained():
     unexplained = {
         name: sorted(arguments - UNREAD.get(name, {}).keys())
-        for name, arguments in found().items()
+        for name, arguments in unread_arguments().items()
         if arguments - UNREAD.get(name, {}).keys()
     }
     assert unexplained == {}, "honour these arguments, or refuse them by name"

@@ -170,7 +170,7 @@ def threads_of(value: Any, name: str = "--threads") -> int:
 
 
 def load_average() -> float | None:
-    """Return how much work the machine had in the last minute, None if nobody says.
+    """Return how much work the machine had in the last minute, None if unknown.
 
     Windows has no such number, and some containers do not let it be read.
     """

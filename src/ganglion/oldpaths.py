@@ -34,7 +34,7 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.preprocessing": "ganglion.utils",
     "ganglion.preprocessing.sequence": "ganglion.utils",
     "ganglion.preprocessing.image": "ganglion.compat.image_generator",
-    # Where Keras 3 keeps it, for those who look.
+    # Where Keras 3 keeps it.
     **{f"ganglion.{path}": "ganglion" for path in ("src", "src.legacy", "_legacy")},
     "ganglion.src.legacy.preprocessing": "ganglion.utils",
     "ganglion.src.legacy.preprocessing.image": "ganglion.compat.image_generator",

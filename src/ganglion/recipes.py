@@ -19,7 +19,7 @@ LayerSpec = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Published:
-    """A result somebody published for a recipe."""
+    """A published result of a recipe."""
 
     system: str
     accuracy: float
@@ -237,7 +237,7 @@ def from_data(data: dict[str, Any]) -> Recipe:
 
 
 def _tuples(value: Any) -> Any:
-    """Return JSON's lists as tuples, but for those inside of objects."""
+    """Return JSON's lists as tuples, except those inside objects."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 

@@ -154,12 +154,12 @@ def get_custom_objects() -> dict[str, Any]:
 
 def look_up(module: str, name: str, kind: str) -> Any:
     """Return the class or function of a name; refuse an unknown one."""
-    found = get_registered_object(name)
-    if found is None:
-        found = _builtin.get((module, name))
-    if found is None:
+    definition = get_registered_object(name)
+    if definition is None:
+        definition = _builtin.get((module, name))
+    if definition is None:
         raise ValueError(f"Unknown {kind} {name!r}. {closest(name, names_in(module))}")
-    return found
+    return definition
 
 
 def serialize_keras_object(obj: Any) -> Any:
@@ -326,9 +326,9 @@ def find_class(entry: dict[str, Any]) -> Any:
     name = entry["config"] if kind in ("function", "__class__") else kind
     registered = entry.get("registered_name")
     for candidate in (registered, name, f"Custom>{name}"):
-        found = get_registered_object(candidate) if candidate else None
-        if found is not None:
-            return found
+        definition = get_registered_object(candidate) if candidate else None
+        if definition is not None:
+            return definition
     for where, known in list(_builtin):  # another thread may be importing
         if known == name and (not module or _is_same_module(where, module)):
             return _builtin[where, known]

@@ -13,8 +13,13 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
-from ganglion.compiler.ir.graph import Input, ShapeError, Value
-from ganglion.compiler.ir.operators import Operators, call_function
+from ganglion.compiler.ir.graph import (
+    Input,
+    Operators,
+    ShapeError,
+    Value,
+    call_function,
+)
 from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.system import budget
 from ganglion.variables import Scope, unique_name
@@ -38,7 +43,7 @@ _slices = _Slices()
 
 
 def note_bounded_slice() -> None:
-    """Say that a slice had bounds: how long it is depends on the size of its axis."""
+    """Note that a slice has bounds: its length depends on the size of its axis."""
     _slices.bounded = True
 
 
@@ -57,7 +62,7 @@ class KerasTensor(Operators):
         if sparse or ragged:
             raise ValueError("Sparse and ragged tensors are not supported.")
         self.shape = _checked_shape(shape)
-        self.dtype = np.dtype(dtype).name
+        self.dtype = tensor_dtype(dtype)
         self.name = name or unique_name("keras_tensor")
         self.sparse = self.ragged = False
         self.call: Call | None = None
@@ -110,6 +115,21 @@ class KerasTensor(Operators):
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+TEXT = "string"  # the type of texts, which never enter a compiled graph
+
+
+def tensor_dtype(dtype: Any) -> str:
+    """Return the name of a type; texts are "string", as in Keras.
+
+    >>> tensor_dtype(np.float32), tensor_dtype(str), tensor_dtype("string")
+    ('float32', 'string', 'string')
+    """
+    if isinstance(dtype, str) and dtype == TEXT:
+        return TEXT
+    kind = np.dtype(dtype)
+    return TEXT if kind.kind in "SUT" else kind.name
 
 
 def _checked_shape(shape: Any) -> tuple[int | None, ...]:
@@ -287,6 +307,12 @@ def _trace(
     def stand_in(leaf: Any) -> Any:
         if not is_symbolic(leaf):
             return leaf
+        if leaf.dtype == TEXT:
+            raise TypeError(
+                f'"{leaf.name}" holds text, which only layers that run on the host '
+                "take: put a TextVectorization, StringLookup or Hashing layer behind "
+                "it."
+            )
         if leaf not in inputs:
             shape = [size if n is None else n for n in leaf.shape]
             inputs[leaf] = Input(leaf.name, shape, leaf.dtype)

@@ -20,11 +20,17 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler import device_arrays
-from ganglion.compiler.ir.graph import Constant, Input, ShapeError, Value
-from ganglion.compiler.ir.operators import Operators, call_function
+from ganglion.compiler.ir.graph import (
+    Constant,
+    Input,
+    Operators,
+    ShapeError,
+    Value,
+    call_function,
+    evaluate,
+)
 from ganglion.compiler.ir.origin import layer_path
 from ganglion.compiler.ir.pointwise import cast
-from ganglion.compiler.ir.simplify import evaluate
 from ganglion.system import budget
 
 # NumPy's name of an operator, which `array + variable` calls, and ours.
@@ -242,7 +248,7 @@ class Scope:
 
     def __init__(self, training: bool = False, concrete: bool = False) -> None:
         self.training = training
-        self.told = True  # somebody said whether this is training
+        self.told = True  # whether this is training was set explicitly
         self.concrete = concrete
         self.reads: dict[Variable, Value] = {}
         self.writes: dict[Variable, Value] = {}
@@ -386,7 +392,7 @@ _initializer_by_name: list[Callable[[str], Any]] = []
 
 
 def register_initializers(by_name: Callable[[str], Any]) -> None:
-    """Say what finds an initializer by its name; they live far above."""
+    """Register the function that finds an initializer by name, from a room above."""
     _initializer_by_name[:] = [by_name]
 
 

@@ -32,16 +32,16 @@ def test_the_ends_are_those_that_were_asked_for():
     assert top.output_shape == (None, 7)
     assert EfficientNetLite0(False, **SMALL).output_shape == (None, 1, 1, 1280)
     for pooling in ("avg", "max"):
-        made = EfficientNetLite0(False, pooling=pooling, **SMALL)
-        assert made.output_shape == (None, 1280)
+        network = EfficientNetLite0(False, pooling=pooling, **SMALL)
+        assert network.output_shape == (None, 1280)
     inner = layers.Rescaling(2.0)(start := Input((64, 64, 3)))
-    made = EfficientNetLite0(False, None, input_tensor=inner)
-    assert made.output_shape == (None, 2, 2, 1280)
-    assert made.inputs[0] is start
+    network = EfficientNetLite0(False, None, input_tensor=inner)
+    assert network.output_shape == (None, 2, 2, 1280)
+    assert network.inputs[0] is start
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("arguments", "match"),
     [
         ({"pooling": "sum"}, "'avg' or 'max'"),
         ({"weights": "imagenet", "classes": 5}, "include_top=False"),
@@ -50,9 +50,9 @@ def test_the_ends_are_those_that_were_asked_for():
         ({"weights": None, "input_shape": (16, 32, 3)}, "at least 32"),
     ],
 )
-def test_mistakes_are_named(given, match):
+def test_mistakes_are_named(arguments, match):
     with pytest.raises(ValueError, match=match):
-        EfficientNetLite0(**given)
+        EfficientNetLite0(**arguments)
 
 
 def test_without_the_package_the_way_to_it_is_told(monkeypatch):
@@ -76,31 +76,31 @@ def test_weights_of_another_network_are_refused(tmp_path, monkeypatch):
     assert len(tensors) == 296 - 49  # without the counts of batches
     reader = "ganglion.applications.torch_file.read_state_dict"
     monkeypatch.setattr(reader, lambda path: tensors)
-    given = SMALL | {"weights": tmp_path / "w.pth"}
-    EfficientNetLite0(**given)
-    whole = tensors["_fc.weight"]
-    tensors["_fc.weight"] = whole[:7]
+    arguments = SMALL | {"weights": tmp_path / "w.pth"}
+    EfficientNetLite0(**arguments)
+    weight = tensors["_fc.weight"]
+    tensors["_fc.weight"] = weight[:7]
     with pytest.raises(ValueError, match=r"_fc.weight.*\(7, 1280\).*other classes"):
-        EfficientNetLite0(**given)
+        EfficientNetLite0(**arguments)
     del tensors["_fc.weight"]
     with pytest.raises(ValueError, match=r"holds no '_fc.weight'"):
-        EfficientNetLite0(**given)
+        EfficientNetLite0(**arguments)
 
 
 def test_own_weight_files_are_taken(tmp_path):
     first = EfficientNetLite0(False, pooling="avg", **SMALL)
     first.save_weights(tmp_path / "w.weights.h5")
-    given = SMALL | {"weights": tmp_path / "w.weights.h5"}
-    again = EfficientNetLite0(False, pooling="avg", **given)
-    for one, other in zip(first.weights, again.weights, strict=True):
-        assert np.array_equal(one, other)
+    arguments = SMALL | {"weights": tmp_path / "w.weights.h5"}
+    again = EfficientNetLite0(False, pooling="avg", **arguments)
+    for weight, other in zip(first.weights, again.weights, strict=True):
+        assert np.array_equal(weight, other)
 
 
 def test_preprocessing_in_the_model_is_that_of_the_function(weights_path):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype("uint8")
-    given = {"include_top": False, "input_shape": (64, 64, 3), "pooling": "avg"}
-    plain = EfficientNetLite0(**given)
-    inside = EfficientNetLite0(include_preprocessing=True, **given)
+    arguments = {"include_top": False, "input_shape": (64, 64, 3), "pooling": "avg"}
+    plain = EfficientNetLite0(**arguments)
+    inside = EfficientNetLite0(include_preprocessing=True, **arguments)
     wanted = plain.predict(efficientnet_lite.preprocess_input(pixels), verbose=0)
     got = inside.predict(pixels, verbose=0)
     assert np.abs(got).max() > 0.1
@@ -147,8 +147,8 @@ def test_outputs_equal_those_of_the_original(weights_path):
 
 @pytest.mark.rivals
 def test_real_keras_loads_the_network(keras, tmp_path, weights_path):
-    given = {"input_shape": (64, 64, 3), "include_preprocessing": True}
-    ours = EfficientNetLite0(include_top=False, pooling="avg", **given)
+    arguments = {"input_shape": (64, 64, 3), "include_preprocessing": True}
+    ours = EfficientNetLite0(include_top=False, pooling="avg", **arguments)
     ours.save(tmp_path / "m.keras")
     theirs = keras.models.load_model(tmp_path / "m.keras")
     x = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype("float32")

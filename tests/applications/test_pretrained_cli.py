@@ -20,7 +20,9 @@ def folder(tmp_path, monkeypatch) -> Path:
     pytest.importorskip("PIL")
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path / "home"))
     begin = transfer.start
-    monkeypatch.setattr(transfer, "start", lambda *given: begin(*given, weights=None))
+    monkeypatch.setattr(
+        transfer, "start", lambda *arguments: begin(*arguments, weights=None)
+    )
     draw = np.random.default_rng(0)
     for number, name in enumerate(("dark", "bright")):
         (tmp_path / "photos" / name).mkdir(parents=True)
@@ -31,17 +33,17 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path / "photos"
 
 
-def run(*given: Any) -> Any:
-    return CliRunner().invoke(app, ["train", *map(str, given)])
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, ["train", *map(str, arguments)])
 
 
 def test_a_folder_is_learned_and_the_model_answers(folder, tmp_path):
     path = tmp_path / "m.keras"
-    given = ("--images", folder, "--size", 32, "--test", 4, "--validation", 4)
-    made = run(*given, "--pretrained", "--log", "steps", "--save", path)
-    assert made.exit_code == 0, made.output
-    assert "5 epochs of the last blocks" in made.output
-    assert "Test accuracy" in made.output
+    arguments = ("--images", folder, "--size", 32, "--test", 4, "--validation", 4)
+    result = run(*arguments, "--pretrained", "--log", "steps", "--save", path)
+    assert result.exit_code == 0, result.output
+    assert "5 epochs of the last blocks" in result.output
+    assert "Test accuracy" in result.output
     again = saving.load_model(path)
     assert again.notes["class_names"] == ["bright", "dark"]
     asked = CliRunner().invoke(
@@ -49,7 +51,7 @@ def test_a_folder_is_learned_and_the_model_answers(folder, tmp_path):
     )
     assert asked.exit_code == 0, asked.output
     assert len(asked.stdout.splitlines()) == 25
-    kinds = {one.name for one in feature_cache.folder().iterdir()}
+    kinds = {path.name for path in feature_cache.folder().iterdir()}
     # Maps and features to train, validate and test on; the last two after tuning, too.
     assert len(kinds) == 3 * 2 + 2
     assert all(name.endswith(".outputs") for name in kinds)
@@ -63,9 +65,9 @@ def test_stopping_while_features_are_computed_saves_nothing(
 
     monkeypatch.setattr(transfer, "features", stop)
     path = tmp_path / "m.keras"
-    made = run("--images", folder, "--size", 32, "--pretrained", "--save", path)
-    assert made.exit_code == 130
-    assert "nothing was saved" in made.output
+    result = run("--images", folder, "--size", 32, "--pretrained", "--save", path)
+    assert result.exit_code == 130
+    assert "nothing was saved" in result.output
     assert not path.exists()
 
 
@@ -75,34 +77,34 @@ def test_stopping_in_fine_tuning_saves_what_there_is(folder, tmp_path, monkeypat
 
     monkeypatch.setattr(transfer, "fine_tune", stop)
     path = tmp_path / "m.keras"
-    made = run("--images", folder, "--size", 32, "--pretrained", "--save", path)
-    assert made.exit_code == 130
-    assert "Stopped in fine-tuning" in made.output
+    result = run("--images", folder, "--size", 32, "--pretrained", "--save", path)
+    assert result.exit_code == 130
+    assert "Stopped in fine-tuning" in result.output
     assert saving.load_model(path).notes["class_names"] == ["bright", "dark"]
 
 
 def test_frozen_means_that_only_the_head_learns(folder, monkeypatch):
     monkeypatch.setattr(transfer, "fine_tune", None)
-    given = ("--images", folder, "--size", 32, "--pretrained", "--fine-tune", 0)
-    made = run(*given, "--log", "steps")
-    assert made.exit_code == 0, made.output
-    assert "not saved" in made.output
+    arguments = ("--images", folder, "--size", 32, "--pretrained", "--fine-tune", 0)
+    result = run(*arguments, "--log", "steps")
+    assert result.exit_code == 0, result.output
+    assert "not saved" in result.output
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("arguments", "match"),
     [
         (["--color", "grayscale"], "sees colours"),
         (["--resume", "m.keras"], "starts anew"),
     ],
 )
-def test_what_does_not_go_together_is_named(folder, given, match):
-    made = run("--images", folder, "--pretrained", *given)
-    assert made.exit_code == 2
-    assert match in " ".join(made.output.replace("│", " ").split())
+def test_what_does_not_go_together_is_named(folder, arguments, match):
+    result = run("--images", folder, "--pretrained", *arguments)
+    assert result.exit_code == 2
+    assert match in " ".join(result.output.replace("│", " ").split())
 
 
 def test_recipes_have_no_pretrained_start():
-    made = run("mnist-mlp", "--pretrained")
-    assert made.exit_code == 2
-    assert "--images" in made.output
+    result = run("mnist-mlp", "--pretrained")
+    assert result.exit_code == 2
+    assert "--images" in result.output

@@ -40,13 +40,13 @@ def tensor(
     """Return the pickle of a dictionary with one tensor, w."""
     place = text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
     place = b"(" + place + number(count) + b"tQ"
-    given = b"(" + place + number(offset) + numbers(*shape) + numbers(*strides)
-    given += b"\x89ccollections\nOrderedDict\n)Rt"
+    tensor_code = b"(" + place + number(offset) + numbers(*shape) + numbers(*strides)
+    tensor_code += b"\x89ccollections\nOrderedDict\n)Rt"
     return (
         b"\x80\x02}"
         + text("w")
         + b"ctorch._utils\n_rebuild_tensor_v2\n"
-        + (given + b"Rs.")
+        + (tensor_code + b"Rs.")
     )
 
 
@@ -65,7 +65,7 @@ def old_form(path: Path, code: bytes, values: Any, count: int | None = None) -> 
     """Write the form of PyTorch before 1.6."""
     array = np.asarray(values, "<f4")
     machine = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
-    parts = [pickle.dumps(one, 2) for one in (MAGIC, 1001, machine)]
+    parts = [pickle.dumps(item, 2) for item in (MAGIC, 1001, machine)]
     parts += [code, pickle.dumps(["0"], 2)]
     parts.append(struct.pack("<q", array.size if count is None else count))
     path.write_bytes(b"".join([*parts, array.tobytes()]))
@@ -75,9 +75,9 @@ def old_form(path: Path, code: bytes, values: Any, count: int | None = None) -> 
 @pytest.mark.parametrize("write", [zipped, old_form])
 def test_a_tensor_with_strides_is_read(tmp_path, write):
     code = tensor(8, (2, 3), (1, 2), offset=1)
-    (found,) = read_state_dict(write(tmp_path / "w.pth", code, range(8))).values()
-    assert found.dtype == np.float32
-    assert found.tolist() == [[1, 3, 5], [2, 4, 6]]
+    (array,) = read_state_dict(write(tmp_path / "w.pth", code, range(8))).values()
+    assert array.dtype == np.float32
+    assert array.tolist() == [[1, 3, 5], [2, 4, 6]]
 
 
 class Bomb:
@@ -124,8 +124,8 @@ def test_instructions_beyond_tensors_are_refused():
         for tail in (b"", b"\x00" * 8, b"(" * 8, b"\xff" * 8):
             for start in (b"", b"(", b"}(", b"])", b"K\x01K\x02"):
                 with contextlib.suppress(RefusedError):
-                    made = Machine(start + bytes([code]) + tail).run()
-                    assert type(made) in HARMLESS
+                    value = Machine(start + bytes([code]) + tail).run()
+                    assert type(value) in HARMLESS
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_instructions_beyond_tensors_are_refused():
         (tensor(8, (-1,), (1,)), "cannot be"),
         (tensor(8, (2,), (-1,)), "cannot be"),
         (tensor(8, (2, 2), (1,)), "cannot be"),
-        (tensor(9, (2,), (1,)), "another size|too early"),
-        (tensor(2**31 - 1, (2,), (1,)), "another size|too early"),
+        (tensor(9, (2,), (1,)), "differs in size|too early"),
+        (tensor(2**31 - 1, (2,), (1,)), "differs in size|too early"),
         (b"\x80\x02K\x05.", "no dictionary|not hold a dictionary"),
         (b"\x80\x02}X\x01\x00\x00\x00wK\x05s.", "'w' is no tensor"),
         (b"\x80\x02}K\x01K\x02s.", "keys"),
@@ -160,9 +160,9 @@ def test_nonsense_is_refused(tmp_path, write, code, match):
 @pytest.mark.parametrize("write", [zipped, old_form])
 def test_a_file_cut_anywhere_is_refused(tmp_path, write):
     path = write(tmp_path / "w.pth", tensor(8, (8,), (1,)), range(8))
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
         with pytest.raises(ValueError, match="cannot be read as PyTorch weights"):
             read_state_dict(path)
 
@@ -170,17 +170,17 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, write):
 @pytest.mark.parametrize("write", [zipped, old_form])
 def test_a_changed_byte_never_causes_more_than_a_refusal(tmp_path, write):
     path = write(tmp_path / "w.pth", tensor(8, (8,), (1,)), range(8))
-    whole = path.read_bytes()
+    content = path.read_bytes()
     draw = np.random.default_rng(0)
-    for at in range(len(whole)):
-        changed = bytearray(whole)
+    for at in range(len(content)):
+        changed = bytearray(content)
         changed[at] ^= int(draw.integers(1, 256))
         path.write_bytes(bytes(changed))
         try:
-            found = read_state_dict(path)
+            tensors = read_state_dict(path)
         except ValueError:
             continue
-        assert all(one.size <= 8 for one in found.values())
+        assert all(tensor.size <= 8 for tensor in tensors.values())
 
 
 def test_compressed_members_and_big_endian_numbers_are_refused(tmp_path):
@@ -222,8 +222,8 @@ def test_what_pytorch_writes_is_read(tmp_path, is_new):
     tensors["parameter"] = torch.nn.Parameter(torch.ones(2))
     path = tmp_path / "w.pth"
     torch.save(tensors, path, _use_new_zipfile_serialization=is_new)
-    found = read_state_dict(path)
-    assert list(found) == list(tensors)
-    for name, one in tensors.items():
-        assert np.array_equal(found[name], one.detach().numpy())
-        assert found[name].shape == tuple(one.shape)
+    arrays = read_state_dict(path)
+    assert list(arrays) == list(tensors)
+    for name, tensor in tensors.items():
+        assert np.array_equal(arrays[name], tensor.detach().numpy())
+        assert arrays[name].shape == tuple(tensor.shape)

@@ -94,7 +94,7 @@ def new_callbacks(folder: Path) -> dict[str, Any]:
     }
 
 
-def train(model: Any, given: list[Any], first: int = 0) -> Any:
+def train(model: Any, callbacks: list[Any], first: int = 0) -> Any:
     return model.fit(
         X[:56],
         Y[:56],
@@ -102,7 +102,7 @@ def train(model: Any, given: list[Any], first: int = 0) -> Any:
         epochs=EPOCHS,
         initial_epoch=first,
         validation_data=(X[56:], Y[56:]),
-        callbacks=given,
+        callbacks=callbacks,
         verbose=0,
     )
 
@@ -123,21 +123,21 @@ class Result:
         self.kept = saving.load_model(folder / "best.keras").get_weights()
 
 
-def assert_same(whole: Result, parts: Result) -> None:
-    assert whole.stopped == parts.stopped
-    assert whole.counts == parts.counts
-    assert (whole.epochs, whole.last) == (parts.epochs, parts.last)
-    assert whole.table == parts.table
+def assert_same(full: Result, parts: Result) -> None:
+    assert full.stopped == parts.stopped
+    assert full.counts == parts.counts
+    assert (full.epochs, full.last) == (parts.epochs, parts.last)
+    assert full.table == parts.table
     for name, value in parts.history.items():
-        assert whole.history[name] == value
+        assert full.history[name] == value
     for mine, its in zip(
-        [*whole.arrays, *whole.kept], [*parts.arrays, *parts.kept], strict=True
+        [*full.arrays, *full.kept], [*parts.arrays, *parts.kept], strict=True
     ):
         np.testing.assert_array_equal(mine, its)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: Any) -> Result:
+def full_run(tmp_path_factory: Any) -> Result:
     folder = tmp_path_factory.mktemp("whole")
     model, used = new_model(), new_callbacks(folder)
     history = train(model, list(used.values()))
@@ -148,8 +148,8 @@ def whole(tmp_path_factory: Any) -> Result:
     return result
 
 
-def stops_of(whole: Result) -> list[Stop]:
-    stopped, best = whole.stopped
+def stops_of(full_run: Result) -> list[Stop]:
+    stopped, best = full_run.stopped
     return [
         Stop("step", 0, 1),
         Stop("begin", 1),
@@ -163,24 +163,26 @@ def stops_of(whole: Result) -> list[Stop]:
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, whole, number):
-    stop, used = stops_of(whole)[number], new_callbacks(tmp_path)
-    given = list(used.values())
-    given.insert(number % len(given), stop)  # some are called before it, some after
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, full_run, number):
+    stop, used = stops_of(full_run)[number], new_callbacks(tmp_path)
+    callbacks = list(used.values())
+    callbacks.insert(
+        number % len(callbacks), stop
+    )  # some are called before it, some after
     part = new_model()
     with pytest.raises(KeyboardInterrupt):
-        train(part, given)
+        train(part, callbacks)
     part.save(tmp_path / "part.keras")
     model, used = saving.load_model(tmp_path / "part.keras"), new_callbacks(tmp_path)
     first = int(model.training_state.epoch.array)
     history = train(model, list(used.values()), first)
-    assert_same(whole, Result(model, used, history, tmp_path))
+    assert_same(full_run, Result(model, used, history, tmp_path))
 
 
 @pytest.mark.parametrize("place", [0, 2, 5])
 @pytest.mark.parametrize("every", ["epoch", 3])
-def test_a_backup_brings_callbacks_back_however_often(tmp_path, whole, place, every):
-    stopped, best = whole.stopped
+def test_a_backup_brings_callbacks_back_however_often(tmp_path, full_run, place, every):
+    stopped, best = full_run.stopped
     stops = [Stop("step", best + 1, 3), Stop("end", stopped), Stop("begin", EPOCHS)]
     if place == 2:
         stops.insert(0, Stop("validation", 1))
@@ -188,14 +190,14 @@ def test_a_backup_brings_callbacks_back_however_often(tmp_path, whole, place, ev
         model, used = new_model(rate=0.7), new_callbacks(tmp_path)
         if stop is stops[0]:
             model = new_model()
-        given = list(used.values())
+        used_callbacks = list(used.values())
         backup = callbacks.BackupAndRestore(tmp_path / "backup", save_freq=every)
-        given.insert(place, backup)
+        used_callbacks.insert(place, backup)
         try:
-            history = train(model, [*given, stop])
+            history = train(model, [*used_callbacks, stop])
         except KeyboardInterrupt:
             assert stop is not stops[-1]
-    assert_same(whole, Result(model, used, history, tmp_path))
+    assert_same(full_run, Result(model, used, history, tmp_path))
     assert not (tmp_path / "backup").exists()
 
 
@@ -238,15 +240,15 @@ def test_averaged_weights_are_not_taken_for_those_in_training(tmp_path):
         np.testing.assert_array_equal(mine, its)
 
 
-def test_a_file_is_kept_through_loading_and_saving(tmp_path, whole):
+def test_a_file_is_kept_through_loading_and_saving(tmp_path, full_run):
     part, used = new_model(), new_callbacks(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        train(part, [*used.values(), Stop("step", whole.stopped[0], 0)])
+        train(part, [*used.values(), Stop("step", full_run.stopped[0], 0)])
     part.save(tmp_path / "a.keras")
     saving.load_model(tmp_path / "a.keras").save(tmp_path / "b.keras")
     model, used = saving.load_model(tmp_path / "b.keras"), new_callbacks(tmp_path)
     history = train(model, list(used.values()), int(model.training_state.epoch.array))
-    assert used["stopping"].stopped_epoch == whole.stopped[0]
+    assert used["stopping"].stopped_epoch == full_run.stopped[0]
     assert len(history.epoch) == 1
 
 

@@ -97,10 +97,10 @@ def test_needs_batches_only_where_a_batch_hook_is_overridden():
     assert not every.needs_batches_in("train")
     # Who is told of chunks of batches, needs them or not.
     printing = callbacks.LambdaCallback(on_batch_end=print)
-    for one in (Chunks(), ProgbarLogger(), printing):
-        assert CallbackList([one]).hears_batches_in("train")
-    for one in (Epochs(), History(), TestBatches(), callbacks.LambdaCallback()):
-        assert not CallbackList([one]).hears_batches_in("train")
+    for callback in (Chunks(), ProgbarLogger(), printing):
+        assert CallbackList([callback]).hears_batches_in("train")
+    for callback in (Epochs(), History(), TestBatches(), callbacks.LambdaCallback()):
+        assert not CallbackList([callback]).hears_batches_in("train")
 
 
 def test_what_is_no_callback_is_refused():
@@ -173,7 +173,7 @@ def test_the_number_of_steps_is_learnt_from_the_first_epoch(capsys):
 
 def test_an_epoch_logger_takes_the_place_of_the_bar(capsys):
     every = CallbackList([EpochLogger(StepLog())], add_progbar=True)
-    assert not any(isinstance(one, ProgbarLogger) for one in every.callbacks)
+    assert not any(isinstance(callback, ProgbarLogger) for callback in every.callbacks)
     every.on_epoch_begin(0)
     every.on_epoch_end(0, {"loss": 0.5, "val_loss": 0.25})
     assert capsys.readouterr().out.startswith("loss: 0.5000 / 0.2500    step 1  ")

@@ -40,7 +40,7 @@ def test_checkpoint_of_the_best_only(tmp_path, capsys):
     best = ModelCheckpoint(path, save_best_only=True, save_weights_only=True, verbose=1)
     fit(model, [0.5, 0.6, math.nan, 0.25], best)
     saved = [str(tmp_path / f"{epoch}.weights.h5") for epoch in (1, 4)]
-    assert model.saved == [("weights", one) for one in saved]
+    assert model.saved == [("weights", path) for path in saved]
     text = capsys.readouterr().out
     assert (
         f"Epoch 1: val_loss improved from None to 0.50000, saving model to {saved[0]}"
@@ -142,19 +142,21 @@ def test_a_resumed_training_is_the_one_that_was_never_stopped(tmp_path):
     x = np.random.default_rng(0).random((40, 3), "float32")
     y = x.sum(1, keepdims=True)
 
-    def train(seed, *given):
+    def train(seed, *callbacks):
         ganglion.utils.set_random_seed(seed)
         layers = [ganglion.Input((3,)), ganglion.layers.Dense(1)]
         model = ganglion.Sequential([*layers])
         model.compile("adam", "mse")
-        return model.fit(x, y, 8, 5, verbose=0, callbacks=list(given)).history["loss"]
+        return model.fit(x, y, 8, 5, verbose=0, callbacks=list(callbacks)).history[
+            "loss"
+        ]
 
-    whole = train(1)
+    losses = train(1)
     folder = tmp_path / "backup"
     with pytest.raises(KeyboardInterrupt):
         train(1, BackupAndRestore(folder), Interrupts(3))
     # Another seed: everything that matters must come from the backup.
-    assert train(2, BackupAndRestore(folder)) == whole[3:]
+    assert train(2, BackupAndRestore(folder)) == losses[3:]
 
 
 def test_a_damaged_backup_falls_back_to_the_one_before(tmp_path, saving):
@@ -226,12 +228,12 @@ def test_backup_refuses_wrong_arguments(saving, tmp_path):
 
 def test_lambda_callback_calls_what_it_was_given():
     calls = []
-    made = LambdaCallback(
+    lambda_callback = LambdaCallback(
         on_epoch_end=lambda epoch, logs: calls.append(("epoch", epoch)),
         on_test_begin=lambda logs: calls.append(("test",)),
     )
-    assert not CallbackList([made]).needs_batches
-    every = CallbackList([made])
+    assert not CallbackList([lambda_callback]).needs_batches
+    every = CallbackList([lambda_callback])
     every.on_epoch_end(2)
     every.on_test_begin()
     assert calls == [("epoch", 2), ("test",)]

@@ -37,7 +37,7 @@ def masked(data):
 
 def fields(data):
     """Take a protobuf message apart: a dictionary of field numbers to values."""
-    found = {}
+    fields_by_number = {}
     position = 0
 
     def varint():
@@ -54,24 +54,24 @@ def fields(data):
     while position < len(data):
         key = varint()
         if key & 7 == 0:
-            found[key >> 3] = varint()
+            fields_by_number[key >> 3] = varint()
             continue
         size = {1: 8, 5: 4}.get(key & 7) or varint()
-        found[key >> 3] = data[position : position + size]
+        fields_by_number[key >> 3] = data[position : position + size]
         position += size
-    return found
+    return fields_by_number
 
 
 def scalars(folder):
-    found = []
+    values = []
     for body in records(folder):
         event = fields(body)
         if 5 in event:
             value = fields(fields(event[5])[1])
             if 2 in value:
                 (number,) = struct.unpack("<f", value[2])
-                found.append((value[1].decode(), event.get(2, 0), round(number, 6)))
-    return found
+                values.append((value[1].decode(), event.get(2, 0), round(number, 6)))
+    return values
 
 
 def board_run(folder, **options):
@@ -112,7 +112,7 @@ def test_tensorboard_writes_the_tags_of_keras(tmp_path):
 
 def test_tensorboard_writes_metrics_of_steps(tmp_path):
     board_run(tmp_path, update_freq=2)
-    batches = [one for one in scalars(tmp_path / "train") if "batch" in one[0]]
+    batches = [scalar for scalar in scalars(tmp_path / "train") if "batch" in scalar[0]]
     assert batches == [("batch_loss", 2, 1.5), ("batch_loss", 4, 1.5)]
     assert CallbackList([TensorBoard(update_freq="batch")]).needs_batches
     assert not CallbackList([TensorBoard()]).needs_batches
@@ -227,4 +227,4 @@ def test_tensorboard_writes_what_keras_writes(keras, tmp_path, update_freq):
         every.on_train_end()
     for kind in ("train", "validation"):
         expected = [rest for where, *rest in recorder.written if where == kind]
-        assert [list(one) for one in scalars(tmp_path / kind)] == expected
+        assert [list(scalar) for scalar in scalars(tmp_path / kind)] == expected

@@ -51,7 +51,7 @@ def test_a_recipe_changes_its_images_or_leaves_them(option):
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("arguments", "named"),
     [
         (("--test", 100, "--size", 32), "--test, --size: for --images FOLDER"),
         (("--fit", "pad"), "--fit: for --images FOLDER"),
@@ -59,9 +59,9 @@ def test_a_recipe_changes_its_images_or_leaves_them(option):
         (("--no-augment", "--resume", "c.keras"), "c.keras keeps what it was begun"),
     ],
 )
-def test_train_refuses_what_a_recipe_cannot_follow(given, named, monkeypatch):
+def test_train_refuses_what_a_recipe_cannot_follow(arguments, named, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    done = here("train", "cifar10-cam", *given)
+    done = here("train", "cifar10-cam", *arguments)
     assert done.returncode == 2
     assert named in done.stderr
 
@@ -84,9 +84,9 @@ def test_seeds_repeat_and_differ():
 
 def test_ctrl_c_saves_and_the_resumed_run_equals_an_undisturbed_one(tmp_path):
     env = {"SMALL_ROWS": "20000", "GANGLION_THREADS": "1"}
-    whole, part = tmp_path / "whole.keras", tmp_path / "part.keras"
+    full_path, part = tmp_path / "whole.keras", tmp_path / "part.keras"
     options = ("train", "mnist-perceptron", "--epochs", 60, "--log", "json")
-    assert run(*options, "--save", whole, **env).returncode == 0
+    assert run(*options, "--save", full_path, **env).returncode == 0
     process = subprocess.Popen(
         command(*options, "--save", part),
         stdout=subprocess.PIPE,
@@ -104,7 +104,7 @@ def test_ctrl_c_saves_and_the_resumed_run_equals_an_undisturbed_one(tmp_path):
     assert 2 <= int(stopped[1]) < 60
     assert f"--epochs 60 --resume {part}" in errors
     assert run(*options, "--resume", part, "--save", part, **env).returncode == 0
-    for a, b in zip(weights_of(whole), weights_of(part), strict=True):
+    for a, b in zip(weights_of(full_path), weights_of(part), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

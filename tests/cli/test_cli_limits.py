@@ -18,7 +18,7 @@ from ganglion.compiler.cpu import jit
 
 def refused(*arguments):
     """Return what is said of a command line that is refused when it is read."""
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 2, (done.output, done.exception)
     return " ".join(done.output.split())
 

@@ -40,9 +40,9 @@ CHOICES = {
 
 def parameters(command: str) -> list[Any]:
     return [
-        one
-        for one in get_command(app.app).commands[command].params
-        if one.name not in ("help", "resume")
+        parameter
+        for parameter in get_command(app.app).commands[command].params
+        if parameter.name not in ("help", "resume")
     ]
 
 
@@ -66,11 +66,13 @@ def parsed(command: str, words: list[str]) -> Any:
     return get_command(app.app).commands[command].make_context(command, list(words))
 
 
-@pytest.mark.parametrize("name", [one.name for one in parameters("train")])
+@pytest.mark.parametrize("name", [parameter.name for parameter in parameters("train")])
 def test_every_option_of_train_is_repeated(name):
-    chosen = next(one for one in parameters("train") if one.name == name)
+    chosen = next(
+        parameter for parameter in parameters("train") if parameter.name == name
+    )
     context = parsed("train", sample(chosen))
-    assert resume.given(context, name)
+    assert resume.set_by_user(context, name)
     told = shlex.split(resume.command(context, {"resume": Path("a b.keras")}))
     assert told[:2] == ["ganglion", "train"]
     again = parsed("train", told[2:])
@@ -78,7 +80,7 @@ def test_every_option_of_train_is_repeated(name):
 
 
 def test_all_options_at_once_are_repeated():
-    words = [word for one in parameters("train") for word in sample(one)]
+    words = [word for parameter in parameters("train") for word in sample(parameter)]
     context = parsed("train", words)
     last = {"epochs": 150, "resume": "-x.keras", "save": "-x.keras"}
     again = parsed("train", shlex.split(resume.command(context, last))[2:])
@@ -121,25 +123,25 @@ def interrupted(*words: Any, after: int = 1, **env: str) -> list[str]:
     return shlex.split(told.split("Go on with: ganglion ")[1])
 
 
-def assert_same_weights(one: Path, other: Path) -> None:
-    mine, its = (saving.load_model(path).get_weights() for path in (one, other))
+def assert_same_weights(first: Path, other: Path) -> None:
+    mine, its = (saving.load_model(path).get_weights() for path in (first, other))
     for a, b in zip(mine, its, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_the_command_that_is_told_goes_on_with_the_same_run(tmp_path):
-    whole, part = tmp_path / "whole.keras", tmp_path / "the part.keras"
+    full_path, part = tmp_path / "whole.keras", tmp_path / "the part.keras"
     words = (
         "train", "cifar10-cam", "--no-augment", "--batch-size", 20, "--epochs", 12,
         "--seed", 3, "--log", "json", "--threads", 1, "--save",
     )  # fmt: skip
     env = {"SMALL_ROWS": "100"}
-    ended(start(*words, whole, **env))
+    ended(start(*words, full_path, **env))
     again = interrupted(*words, part, **env)
     for option in ("--no-augment", "--batch-size 20", "--seed 3", "--log json"):
         assert option in " ".join(again)
     ended(start(*again, **env))
-    assert_same_weights(whole, part)
+    assert_same_weights(full_path, part)
 
 
 def test_a_run_with_augmentation_is_not_continued_without(tmp_path):
@@ -217,13 +219,13 @@ def fresh(held: Any) -> Any:
 
 def test_a_training_on_images_is_the_same_however_often_it_is_stopped(tmp_path, held):
     model = fresh(held)
-    whole = fit(held, model, tmp_path / "whole.keras")
+    full_run = fit(held, model, tmp_path / "whole.keras")
     table = (tmp_path / "whole.csv").read_text()
     epochs = len(table.splitlines()) - 1
-    assert whole.epoch is not None
+    assert full_run.epoch is not None
     assert 16 <= epochs < 60  # it ended by itself
     save = tmp_path / "part.keras"
-    best = whole.epoch - 1
+    best = full_run.epoch - 1
     for stops in (
         [(0, 0)],
         [(best, -1), (best + 1, 1)],
@@ -237,7 +239,7 @@ def test_a_training_on_images_is_the_same_however_often_it_is_stopped(tmp_path, 
                 fit(held, part, save, Stop(*stop))
             part = saving.load_model(save)
         keeper = fit(held, part, save)
-        assert (keeper.epoch, keeper.best) == (whole.epoch, whole.best), stops
+        assert (keeper.epoch, keeper.best) == (full_run.epoch, full_run.best), stops
         assert (tmp_path / "part.csv").read_text() == table, stops
         assert_same_weights(tmp_path / "whole.keras", save)
         for a, b in zip(model.get_weights(), part.get_weights(), strict=True):
@@ -246,11 +248,11 @@ def test_a_training_on_images_is_the_same_however_often_it_is_stopped(tmp_path, 
 
 def test_the_file_has_the_best_weights_and_the_run_the_latest(tmp_path, held):
     model, save = fresh(held), tmp_path / "m.keras"
-    whole = fit(held, fresh(held), tmp_path / "whole.keras")
+    full_run = fit(held, fresh(held), tmp_path / "whole.keras")
     with pytest.raises(KeyboardInterrupt):
-        fit(held, model, save, Stop(whole.epoch + 3, 1))
+        fit(held, model, save, Stop(full_run.epoch + 3, 1))
     kept = saving.load_model(save)
-    assert int(kept.training_state.epoch.array) == whole.epoch + 3
+    assert int(kept.training_state.epoch.array) == full_run.epoch + 3
     assert_same_weights(tmp_path / "whole.keras", save)  # `predict` asks the best
     assert any(
         not np.array_equal(a, b)
@@ -260,18 +262,18 @@ def test_the_file_has_the_best_weights_and_the_run_the_latest(tmp_path, held):
 
 def test_ctrl_c_on_a_folder_tells_a_command_that_gives_the_same_model(tmp_path):
     folder, home = noise(tmp_path / "my photos"), str(tmp_path / "home")
-    whole, part = tmp_path / "whole.keras", tmp_path / "part.keras"
+    full_path, part = tmp_path / "whole.keras", tmp_path / "part.keras"
     words = (
         "train", "--images", folder, "--test", 6, "--validation", 9, "--size", 8,
         "--fit", "pad", "--no-augment", "--batch-size", 6, "--epochs", 60, "--seed", 5,
         "--log", "steps", "--threads", 1, "--save",
     )  # fmt: skip
-    told = ended(start(*words, whole, GANGLION_HOME=home))
+    told = ended(start(*words, full_path, GANGLION_HOME=home))
     again = interrupted(*words, part, after=2, GANGLION_HOME=home)
     for option in ("--fit pad", "--no-augment", "--batch-size 6", "--seed 5"):
         assert option in " ".join(again)
     resumed = ended(start(*again, GANGLION_HOME=home))
-    assert_same_weights(whole, part)
+    assert_same_weights(full_path, part)
 
     def result(text: str) -> str:
         return text[text.index("the best is") :].splitlines()[0]

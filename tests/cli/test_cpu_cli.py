@@ -28,14 +28,14 @@ pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 def test_dump_prints_what_a_recipe_becomes(form, parts):
     done = here("dump", "mnist-mlp", form, "--step", "test")
     assert done.returncode == 0, done.stderr
-    for one in parts:
-        assert one in done.stdout
+    for part in parts:
+        assert part in done.stdout
 
 
 def test_dump_prints_cuda_text_without_a_gpu():
     def dumped(*forms):
-        given = ("mnist-mlp", "--backend", "cuda", *forms, "--step", "test")
-        done = here("dump", *given)
+        arguments = ("mnist-mlp", "--backend", "cuda", *forms, "--step", "test")
+        done = here("dump", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -45,7 +45,7 @@ def test_dump_prints_cuda_text_without_a_gpu():
     launched = re.findall(r"// +[a-z]+ +\d+ (\w+): [1-9]\d* blocks", source)
     assert launched
     assert set(launched) == set(kernels)
-    assert [one in plan for one in launched] == [True] * len(launched)
+    assert [launch in plan for launch in launched] == [True] * len(launched)
     assert "all wait" not in plan  # what the CPU's plan says of barriers and threads
     assert "[one thread]" not in plan
     wrong = here("dump", "mnist-mlp", "--backend", "tpu", "--plan")
@@ -57,10 +57,13 @@ def test_the_plan_for_cuda_is_what_the_gpu_runs():
     program = dump.program_of(recipes.get("mnist-mlp"), "train", 128)
     text = dump.text_of(program, "plan", "cuda")
     target = GpuSpec(precision=config.precision())
-    made = emit.emit_program(program, target)
-    schedule = made.schedule
+    emission = emit.emit_program(program, target)
+    schedule = emission.schedule
     first, *_ = text.splitlines()
-    assert f"{len(made.every)} launches a step, arena {schedule.arena:,} bytes" in first
+    assert (
+        f"{len(emission.every)} launches a step, arena {schedule.arena:,} bytes"
+        in first
+    )
     assert "kernel rounded" in text  # a copy that only tensor cores need
     assert "epilogue: " in text
     assert "prefetch for the next step" in text
@@ -113,7 +116,7 @@ def test_dump_refuses_passes_that_are_not_there():
 def test_dump_says_what_ptx_needs(monkeypatch):
     for name in ("cuda", "cuda.core"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(driver, "missing", lambda: "no GPU here")
+    monkeypatch.setattr(driver, "unavailable_reason", lambda: "no GPU here")
     program = dump.program_of(recipes.get("mnist-perceptron"), "predict", 16)
     with pytest.raises(RuntimeError, match=r"NVRTC.*ganglion-nn\[cuda\]"):
         dump.text_of(program, "asm", "cuda")

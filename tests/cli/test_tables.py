@@ -41,7 +41,7 @@ def test_no_command_cuts_a_name(command, columns, monkeypatch):
         assert re.search(rf"(?<![\w-]){name}(?![\w-])", done.output), name
     assert "…" not in done.output
     if columns and "│" in done.output:  # as a table, it fits
-        lines = [one for one in done.output.splitlines() if "│" in one]
+        lines = [line for line in done.output.splitlines() if "│" in line]
         assert max(map(len, lines)) <= columns
 
 

@@ -141,12 +141,12 @@ def test_races(capsys):
     from ganglion.race import watch
     from ganglion.race.report import terminal_tables
 
-    made = race_made_up.with_a_failure(race_made_up.race())
+    race = race_made_up.with_a_failure(race_made_up.race())
     runs = tuple(
-        replace(one, engine=HOSTILE, reason=HOSTILE, log_end=HOSTILE)
-        for one in made.finished
+        replace(run, engine=HOSTILE, reason=HOSTILE, log_end=HOSTILE)
+        for run in race.finished
     )
-    terminal_tables.show(replace(made, finished=runs, recipe=HOSTILE))
+    terminal_tables.show(replace(race, finished=runs, recipe=HOSTILE))
     plain = watch.Watch()
     plain.says(HOSTILE, HOSTILE)
     out, told = capsys.readouterr()

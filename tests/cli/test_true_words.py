@@ -209,8 +209,6 @@ def test_what_the_guide_calls_supported_is():
         "layers.GRU",
         "layers.MultiHeadAttention",
         "layers.TimeDistributed",
-        "layers.TextVectorization",
-        "layers.StringLookup",
         "optimizers.Muon",
         "optimizers.ScheduleFreeAdamW",
         "applications.VGG16",

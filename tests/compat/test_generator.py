@@ -20,18 +20,18 @@ Y = np.arange(22) % 3
 def model() -> Any:
     keras.utils.set_random_seed(2)
     stack = [layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(3, "softmax")]
-    made = keras.Sequential([keras.Input((6, 6, 3)), *stack])
-    made.compile(keras.optimizers.SGD(0.01), "sparse_categorical_crossentropy")
-    return made
+    model = keras.Sequential([keras.Input((6, 6, 3)), *stack])
+    model.compile(keras.optimizers.SGD(0.01), "sparse_categorical_crossentropy")
+    return model
 
 
 def generator(**more: Any) -> ImageDataGenerator:
-    given = {"zoom_range": 0.5, "horizontal_flip": True, "rescale": 1 / 255}
-    return ImageDataGenerator(**given | more)
+    arguments = {"zoom_range": 0.5, "horizontal_flip": True, "rescale": 1 / 255}
+    return ImageDataGenerator(**arguments | more)
 
 
-def equal(one: Any, two: Any) -> bool:
-    pairs = zip(one.get_weights(), two.get_weights(), strict=True)
+def equal(first: Any, second: Any) -> bool:
+    pairs = zip(first.get_weights(), second.get_weights(), strict=True)
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
@@ -46,32 +46,32 @@ def test_zoom_is_keras_2s() -> None:
 
 
 def test_fit_takes_rows_and_changes_them_in_the_step() -> None:
-    made = model()
+    network = model()
     batches = generator().flow(X, Y, batch_size=8)
-    source = data_adapters.training_source(made, batches, None, None, None, True, {})
+    source = data_adapters.training_source(network, batches, None, None, None, True, {})
     assert isinstance(source, Table)
     assert np.shares_memory(source.columns[0][1], X)  # no copy, and no floats
     assert (source.batch_size, source.shuffle) == (8, True)
     own = generator(preprocessing_function=lambda x: x)
     source = data_adapters.training_source(
-        made, own.flow(X, Y), None, None, None, True, {}
+        network, own.flow(X, Y), None, None, None, True, {}
     )
     assert isinstance(source, Stream)
 
 
 @pytest.mark.parametrize("seed", [None, 5])
 def test_a_run_repeats_and_resumes(seed: Any, tmp_path: Any) -> None:
-    def run(made: Any, first: int, epochs: int) -> Any:
+    def run(network: Any, first: int, epochs: int) -> Any:
         batches = generator(rotation_range=20).flow(X, Y, batch_size=8, seed=seed)
-        made.fit(batches, epochs=epochs, initial_epoch=first, verbose=0)
-        return made
+        network.fit(batches, epochs=epochs, initial_epoch=first, verbose=0)
+        return network
 
-    whole = run(model(), 0, 4)
-    assert equal(whole, run(model(), 0, 4))
+    full_run = run(model(), 0, 4)
+    assert equal(full_run, run(model(), 0, 4))
     half = run(model(), 0, 2)
-    assert not equal(whole, half)
+    assert not equal(full_run, half)
     half.save(tmp_path / "half.keras")
-    assert equal(whole, run(keras.models.load_model(tmp_path / "half.keras"), 2, 4))
+    assert equal(full_run, run(keras.models.load_model(tmp_path / "half.keras"), 2, 4))
 
 
 def test_backends_agree() -> None:
@@ -85,41 +85,43 @@ def test_backends_agree() -> None:
 
 
 def test_a_step_is_shared_by_equal_flows_and_forgotten_when_settings_change() -> None:
-    made, source = model(), generator()
+    network, source = model(), generator()
     for _ in range(2):
-        made.fit(source.flow(X[:16], Y[:16], batch_size=8), verbose=0)
-    assert len(made._step_cache._steps) == 1
+        network.fit(source.flow(X[:16], Y[:16], batch_size=8), verbose=0)
+    assert len(network._step_cache._steps) == 1
     source.rescale = 1.0
-    made.fit(source.flow(X[:16], Y[:16], batch_size=8), verbose=0)
-    assert len(made._step_cache._steps) == 2
+    network.fit(source.flow(X[:16], Y[:16], batch_size=8), verbose=0)
+    assert len(network._step_cache._steps) == 2
 
 
 @pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
 def test_old_names_of_fit() -> None:
-    made, plain = model(), ImageDataGenerator(rescale=1 / 255)
-    history = made.fit_generator(
+    network, plain = model(), ImageDataGenerator(rescale=1 / 255)
+    history = network.fit_generator(
         generator().flow(X, Y, batch_size=8),
         steps_per_epoch=2,
         epochs=3,
         verbose=0,
         validation_data=plain.flow(X, Y, batch_size=5),
     )
-    loss = made.evaluate_generator(plain.flow(X, Y, batch_size=4, shuffle=False))
-    found = made.predict_generator(plain.flow(X, batch_size=4, shuffle=False))
+    loss = network.evaluate_generator(plain.flow(X, Y, batch_size=4, shuffle=False))
+    predictions = network.predict_generator(plain.flow(X, batch_size=4, shuffle=False))
     assert len(history.history["val_loss"]) == 3
     scaled = X / np.float32(255)
-    assert loss == pytest.approx(made.evaluate(scaled, Y, verbose=0), rel=1e-5)
-    np.testing.assert_allclose(found, made.predict(scaled, verbose=0), atol=1e-5)
+    assert loss == pytest.approx(network.evaluate(scaled, Y, verbose=0), rel=1e-5)
+    np.testing.assert_allclose(
+        predictions, network.predict(scaled, verbose=0), atol=1e-5
+    )
     assert history.history["val_loss"][-1] == pytest.approx(loss, rel=1e-5)
 
 
 def test_weights_of_rows_and_of_classes() -> None:
     weights = np.linspace(0, 1, 22)
-    one, two = model(), model()
+    first, second = model(), model()
     plain = ImageDataGenerator()
-    one.fit(plain.flow(X, Y, sample_weight=weights, shuffle=False), verbose=0)
-    two.fit(X.astype("float32"), Y, sample_weight=weights, shuffle=False, verbose=0)
-    for a, b in zip(one.get_weights(), two.get_weights(), strict=True):
+    first.fit(plain.flow(X, Y, sample_weight=weights, shuffle=False), verbose=0)
+    second.fit(X.astype("float32"), Y, sample_weight=weights, shuffle=False, verbose=0)
+    for a, b in zip(first.get_weights(), second.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 

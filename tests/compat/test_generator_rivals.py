@@ -44,15 +44,23 @@ def legacy(keras: Any) -> Any:
 
 
 @pytest.mark.parametrize("fill_mode", FILLS)
-@pytest.mark.parametrize("given", PARAMETERS, ids=lambda one: "-".join(one) or "none")
+@pytest.mark.parametrize(
+    "parameters", PARAMETERS, ids=lambda names: "-".join(names) or "none"
+)
 @pytest.mark.parametrize("image", [IMAGE, WIDE], ids=["square", "wide"])
 @pytest.mark.parametrize("order", [0, 1], ids=["nearest", "bilinear"])
 def test_transforms_equal_keras(
-    given: dict[str, Any], fill_mode: str, image: np.ndarray, order: int, legacy: Any
+    parameters: dict[str, Any],
+    fill_mode: str,
+    image: np.ndarray,
+    order: int,
+    legacy: Any,
 ) -> None:
     settings = {"fill_mode": fill_mode, "cval": 7.0, "interpolation_order": order}
-    theirs = legacy.ImageDataGenerator(**settings).apply_transform(image.copy(), given)
-    ours = ImageDataGenerator(**settings).apply_transform(image, given)
+    theirs = legacy.ImageDataGenerator(**settings).apply_transform(
+        image.copy(), parameters
+    )
+    ours = ImageDataGenerator(**settings).apply_transform(image, parameters)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
 
 
@@ -73,10 +81,17 @@ def test_channels_first_and_last_equal_keras(
 ) -> None:
     row, column, channel = axes
     image = np.moveaxis(WIDE, (0, 1, 2), axes).copy()
-    given = {"theta": 12.0, "tx": 1.5, "ty": -0.5, "shear": 8.0, "zx": 0.8, "zy": 1.1}
+    parameters = {
+        "theta": 12.0,
+        "tx": 1.5,
+        "ty": -0.5,
+        "shear": 8.0,
+        "zx": 0.8,
+        "zy": 1.1,
+    }
     how = {"row_axis": row, "col_axis": column, "channel_axis": channel}
-    theirs = legacy.apply_affine_transform(image.copy(), **given, **how)
-    ours = apply_affine_transform(image, **given, **how)
+    theirs = legacy.apply_affine_transform(image.copy(), **parameters, **how)
+    ours = apply_affine_transform(image, **parameters, **how)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
     theirs = legacy.apply_channel_shift(image.copy(), 40.0, channel)
     np.testing.assert_allclose(shift_channels(image, 40.0, channel), theirs, atol=CLOSE)
@@ -109,9 +124,9 @@ def test_a_seed_draws_what_keras_draws(settings: dict[str, Any], legacy: Any) ->
         other = theirs.get_random_transform(IMAGE.shape, seed)
         assert mine == other
     if "brightness_range" not in settings:
-        made = theirs.random_transform(IMAGE.copy(), seed=5)
+        transformed = theirs.random_transform(IMAGE.copy(), seed=5)
         mine = ours.random_transform(IMAGE, seed=5)
-        np.testing.assert_allclose(mine, made, rtol=0, atol=CLOSE)
+        np.testing.assert_allclose(mine, transformed, rtol=0, atol=CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +147,8 @@ def test_standardizing_equals_keras(settings: dict[str, Any], legacy: Any) -> No
         theirs = legacy.ImageDataGenerator(**settings)
     ours.fit(images)
     theirs.fit(images)
-    for given in (images[0], images[:3]):
-        mine, other = ours.standardize(given.copy()), theirs.standardize(given.copy())
+    for sample in (images[0], images[:3]):
+        mine, other = ours.standardize(sample.copy()), theirs.standardize(sample.copy())
         scale = float(np.abs(other).max())
         np.testing.assert_allclose(mine, other, rtol=0, atol=2e-4 * scale)
 
@@ -146,8 +161,8 @@ def test_an_argument_is_as_in_keras(legacy: Any) -> None:
     for name in (None, *names.split()):
         pair = (ImageDataGenerator, legacy.ImageDataGenerator)
         mine, other = (
-            inspect.signature(one if name is None else getattr(one, name))
-            for one in pair
+            inspect.signature(function if name is None else getattr(function, name))
+            for function in pair
         )
         assert [(p.name, p.default) for p in mine.parameters.values()] == [
             (p.name, p.default) for p in other.parameters.values()
@@ -162,13 +177,13 @@ def test_folders_are_read_as_by_keras(legacy: Any, tmp_path: Any) -> None:
         for number in range(5):
             pixels = rng.integers(0, 256, (10, 12, 3)).astype("uint8")
             image.fromarray(pixels).save(tmp_path / kind / f"{number}.png")
-    given = {"target_size": (6, 8), "batch_size": 4, "shuffle": False}
+    arguments = {"target_size": (6, 8), "batch_size": 4, "shuffle": False}
     for more in ({}, {"class_mode": "binary"}, {"subset": "validation"}):
         pair = [
-            one(rescale=1 / 255, validation_split=0.4).flow_from_directory(
-                str(tmp_path), **given, **more
+            generator(rescale=1 / 255, validation_split=0.4).flow_from_directory(
+                str(tmp_path), **arguments, **more
             )
-            for one in (ImageDataGenerator, legacy.ImageDataGenerator)
+            for generator in (ImageDataGenerator, legacy.ImageDataGenerator)
         ]
         ours, theirs = pair
         assert ours.filenames == theirs.filenames

@@ -30,8 +30,10 @@ def test_each_spelling_warns_once():
     def twice():
         return [keras.optimizers.SGD(lr=0.1), keras.optimizers.SGD(lr=0.2)]
 
-    made, texts = told(twice)
-    assert [float(one.learning_rate) for one in made] == pytest.approx([0.1, 0.2])
+    optimizers, texts = told(twice)
+    assert [
+        float(optimizer.learning_rate) for optimizer in optimizers
+    ] == pytest.approx([0.1, 0.2])
     assert len(texts) == 1
     assert "learning_rate" in texts[0]
 
@@ -114,8 +116,8 @@ def test_old_paths_hold_todays_names(old):
         module = importlib.import_module(old)
         return module, getattr(module, public)
 
-    (module, found), texts = told(use)
-    assert found is getattr(new, public)
+    (module, value), texts = told(use)
+    assert value is getattr(new, public)
     assert len(texts) == 1
     assert "Keras 2" in texts[0]
     with pytest.raises(AttributeError):
@@ -188,8 +190,8 @@ def test_the_mode_is_said_once_and_decided_by_hand():
 
 def test_layers_popped_off_a_model():
     x = keras.Input((4,))
-    made = keras.layers.Dense(3, name="head")(keras.layers.Dense(2, name="body")(x))
-    model = keras.Model(x, made)
+    outputs = keras.layers.Dense(3, name="head")(keras.layers.Dense(2, name="body")(x))
+    model = keras.Model(x, outputs)
 
     def cut():
         model.layers.pop()
@@ -250,7 +252,7 @@ def test_arguments_that_callbacks_and_fit_had(tmp_path):
 
     _, texts = told(fit)
     assert len(texts) == 4
-    assert sorted(one.name for one in tmp_path.glob("*.keras")) == [
+    assert sorted(path.name for path in tmp_path.glob("*.keras")) == [
         "2.keras",
         "4.keras",
     ]

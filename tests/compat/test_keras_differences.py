@@ -48,7 +48,7 @@ def p01_variables_in_lists_are_tracked_and_trained(keras):
     model.compile(keras.optimizers.SGD(0.1), "mse")
     model.fit(np.ones((4, 2)), np.zeros((4, 2)), verbose=0)
     trained = model.layers[0].ws[0].numpy()
-    return len(model.weights), [round(float(one), 6) for one in trained]
+    return len(model.weights), [round(float(number), 6) for number in trained]
 
 
 @prints(ValueError)
@@ -93,7 +93,7 @@ def steps(keras: Any, **options: Any) -> tuple[list[int], int]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dense(keras).fit(x, x, batch_size=2, verbose=0, callbacks=[noting], **options)
-    return seen, sum("ran out of data" in str(one.message) for one in caught)
+    return seen, sum("ran out of data" in str(warning.message) for warning in caught)
 
 
 @prints(([0, 1, 2, 3] * 3, 3))
@@ -129,7 +129,7 @@ def p07_stop_evaluating(keras):
 def p08_losses_after_a_call(keras):
     layer = keras.layers.ActivityRegularization(l1=0.3)
     layer(np.ones((2, 2), "float32"))
-    return [round(float(one), 6) for one in layer.losses]
+    return [round(float(loss), 6) for loss in layer.losses]
 
 
 @prints([1.0, 1.0])
@@ -149,7 +149,7 @@ def p10_overwrite_with_gradient(keras):
 @prints(["1.0", "nan"])
 def p11_nanmax_of_nothing_but_nan(keras):
     x = np.array([[1.0, np.nan], [np.nan, np.nan]], "float32")
-    return [str(one) for one in np.array(keras.ops.nanmax(x, axis=1)).tolist()]
+    return [str(number) for number in np.array(keras.ops.nanmax(x, axis=1)).tolist()]
 
 
 @prints([False])
@@ -161,12 +161,12 @@ def p12_in_top_k_of_a_nan(keras):
 @prints(["int32", "int32", "int32"])
 def p13_products_of_whole_numbers(keras):
     x = np.ones((2, 2), "int32")
-    found = (
+    products = (
         keras.ops.matmul(x, x),
         keras.ops.einsum("ij,jk->ik", x, x),
         keras.ops.nan_to_num(x),
     )
-    return [np.array(one).dtype.name for one in found]
+    return [np.array(product).dtype.name for product in products]
 
 
 @prints((1, 1))

@@ -12,9 +12,9 @@ def rows(*shape):
 
 
 def model(loss="mse", units=1, **kwargs):
-    made = keras.Sequential([keras.Input((4,)), layers.Dense(units)])
-    made.compile("sgd", loss, **kwargs)
-    return made
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(units)])
+    model.compile("sgd", loss, **kwargs)
+    return model
 
 
 def refused(match, act, error=ValueError):
@@ -52,11 +52,11 @@ def test_labels_beyond_the_classes_whatever_their_type(kind):
     model(loss, units=2).fit(rows(4, 4), y, verbose=0)
 
 
-@pytest.mark.parametrize("given", [[1.0, 2.0], "balanced"])
-def test_class_weight_that_is_no_dictionary(given):
+@pytest.mark.parametrize("weights", [[1.0, 2.0], "balanced"])
+def test_class_weight_that_is_no_dictionary(weights):
     refused(
         r"dictionary.*\{0: 1.0, 1: 5.0\}",
-        lambda: model().fit(rows(4, 4), np.zeros(4), class_weight=given, verbose=0),
+        lambda: model().fit(rows(4, 4), np.zeros(4), class_weight=weights, verbose=0),
     )
 
 
@@ -116,10 +116,10 @@ def test_compute_loss_with_and_without_the_argument_training():
 
     x = np.ones((4, 3))
     for kind, wanted in ((Own, (3.0, 3.0)), (Newer, (4.0, 3.0))):
-        made = kind()
-        made.compile(keras.optimizers.SGD(0.0))
-        trained = made.fit(x, np.zeros((4, 1)), verbose=0).history["loss"][0]
-        assert (trained, made.evaluate(x, np.zeros((4, 1)), verbose=0)) == wanted
+        network = kind()
+        network.compile(keras.optimizers.SGD(0.0))
+        trained = network.fit(x, np.zeros((4, 1)), verbose=0).history["loss"][0]
+        assert (trained, network.evaluate(x, np.zeros((4, 1)), verbose=0)) == wanted
 
 
 def test_training_is_passed_to_layers_that_do_not_ask_for_it():
@@ -139,9 +139,9 @@ def test_training_is_passed_to_layers_that_do_not_ask_for_it():
 
 
 def test_metrics_with_one_number_per_class():
-    made = keras.Sequential([keras.Input((4,)), layers.Dense(3, "softmax")])
-    made.compile("sgd", "categorical_crossentropy", metrics=[keras.metrics.F1Score()])
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, "softmax")])
+    model.compile("sgd", "categorical_crossentropy", metrics=[keras.metrics.F1Score()])
     y = np.eye(3)[np.arange(8) % 3]
-    history = made.fit(rows(8, 4), y, epochs=2, verbose=1)
+    history = model.fit(rows(8, 4), y, epochs=2, verbose=1)
     assert history.history["f1_score"][-1].shape == (3,)
-    assert made.evaluate(rows(8, 4), y, verbose=0)[1].shape == (3,)
+    assert model.evaluate(rows(8, 4), y, verbose=0)[1].shape == (3,)

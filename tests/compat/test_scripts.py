@@ -75,7 +75,7 @@ OLD_SPELLINGS: dict[str, list[str]] = {
     "keras2_variational_autoencoder_deconv": [],
     "keras2_wgan_cgan": ["lr=", _INPUTS, _ALPHA, _DIM],
 }
-NEW = sorted({one.stem for one in FOLDER.glob("*.py")} - OLD_SPELLINGS.keys())
+NEW = sorted({path.stem for path in FOLDER.glob("*.py")} - OLD_SPELLINGS.keys())
 
 
 def with_ganglion(text: str) -> str:
@@ -106,8 +106,8 @@ def final_loss(lines: list[str]) -> float:
 
 def losses(lines: list[str]) -> list[float]:
     """Return the training losses that the progress bar showed at ends of epochs."""
-    ends = (re.search(r"step.*? - loss: (-?[\d.e+-]+)", one) for one in lines)
-    return [float(one[1]) for one in ends if one]
+    ends = (re.search(r"step.*? - loss: (-?[\d.e+-]+)", line) for line in lines)
+    return [float(match[1]) for match in ends if match]
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 def test_a_script_trains_without_a_warning(name):
     lines, caught = run(name)
     assert np.isfinite(final_loss(lines))
-    assert [str(one.message) for one in caught] == []
+    assert [str(warning.message) for warning in caught] == []
 
 
 @pytest.mark.parametrize("name", OLD_SPELLINGS)
@@ -131,8 +131,8 @@ def test_an_old_script_trains_with_one_warning_per_old_spelling(name):
     lines, caught = run(name)
     assert np.isfinite(final_loss(lines))
     texts = [str(w.message) for w in caught if w.category is keras2.Keras2Warning]
-    found = [text.split(" is a Keras 2 spelling")[0] for text in texts]
-    assert sorted(found) == sorted(OLD_SPELLINGS[name])
+    spellings = [text.split(" is a Keras 2 spelling")[0] for text in texts]
+    assert sorted(spellings) == sorted(OLD_SPELLINGS[name])
     others = {w.category for w in caught} - {keras2.Keras2Warning, ResourceWarning}
     assert not others
     written = {w.filename for w in caught if w.category is keras2.Keras2Warning}

@@ -62,8 +62,8 @@ def test_what_is_said_to_be_missing_is_missing():
     for full in unsupported._reasons():
         module, _, name = full.rpartition(".")
         if module in places:
-            found = getattr(getattr(keras, module), "__dict__", {})
-            assert name not in found, f"{full} is there: take it out of the table"
+            names = getattr(getattr(keras, module), "__dict__", {})
+            assert name not in names, f"{full} is there: take it out of the table"
 
 
 def test_ops_by_kind():

@@ -9,9 +9,9 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import config, layers, models, ops, optimizers, saving, utils
 from ganglion.cli.dump import text_of
-from ganglion.compiler.cpu import emit
-from ganglion.compiler.cpu.barriers import unguarded
+from ganglion.compiler.cpu import pipeline
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.plan import unguarded
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.target import GpuSpec
@@ -19,7 +19,7 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, toposort
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
-from ganglion.compiler.plan.memory import Spans, packed
+from ganglion.compiler.plan.plan import Spans, packed
 from ganglion.training.data_adapters import Table
 from ganglion.variables import Scope
 
@@ -50,10 +50,10 @@ def dropout(x, number):
 
 
 def chain(link, count):
-    given = x = layers.Input((8,))
+    tensor = x = layers.Input((8,))
     for number in range(count):
         x = link(x, number)
-    return models.Model(given, layers.Dense(2)(x))
+    return models.Model(tensor, layers.Dense(2)(x))
 
 
 @pytest.mark.parametrize("link", [leaky, mixed, dropout])
@@ -111,8 +111,8 @@ def test_one_call_of_1000_ops():
             x = ops.tanh(x) * 1.1
         return x
 
-    given = layers.Input((4,))
-    model = models.Model(given, layers.Lambda(many)(given))
+    tensor = layers.Input((4,))
+    model = models.Model(tensor, layers.Lambda(many)(tensor))
     x = np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4)
     np.testing.assert_allclose(model.predict(x, verbose=0), model(x), rtol=1e-4)
 
@@ -124,9 +124,9 @@ def deep(blocks):
     """Return as many equal blocks of three layers, one after the other."""
     block = (layers.Dense, layers.BatchNormalization, layers.Activation)
     stack = [
-        one(*given)
+        kind(*arguments)
         for _ in range(blocks)
-        for one, given in zip(block, ((8,), (), ("relu",)), strict=True)
+        for kind, arguments in zip(block, ((8,), (), ("relu",)), strict=True)
     ]
     return models.Sequential([layers.Input((8,)), *stack, layers.Dense(2)])
 
@@ -134,8 +134,8 @@ def deep(blocks):
 def test_equal_layers_share_their_machine_code():
     config.set_backend("numpy")
     few, many = (training_program(deep(n), rows=8) for n in (10, 40))
-    functions, calls = emit.emit(build(few))
-    more_functions, more_calls = emit.emit(build(many))
+    functions, calls = pipeline.emit(build(few))
+    more_functions, more_calls = pipeline.emit(build(many))
     assert len(more_calls) > 3 * len(calls)
     assert len(more_functions) < 2 * len(functions)
 
@@ -186,15 +186,15 @@ def test_memory_is_placed_as_if_each_was_compared_with_all():
 
 def packed_one_by_one(lives, sizes):
     offsets = {}
-    for name in sorted(lives, key=lambda one: (-sizes[one], lives[one])):
+    for name in sorted(lives, key=lambda name: (-sizes[name], lives[name])):
         (first, last), at = lives[name], 0
         beside = [o for o in offsets if lives[o][0] <= last and first <= lives[o][1]]
-        for other in sorted(beside, key=lambda one: offsets[one]):
+        for other in sorted(beside, key=lambda name: offsets[name]):
             if offsets[other] - at >= sizes[name]:
                 break
             at = max(at, offsets[other] + sizes[other])
         offsets[name] = at
-    return offsets, max(offsets[one] + sizes[one] for one in offsets)
+    return offsets, max(offsets[name] + sizes[name] for name in offsets)
 
 
 def test_spans_cover_what_any_of_them_covers():
@@ -216,11 +216,11 @@ def test_spans_cover_what_any_of_them_covers():
 
 def nested(depth, join):
     """Return a model that calls another one twice, which calls another one twice."""
-    given = layers.Input((3,))
-    model = models.Model(given, layers.Dense(3, activation="tanh")(given))
+    tensor = layers.Input((3,))
+    model = models.Model(tensor, layers.Dense(3, activation="tanh")(tensor))
     for _ in range(depth):
-        given = layers.Input((3,))
-        model = models.Model(given, join(model, given))
+        tensor = layers.Input((3,))
+        model = models.Model(tensor, join(model, tensor))
     return model
 
 
@@ -270,10 +270,10 @@ def test_too_many_calls_are_refused_at_once():
 
 
 def test_calls_that_do_more_than_compute_are_repeated():
-    given = layers.Input((2,))
-    inner = models.Model(given, layers.BatchNormalization(momentum=0.5)(given))
-    given = layers.Input((2,))
-    outer = models.Model(given, layers.Add()([inner(given), inner(given)]))
+    tensor = layers.Input((2,))
+    inner = models.Model(tensor, layers.BatchNormalization(momentum=0.5)(tensor))
+    tensor = layers.Input((2,))
+    outer = models.Model(tensor, layers.Add()([inner(tensor), inner(tensor)]))
     outer.compile("sgd", "mse")
     x = np.full((4, 2), 8, "float32")
     outer.fit(x, x, verbose=0)
@@ -281,10 +281,10 @@ def test_calls_that_do_more_than_compute_are_repeated():
 
 
 def test_nested_models_take_other_shapes_than_they_were_built_for():
-    given = layers.Input((None, None, 2))
-    inner = models.Model(given, layers.Conv2D(3, 3)(given))
-    given = layers.Input((None, None, 2))
-    outer = models.Model(given, layers.Concatenate()([inner(given), inner(given)]))
+    tensor = layers.Input((None, None, 2))
+    inner = models.Model(tensor, layers.Conv2D(3, 3)(tensor))
+    tensor = layers.Input((None, None, 2))
+    outer = models.Model(tensor, layers.Concatenate()([inner(tensor), inner(tensor)]))
     assert outer(layers.Input((9, 8, 2))).shape == (None, 7, 6, 6)
     with pytest.raises(ValueError, match="expects"):
         outer(layers.Input((9, 8, 5)))
@@ -362,9 +362,9 @@ def test_empty_axes(name):
         outputs = {"y": result}
         if result.dtype == np.float32:
             slopes = gradients(ops.sum(result), inputs)
-            outputs |= {one.name: slope for one, slope in slopes.items()}
+            outputs |= {source.name: slope for source, slope in slopes.items()}
     graph = Graph.of(name, inputs, {f"to {n}": v for n, v in outputs.items()})
-    data = {one.name: np.ones(one.shape, "float32") for one in inputs}
+    data = {source.name: np.ones(source.shape, "float32") for source in inputs}
     check(pure(graph), data, {}, rtol=1e-6, atol=1e-6)
     plan = cuda_pipeline.build(pure(graph), GpuSpec()).plan
     assert plan.results.keys() == graph.outputs.keys()
@@ -376,11 +376,11 @@ def test_models_of_empty_inputs_learn_their_biases(shape):
     for backend in ("numpy", "cpu"):
         config.set_backend(backend)
         utils.set_random_seed(0)
-        given = x = layers.Input(shape)
+        tensor = x = layers.Input(shape)
         if len(shape) == 3:
             x = layers.Conv2D(2, 3)(x)
         x = layers.BatchNormalization()(layers.Flatten()(x))
-        model = models.Model(given, layers.Dense(2)(x))
+        model = models.Model(tensor, layers.Dense(2)(x))
         model.compile("sgd", "mse")
         rows = np.zeros((6, *shape), "float32")
         model.fit(rows, np.ones((6, 2)), batch_size=4, verbose=0)

@@ -26,7 +26,7 @@ def _as_at_the_start(monkeypatch):
 @pytest.fixture
 def gpu(monkeypatch):
     """Let there be a GPU, until somebody wants to use it."""
-    monkeypatch.setattr(driver, "missing", lambda: None)
+    monkeypatch.setattr(driver, "unavailable_reason", lambda: None)
     monkeypatch.setattr(
         driver, "driver", lambda: SimpleNamespace(name="a dream of a GPU")
     )
@@ -92,7 +92,7 @@ def test_a_driver_that_does_not_start_is_asked_again(monkeypatch):
 
 def test_what_is_told_to_expect(gpu, monkeypatch):
     assert registry.shown() == "auto"
-    monkeypatch.setattr(backend, "missing", lambda: None)
+    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
     assert machine.facts()["  cuda"] == "works, for models that are worth it"
     config.set_backend("cuda")
     assert registry.shown() == "cuda"
@@ -100,7 +100,7 @@ def test_what_is_told_to_expect(gpu, monkeypatch):
 
 
 def test_without_a_gpu_the_processor_is_used(monkeypatch, capsys):
-    monkeypatch.setattr(driver, "missing", lambda: "there is none")
+    monkeypatch.setattr(driver, "unavailable_reason", lambda: "there is none")
     assert registry.backend_for(program("mnist-mlp")) in ("cpu", "numpy")
     assert not capsys.readouterr().err
 
@@ -152,9 +152,9 @@ def test_a_processor_computes_in_float32_and_says_so_once(capsys):
     config.set_backend("numpy")
     dense = keras.layers.Dense(3)
     model = keras.Sequential([keras.layers.Input((4,)), dense])
-    found = [model.predict(np.ones((2, 4)), verbose=0) for _ in range(2)]
+    results = [model.predict(np.ones((2, 4)), verbose=0) for _ in range(2)]
     assert dense.kernel.dtype == "float32"
-    np.testing.assert_allclose(found[0], found[1])
+    np.testing.assert_allclose(results[0], results[1])
     told = capsys.readouterr().err
     assert told.count("mixed_bfloat16 is for GPUs") == 1
 

@@ -108,26 +108,26 @@ def test_a_killed_writer_s_leftovers_are_cleared(home: Path) -> None:
 # Damaged files ------------------------------------------------------------------------
 
 
-def spoil_cut(whole: bytes) -> bytes:
-    return whole[: len(whole) // 2]
+def spoil_cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
 
 
-def spoil_flip(whole: bytes) -> bytes:
-    middle = len(whole) // 2
-    return whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+def spoil_flip(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-def spoil_other_data(whole: bytes) -> bytes:
+def spoil_other_data(content: bytes) -> bytes:
     return npz_bytes(tiny_arrays()._replace(y_test=np.array([1, 1], np.uint8)))
 
 
-def spoil_pickle(whole: bytes) -> bytes:
+def spoil_pickle(content: bytes) -> bytes:
     file = io.BytesIO()
     np.savez(file, x_train=np.array([{}], dtype=object))
     return file.getvalue()
 
 
-def spoil_bare_array(whole: bytes) -> bytes:
+def spoil_bare_array(content: bytes) -> bytes:
     file = io.BytesIO()
     np.save(file, np.zeros(3))
     return file.getvalue()
@@ -139,8 +139,8 @@ SPOILERS = [
     spoil_other_data,
     spoil_pickle,
     spoil_bare_array,
-    lambda whole: b"",
-    lambda whole: b"<html>Please sign in</html>",
+    lambda content: b"",
+    lambda content: b"<html>Please sign in</html>",
 ]
 
 

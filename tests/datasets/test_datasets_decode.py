@@ -188,8 +188,8 @@ def test_damage_anywhere_in_an_npz_is_a_known_error(
     at: int, value: int, cut: bool
 ) -> None:
     """A damaged cache must lead to a new fetch, never to a stray traceback."""
-    whole = npz_bytes(tiny_arrays())
-    at %= len(whole)
-    rest = b"" if cut else bytes([value]) + whole[at + 1 :]
+    content = npz_bytes(tiny_arrays())
+    at %= len(content)
+    rest = b"" if cut else bytes([value]) + content[at + 1 :]
     with suppress(*decode.DAMAGE):
-        decode.npz(io.BytesIO(whole[:at] + rest))
+        decode.npz(io.BytesIO(content[:at] + rest))

@@ -206,11 +206,11 @@ def test_npm_that_leaves_nothing(programs: Path) -> None:
 
 @posix_only
 def test_debian_package(tmp_path: Path, programs: Path) -> None:
-    made = tmp_path / "made"
+    package = tmp_path / "made"
     files = {f"{n}.gz": gzip.compress(b) for n, b in idx_set(tiny_arrays()).items()}
-    place(made / fashion_mnist.DEBIAN_FOLDER, files)
+    place(package / fashion_mnist.DEBIAN_FOLDER, files)
     fake_program(programs, "apt-get", "touch dataset-fashion-mnist_1_all.deb")
-    fake_program(programs, "dpkg-deb", f'cp -r {made} "$3"')
+    fake_program(programs, "dpkg-deb", f'cp -r {package} "$3"')
     assert same(Arrays(*sum(fashion_mnist.load_data(), ())), tiny_arrays())
 
 

@@ -79,24 +79,26 @@ RAW: dict[str, Any] = {"size": "features", "normalize": False}
 
 def test_the_channel_of_the_class_is_the_map():
     model, x = channel_model(), pictures()
-    found = explain.class_activation_map(model, x, **RAW)
+    explained = explain.class_activation_map(model, x, **RAW)
     scores = model.predict(x, verbose=0)
     wanted = features_of(model, "class_activation_map", x)
-    assert (found.method, found.layer) == ("cam", "class_activation_map")
-    np.testing.assert_allclose(found.scores, scores, atol=1e-6)
-    assert found.classes.tolist() == scores.argmax(axis=1).tolist()
-    for row, number in enumerate(found.classes):
-        np.testing.assert_allclose(found.maps[row], wanted[row, ..., number], atol=1e-5)
+    assert (explained.method, explained.layer) == ("cam", "class_activation_map")
+    np.testing.assert_allclose(explained.scores, scores, atol=1e-6)
+    assert explained.classes.tolist() == scores.argmax(axis=1).tolist()
+    for row, number in enumerate(explained.classes):
+        np.testing.assert_allclose(
+            explained.maps[row], wanted[row, ..., number], atol=1e-5
+        )
 
 
 def test_the_weights_of_the_dense_weigh_the_features():
     model, x = dense_model(), pictures()
-    found = explain.class_activation_map(model, x, class_index=2, **RAW)
+    explained = explain.class_activation_map(model, x, class_index=2, **RAW)
     kernel = model.layers[-1].get_weights()[0]
     wanted = features_of(model, "features", x) @ kernel[:, 2]
-    assert found.method == "cam"
-    assert found.classes.tolist() == [2] * 5
-    np.testing.assert_allclose(found.maps, wanted, atol=1e-5)
+    assert explained.method == "cam"
+    assert explained.classes.tolist() == [2] * 5
+    np.testing.assert_allclose(explained.maps, wanted, atol=1e-5)
 
 
 def test_grad_cam_equals_cam_where_both_are_defined():
@@ -111,10 +113,10 @@ def test_grad_cam_equals_cam_where_both_are_defined():
 def test_grad_cam_weighs_by_gradients():
     """Finite differences on the part of the model behind the features."""
     model, x = flat_model(), pictures(2)
-    found = explain.class_activation_map(model, x, class_index=[3, 1], **RAW)
-    assert (found.method, found.layer) == ("grad-cam", "features")
+    explained = explain.class_activation_map(model, x, class_index=[3, 1], **RAW)
+    assert (explained.method, explained.layer) == ("grad-cam", "features")
     features = features_of(model, "features", x).astype("float64")
-    (w1, b1), (w2, b2) = (one.get_weights() for one in model.layers[-2:])
+    (w1, b1), (w2, b2) = (layer.get_weights() for layer in model.layers[-2:])
 
     def score(maps: np.ndarray, number: int) -> float:
         high, wide, deep = maps.shape
@@ -128,7 +130,7 @@ def test_grad_cam_weighs_by_gradients():
             moved[place] += 1e-6
             slopes[place] = (score(moved, number) - score(features[row], number)) / 1e-6
         wanted = np.maximum(features[row] @ slopes.mean(axis=(0, 1)), 0)
-        np.testing.assert_allclose(found.maps[row], wanted, atol=1e-5)
+        np.testing.assert_allclose(explained.maps[row], wanted, atol=1e-5)
 
 
 def test_models_inside_of_models_are_looked_through():
@@ -140,8 +142,8 @@ def test_models_inside_of_models_are_looked_through():
         [inner, layers.GlobalAveragePooling2D(), layers.Dense(4, "softmax")]
     )
     outer.build((None, *SHAPE))
-    found = explain.class_activation_map(outer, x)
-    assert (found.method, found.layer) == ("cam", "deep")
+    explained = explain.class_activation_map(outer, x)
+    assert (explained.method, explained.layer) == ("cam", "deep")
     pooled = keras.Sequential(
         [
             *start(),
@@ -150,10 +152,10 @@ def test_models_inside_of_models_are_looked_through():
         ]
     )
     tensor = keras.Input(SHAPE)
-    made = keras.Model(tensor, layers.Dense(4)(pooled(tensor * 1.0)))
-    found = explain.class_activation_map(made, x)
-    assert (found.method, found.layer) == ("cam", "deep")
-    np.testing.assert_allclose(found.scores, made.predict(x, verbose=0), atol=1e-6)
+    model = keras.Model(tensor, layers.Dense(4)(pooled(tensor * 1.0)))
+    explained = explain.class_activation_map(model, x)
+    assert (explained.method, explained.layer) == ("cam", "deep")
+    np.testing.assert_allclose(explained.scores, model.predict(x, verbose=0), atol=1e-6)
 
 
 def test_one_unit_tells_two_classes_apart():
@@ -161,14 +163,17 @@ def test_one_unit_tells_two_classes_apart():
     yes = explain.class_activation_map(model, x, class_index=1, **RAW).maps
     no = explain.class_activation_map(model, x, class_index=0, **RAW).maps
     np.testing.assert_allclose(yes, -no)
-    found = explain.class_activation_map(model, x)
-    assert found.classes.tolist() == (found.scores[:, 0] > 0.5).astype(int).tolist()
+    explained = explain.class_activation_map(model, x)
+    assert (
+        explained.classes.tolist()
+        == (explained.scores[:, 0] > 0.5).astype(int).tolist()
+    )
 
 
 def test_maps_are_scaled_and_enlarged():
     model, x = channel_model(), pictures()
-    found = explain.class_activation_map(model, x, size=(20, 30))
-    assert found.maps.shape == (5, 20, 30)
+    explained = explain.class_activation_map(model, x, size=(20, 30))
+    assert explained.maps.shape == (5, 20, 30)
     small = explain.class_activation_map(model, x, size="features").maps
     assert small.min(axis=(1, 2)).tolist() == [0] * 5
     assert small.max(axis=(1, 2)).tolist() == [1] * 5
@@ -185,9 +190,9 @@ def test_a_step_is_compiled_once_and_a_model_is_let_go():
     assert maps._explainer(model, "auto", None) is first
     assert first._step_cache._steps.keys() == steps.keys()
     # Other weights are seen, though nothing is compiled anew.
-    model.set_weights([one * 2 + 1 for one in model.get_weights()])
-    found = explain.class_activation_map(model, x)
-    np.testing.assert_allclose(found.scores, model.predict(x, verbose=0), atol=1e-5)
+    model.set_weights([array * 2 + 1 for array in model.get_weights()])
+    explained = explain.class_activation_map(model, x)
+    np.testing.assert_allclose(explained.scores, model.predict(x, verbose=0), atol=1e-5)
     held = weakref.ref(model)
     del model
     gc.collect()
@@ -195,7 +200,7 @@ def test_a_step_is_compiled_once_and_a_model_is_let_go():
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("arguments", "match"),
     [
         ({"class_index": 4}, "knows 4 classes, 0 to 3; got 4"),
         ({"class_index": -1}, "from 0"),
@@ -210,10 +215,10 @@ def test_a_step_is_compiled_once_and_a_model_is_let_go():
         ({"images": pictures(0)}, "no images"),
     ],
 )
-def test_mistakes_are_named(given, match):
+def test_mistakes_are_named(arguments, match):
     with pytest.raises(ValueError, match=match):
         explain.class_activation_map(
-            channel_model(), given.pop("images", pictures()), **given
+            channel_model(), arguments.pop("images", pictures()), **arguments
         )
 
 
@@ -223,9 +228,9 @@ def test_models_without_maps_are_refused():
         explain.class_activation_map(flat, pictures())
     with pytest.raises(ValueError, match="does not end in global average pooling"):
         explain.class_activation_map(flat_model(), pictures(), method="cam")
-    whole = keras.Sequential([keras.Input(SHAPE), layers.Conv2D(2, 1)])
+    model = keras.Sequential([keras.Input(SHAPE), layers.Conv2D(2, 1)])
     with pytest.raises(ValueError, match="one output of shape"):
-        explain.class_activation_map(whole, pictures())
+        explain.class_activation_map(model, pictures())
 
     class Own(keras.Model):
         def call(self, x):
@@ -246,8 +251,8 @@ def test_a_png_holds_the_pixels(tmp_path, channels):
     if channels < 4:
         assert np.array_equal(png.decode(path.read_bytes()), image)
     pillow = pytest.importorskip("PIL.Image")
-    with pillow.open(path) as found:
-        assert np.array_equal(np.asarray(found).reshape(image.shape), image)
+    with pillow.open(path) as image_file:
+        assert np.array_equal(np.asarray(image_file).reshape(image.shape), image)
 
 
 def test_what_is_no_image_is_refused(tmp_path):
@@ -304,7 +309,7 @@ def test_a_sheet_shows_pairs_and_frames_the_wrong_ones():
 
 
 def files_below(folder: Path) -> list[str]:
-    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*.png"))
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
 
 
 def test_a_gallery_holds_a_picture_an_image_and_a_sheet_a_class(tmp_path):
@@ -313,23 +318,23 @@ def test_a_gallery_holds_a_picture_an_image_and_a_sheet_a_class(tmp_path):
     held = gallery.Pictures(x, ["a"] * 8 + ["b"], labels)
     names = ["cat", "../dog", "CAT", "x/y"]
     out = tmp_path / "maps"
-    found = gallery.write_gallery(model, held, out, names)
-    predicted = found.scores.argmax(axis=1)
+    explained = gallery.write_gallery(model, held, out, names)
+    predicted = explained.scores.argmax(axis=1)
     inside = files_below(out)
-    assert len([one for one in inside if "/" in one]) == 9
-    assert len([one for one in inside if "/" not in one]) == len(set(predicted))
-    assert {one.split("/")[0] for one in inside if "/" in one} <= {
+    assert len([path for path in inside if "/" in path]) == 9
+    assert len([path for path in inside if "/" not in path]) == len(set(predicted))
+    assert {path.split("/")[0] for path in inside if "/" in path} <= {
         "cat",
         "_dog",
         "CAT-2",
         "x_y",
     }
-    assert [one.name for one in tmp_path.iterdir()] == ["maps"]
+    assert [path.name for path in tmp_path.iterdir()] == ["maps"]
     with open(out / "index.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [names.index(one["predicted"]) for one in rows] == predicted.tolist()
-    assert [names.index(one["class"]) for one in rows] == labels.tolist()
-    assert sorted(one["file"] for one in rows) == [one for one in inside if "/" in one]
+    assert [names.index(row["predicted"]) for row in rows] == predicted.tolist()
+    assert [names.index(row["class"]) for row in rows] == labels.tolist()
+    assert sorted(row["file"] for row in rows) == [row for row in inside if "/" in row]
     drawn = png.decode((out / rows[0]["file"]).read_bytes())
     assert min(drawn.shape[:2]) >= gallery.LEAST_SIDE
 
@@ -342,14 +347,18 @@ def test_a_gallery_made_by_batches_is_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(gallery, "batch_for", lambda size, images: 4)
     told: list[tuple[int, int]] = []
     gallery.write_gallery(
-        model, held, tmp_path / "parts", "abcd", watch=lambda *one: told.append(one)
+        model,
+        held,
+        tmp_path / "parts",
+        "abcd",
+        watch=lambda *progress: told.append(progress),
     )
     assert told == [(4, 9), (8, 9), (9, 9)]
-    whole = files_below(tmp_path / "whole")
-    assert whole == files_below(tmp_path / "parts")
-    for name in (*whole, gallery.INDEX):
-        one, other = (tmp_path / place / name for place in ("whole", "parts"))
-        assert one.read_bytes() == other.read_bytes(), name
+    full_names = files_below(tmp_path / "whole")
+    assert full_names == files_below(tmp_path / "parts")
+    for name in (*full_names, gallery.INDEX):
+        first, other = (tmp_path / place / name for place in ("whole", "parts"))
+        assert first.read_bytes() == other.read_bytes(), name
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -372,7 +381,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
         gallery.write_gallery(channel_model(), held, tmp_path, "abcd")
     with pytest.raises(FileNotFoundError, match="no folder"):
         gallery.write_gallery(channel_model(), held, tmp_path / "a" / "b", "abcd")
-    assert [one.name for one in tmp_path.iterdir()] == ["kept.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
 
 
 # ---- the command -------------------------------------------------------------------
@@ -384,8 +393,8 @@ def saved(tmp_path: Path, model: keras.Model, **notes: Any) -> str:
     return str(tmp_path / "m.keras")
 
 
-def run(*given: Any) -> Any:
-    return CliRunner().invoke(app, ["cam", *map(str, given)])
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, ["cam", *map(str, arguments)])
 
 
 def digit_model() -> keras.Model:
@@ -401,11 +410,11 @@ def digit_model() -> keras.Model:
 
 def test_the_command_draws_the_images_of_a_data_set(tmp_path):
     path, out = saved(tmp_path, digit_model()), tmp_path / "out"
-    made = run(path, "--data", "glyphs", "--limit", 30, "--out", out, "--class", "3")
-    assert made.exit_code == 0, made.output
-    assert "rightly" in made.output
-    assert "30 pictures by cam of the layer" in made.output
-    assert len([one for one in files_below(out) if "/" in one]) == 30
+    result = run(path, "--data", "glyphs", "--limit", 30, "--out", out, "--class", "3")
+    assert result.exit_code == 0, result.output
+    assert "rightly" in result.output
+    assert "30 pictures by cam of the layer" in result.output
+    assert len([path for path in files_below(out) if "/" in path]) == 30
 
 
 def test_the_command_draws_files_and_skips_what_is_none(tmp_path):
@@ -417,17 +426,17 @@ def test_the_command_draws_files_and_skips_what_is_none(tmp_path):
         explain.write_png(folder / f"{name}.png", pictures(1, (40, 30, 3))[0])
     (folder / "c.png").write_text("no picture")
     out = tmp_path / "out"
-    made = run(path, folder, folder / "a.png", "--out", out)
-    assert made.exit_code == 0, made.output
-    assert "Skipped" in made.output
-    assert "c.png" in made.output
-    inside = [Path(one) for one in files_below(out) if "/" in one]
-    assert {str(one.parent) for one in inside} <= {"cats", "dogs"}
-    assert sorted(one.name for one in inside) == ["a-2.png", "a.png", "b.png"]
+    result = run(path, folder, folder / "a.png", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "Skipped" in result.output
+    assert "c.png" in result.output
+    inside = [Path(path) for path in files_below(out) if "/" in path]
+    assert {str(path.parent) for path in inside} <= {"cats", "dogs"}
+    assert sorted(path.name for path in inside) == ["a-2.png", "a.png", "b.png"]
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("arguments", "match"),
     [
         (["--data", "glyphs", "photo.png"], "image files, or a data set"),
         ([], "image files, or a data set"),
@@ -436,10 +445,10 @@ def test_the_command_draws_files_and_skips_what_is_none(tmp_path):
         (["none.png"], "none.png: No such file"),
     ],
 )
-def test_the_command_names_mistakes_and_writes_nothing(tmp_path, given, match):
+def test_the_command_names_mistakes_and_writes_nothing(tmp_path, arguments, match):
     path = saved(tmp_path, digit_model())
-    made = run(path, *given, "--out", tmp_path / "out")
-    assert made.exit_code != 0
-    told = made.output + str(made.exception)
+    result = run(path, *arguments, "--out", tmp_path / "out")
+    assert result.exit_code != 0
+    told = result.output + str(result.exception)
     assert match in " ".join(told.replace("│", " ").split())
     assert not (tmp_path / "out").exists()

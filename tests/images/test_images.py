@@ -32,15 +32,15 @@ def packed(image, kind, **more):
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP"])
 def test_lossless_formats_give_the_pixels_themselves(kind):
-    made = decode(packed(Image.fromarray(gradient()), kind), RGB)
-    assert made.dtype == np.uint8
-    assert np.array_equal(made, gradient())
+    image = decode(packed(Image.fromarray(gradient()), kind), RGB)
+    assert image.dtype == np.uint8
+    assert np.array_equal(image, gradient())
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
 def test_lossy_formats_come_close(kind):
-    made = decode(packed(Image.fromarray(gradient()), kind, quality=95), RGB)
-    assert np.abs(made.astype(int) - gradient()).mean() < 8
+    image = decode(packed(Image.fromarray(gradient()), kind, quality=95), RGB)
+    assert np.abs(image.astype(int) - gradient()).mean() < 8
 
 
 def test_lossless_webp_is_exact():
@@ -73,8 +73,8 @@ def test_exif_turns_the_image_upright(orientation):
 
 def test_grey_images_serve_coloured_ones_and_the_reverse():
     grey = Image.fromarray(gradient()[..., 0])
-    made = decode(packed(grey, "PNG"), RGB)
-    assert np.array_equal(made, np.repeat(gradient()[..., :1], 3, axis=-1))
+    image = decode(packed(grey, "PNG"), RGB)
+    assert np.array_equal(image, np.repeat(gradient()[..., :1], 3, axis=-1))
     form = Form(SIZE, "grayscale", "resize")
     alone = decode(packed(Image.fromarray(gradient()), "PNG"), form)
     assert alone.shape == (*SIZE, 1)
@@ -85,24 +85,24 @@ def test_grey_images_serve_coloured_ones_and_the_reverse():
 
 def test_sixteen_bits_are_scaled_not_cut_off():
     values = (gradient()[..., 0].astype("uint16")) * 257
-    made = decode(packed(Image.fromarray(values), "PNG"), Form(SIZE, "grayscale"))
-    assert np.array_equal(made[..., 0], gradient()[..., 0])
+    image = decode(packed(Image.fromarray(values), "PNG"), Form(SIZE, "grayscale"))
+    assert np.array_equal(image[..., 0], gradient()[..., 0])
 
 
 def test_black_and_white():
     values = gradient()[..., 0] > 127
-    made = decode(packed(Image.fromarray(values), "PNG"), Form(SIZE, "grayscale"))
-    assert np.array_equal(made[..., 0], 255 * values)
+    image = decode(packed(Image.fromarray(values), "PNG"), Form(SIZE, "grayscale"))
+    assert np.array_equal(image[..., 0], 255 * values)
 
 
 def test_transparent_places_become_white():
     values = np.dstack([gradient(), np.full(SIZE, 255, "uint8")])
     values[2, 3] = (0, 0, 0, 0)
     data = packed(Image.fromarray(values), "PNG")
-    made = decode(data, RGB)
-    assert made[2, 3].tolist() == [255, 255, 255]
-    made[2, 3] = gradient()[2, 3]
-    assert np.array_equal(made, gradient())
+    image = decode(data, RGB)
+    assert image[2, 3].tolist() == [255, 255, 255]
+    image[2, 3] = gradient()[2, 3]
+    assert np.array_equal(image, gradient())
     dropped = decode(data, Form(SIZE, background=None))
     assert dropped[2, 3].tolist() == [0, 0, 0]
     assert np.array_equal(decode(data, Form(SIZE, "rgba")), values)
@@ -119,15 +119,15 @@ def test_a_palette_with_a_transparent_colour():
     image = Image.new("P", SIZE[::-1], 1)
     image.putpalette([0, 0, 0, 200, 10, 10])
     image.putpixel((0, 0), 0)
-    made = decode(packed(image, "PNG", transparency=0), RGB)
-    assert made[0, 0].tolist() == [255, 255, 255]
-    assert made[5, 5].tolist() == [200, 10, 10]
+    pixels = decode(packed(image, "PNG", transparency=0), RGB)
+    assert pixels[0, 0].tolist() == [255, 255, 255]
+    assert pixels[5, 5].tolist() == [200, 10, 10]
 
 
 def test_printers_colours():
     image = Image.fromarray(gradient()).convert("CMYK")
-    made = decode(packed(image, "JPEG", quality=95), RGB)
-    assert np.abs(made.astype(int) - gradient()).mean() < 12
+    pixels = decode(packed(image, "JPEG", quality=95), RGB)
+    assert np.abs(pixels.astype(int) - gradient()).mean() < 12
 
 
 def test_the_ways_to_fit():
@@ -170,9 +170,9 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same():
     ],
 )
 def test_what_is_no_image_is_said_in_one_line(data, why):
-    with pytest.raises(Unreadable, match=why) as found:
+    with pytest.raises(Unreadable, match=why) as error:
         decode(data, RGB)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF"])
@@ -204,11 +204,11 @@ def test_missing_files_are_unreadable(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [{"color": "pink"}, {"fit": "squeeze"}, {"method": "magic"}]
+    "arguments", [{"color": "pink"}, {"fit": "squeeze"}, {"method": "magic"}]
 )
-def test_unknown_forms_are_refused(given):
+def test_unknown_forms_are_refused(arguments):
     with pytest.raises(ValueError, match="Unknown"):
-        Form(SIZE, **given)
+        Form(SIZE, **arguments)
 
 
 def test_a_form_travels_as_plain_data():

@@ -69,7 +69,7 @@ def test_training_tells_what_it_found_and_how_well_it_learned(trained):
     kept = ganglion.models.load_model(model)
     assert kept.notes["class_names"] == ["blue", "green", "red"]
     assert kept.notes["images"]["size"] == [16, 16]
-    assert [one.name for one in model.parent.iterdir() if one.name[0] == "."] == []
+    assert [path.name for path in model.parent.iterdir() if path.name[0] == "."] == []
 
 
 def test_predict_prints_a_table_csv_or_json(trained, tmp_path):
@@ -83,14 +83,14 @@ def test_predict_prints_a_table_csv_or_json(trained, tmp_path):
     assert "green" in table.stdout
     rows = run("predict", model, *files, "--format", "json", **home)
     data = json.loads(rows.stdout)
-    assert [one["class"] for one in data] == ["red", "green"]
-    for one in data:
-        assert sum(one["probabilities"].values()) == pytest.approx(1, abs=1e-4)
-        assert one["probability"] == max(one["probabilities"].values())
+    assert [answer["class"] for answer in data] == ["red", "green"]
+    for answer in data:
+        assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+        assert answer["probability"] == max(answer["probabilities"].values())
     text = run("predict", model, *files, "--format", "csv", **home).stdout
     lines = list(csv.DictReader(io.StringIO(text)))
     assert lines[1]["file"] == str(odd)
-    assert [one["class"] for one in lines] == ["red", "green"]
+    assert [row["class"] for row in lines] == ["red", "green"]
     assert set(lines[0]) == {"file", "class", "probability", "blue", "green", "red"}
 
 
@@ -113,8 +113,8 @@ def test_predict_goes_through_folders_and_names_what_it_cannot_read(trained):
 )
 def test_predict_refuses(trained, arguments, told):
     _, model, _, home = trained
-    given = [str(model) if one == "MODEL" else one for one in arguments]
-    done = run("predict", *given, **home)
+    words = [str(model) if argument == "MODEL" else argument for argument in arguments]
+    done = run("predict", *words, **home)
     assert done.returncode != 0
     assert told in done.stderr
     assert "Traceback" not in done.stderr
@@ -182,8 +182,8 @@ def test_bad_folders_are_told_of_and_leave_nothing(tmp_path, what, told):
         (folder / "RED").mkdir()
         Image.new("RGB", (4, 4)).save(folder / "RED" / "a.png")
     if what == "words":
-        for one in (folder / "red").iterdir():
-            one.write_text("words")
+        for path in (folder / "red").iterdir():
+            path.write_text("words")
     home, save = tmp_path / "home", tmp_path / "m.keras"
     test = ("--test", 1000) if what == "many" else ()
     done = run(
@@ -248,7 +248,9 @@ def test_networks_grow_with_the_data():
     small = networks.network((32, 32, 3), 6, 600)
     many = networks.network((32, 32, 3), 6, 5000)
     large = networks.network((128, 128, 3), 6, 600)
-    count = [[kind for kind, _ in one].count("Conv2D") for one in (small, many, large)]
+    count = [
+        [kind for kind, _ in layers].count("Conv2D") for layers in (small, many, large)
+    ]
     assert count == [3, 6, 5]
     assert small[-1] == ("Dense", {"units": 6, "activation": "softmax"})
     tiny = networks.network((4, 4, 1), 2, 10)
@@ -263,7 +265,7 @@ def test_the_best_epoch_is_kept(tmp_path):
     keeper.set_model(model)
     seen = []
     for epoch, loss in enumerate([3.0, 1.0, 2.0, float("nan")]):
-        model.set_weights([one + 1 for one in model.get_weights()])
+        model.set_weights([array + 1 for array in model.get_weights()])
         seen.append(model.get_weights()[0].copy())
         keeper.on_epoch_end(epoch, {"val_loss": loss})
     assert (keeper.epoch, keeper.best) == (2, 1.0)
@@ -279,8 +281,8 @@ def test_a_model_without_notes_is_asked_by_its_shapes():
     asked = training.Classifier.of(model)
     assert asked.classes == ("0", "1", "2")
     assert asked.form.shape == (8, 6, 1)
-    made = asked.probabilities(np.zeros((2, 8, 6, 1), "uint8"))
-    assert made.sum(axis=1) == pytest.approx(1, abs=1e-6)
+    probabilities = asked.probabilities(np.zeros((2, 8, 6, 1), "uint8"))
+    assert probabilities.sum(axis=1) == pytest.approx(1, abs=1e-6)
     yes = ganglion.Sequential(
         [
             ganglion.Input((8, 6, 3)),
@@ -288,8 +290,8 @@ def test_a_model_without_notes_is_asked_by_its_shapes():
             ganglion.layers.Dense(1, activation="sigmoid"),
         ]
     )
-    made = training.Classifier.of(yes).probabilities(np.zeros((2, 8, 6, 3)))
-    assert made.tolist() == [[0.5, 0.5]] * 2
+    probabilities = training.Classifier.of(yes).probabilities(np.zeros((2, 8, 6, 3)))
+    assert probabilities.tolist() == [[0.5, 0.5]] * 2
     for notes in (
         {"class_names": ["a"]},
         {"class_names": "ab"},
@@ -304,17 +306,17 @@ def test_a_model_without_notes_is_asked_by_its_shapes():
 
 
 def test_scores_of_classes_that_are_missing():
-    found = scores.Scores.of([0, 0, 2], [0, 0, 0], ("a", "b", "c"))
-    assert found.recall[[0, 2]].tolist() == [1, 0]
-    assert np.isnan(found.recall[1])
-    assert np.isnan(found.precision[1])
-    assert found.precision[0] == pytest.approx(2 / 3)
-    assert json.loads(json.dumps(found.as_data()))["classes"]["b"]["recall"] is None
+    scored = scores.Scores.of([0, 0, 2], [0, 0, 0], ("a", "b", "c"))
+    assert scored.recall[[0, 2]].tolist() == [1, 0]
+    assert np.isnan(scored.recall[1])
+    assert np.isnan(scored.precision[1])
+    assert scored.precision[0] == pytest.approx(2 / 3)
+    assert json.loads(json.dumps(scored.as_data()))["classes"]["b"]["recall"] is None
 
 
 def test_the_picture_is_darkest_where_a_model_is_right():
-    found = scores.Scores.of([0, 1], [0, 1], ("a long name of a class", "b"))
-    picture = np.asarray(scores.picture(found)).astype(int)
+    scored = scores.Scores.of([0, 1], [0, 1], ("a long name of a class", "b"))
+    picture = np.asarray(scores.picture(scored)).astype(int)
     dark = (picture == scores.BLUE).all(axis=-1)
     rows, columns = np.nonzero(dark)
     slope = np.corrcoef(rows, columns)[0, 1]
@@ -326,28 +328,28 @@ def test_the_picture_is_darkest_where_a_model_is_right():
 
 def test_a_folder_as_a_recipe_travels_as_data(tmp_path):
     folder = image_files.folder(tmp_path / "photos", each=10)
-    made = networks.of_folder(folder, test=6)
-    assert made.parameters == recipes.build(made).count_params()
-    sent = json.loads(json.dumps(asdict(made)))
-    assert recipes.from_data(sent) == made
-    (x, _), (x_test, y_test), remark = recipes.load(made)
+    recipe = networks.of_folder(folder, test=6)
+    assert recipe.parameters == recipes.build(recipe).count_params()
+    sent = json.loads(json.dumps(asdict(recipe)))
+    assert recipes.from_data(sent) == recipe
+    (x, _), (x_test, y_test), remark = recipes.load(recipe)
     assert (len(x), len(x_test), remark) == (24, 6, None)
     assert sorted(y_test.tolist()) == [0, 0, 1, 1, 2, 2]
-    chosen = settings.choose(made, engines="ganglion,torch", runs=4)
-    assert chosen.full_recipe is made
+    chosen = settings.choose(recipe, engines="ganglion,torch", runs=4)
+    assert chosen.full_recipe is recipe
     assert settings.Settings(**asdict(chosen)) == chosen
 
 
 def test_a_race_on_a_folder_that_changed_does_not_go_on(tmp_path):
     folder = image_files.folder(tmp_path / "photos", each=10)
-    made = networks.of_folder(folder, test=6)
+    recipe = networks.of_folder(folder, test=6)
     race = results.Race(
-        made.name, "t", 1, 4, 1, 1, "cpu", 0, ("torch",), images=made.source
+        recipe.name, "t", 1, 4, 1, 1, "cpu", 0, ("torch",), images=recipe.source
     )
     results.save(race, tmp_path / "race")
     again = results.load(tmp_path / "race")
     assert settings.of_race(again, tmp_path, {}).full_recipe == recipes.from_data(
-        json.loads(json.dumps(asdict(made)))
+        json.loads(json.dumps(asdict(recipe)))
     )
     (folder / "red" / "000.png").unlink()
     with pytest.raises(images.ImagesError, match="not the same as before"):
@@ -364,7 +366,7 @@ def test_ganglion_races_on_a_folder(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     race = results.load(out)
-    assert [one.status for one in race.finished] == ["done", "done"]
+    assert [run.status for run in race.finished] == ["done", "done"]
     assert "48 to train on, 12 to test on" in race.title
     assert "--test 12 --size 16" in race.command
     assert "my photos'" in race.command

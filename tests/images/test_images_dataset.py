@@ -59,16 +59,16 @@ def test_fit_takes_the_rows(photos):
     loss, accuracy = model.evaluate(test, verbose=0)
     assert accuracy == history.history["val_accuracy"][-1]
     assert loss == pytest.approx(history.history["val_loss"][-1], rel=1e-5)
-    made = model.predict(test, verbose=0)
-    right = (made.argmax(axis=1) == test.y).mean()
+    predictions = model.predict(test, verbose=0)
+    right = (predictions.argmax(axis=1) == test.y).mean()
     assert right == pytest.approx(accuracy)
 
 
 def test_without_shuffling_rows_and_batches_train_alike(photos):
     data = image_dataset_from_directory(photos, shuffle=False, batch_size=8, **SMALL)
-    one, other = network(), network()
-    other.set_weights(one.get_weights())
-    first = one.fit(data, epochs=2, verbose=0).history["loss"]
+    own, other = network(), network()
+    other.set_weights(own.get_weights())
+    first = own.fit(data, epochs=2, verbose=0).history["loss"]
     by_batches = data.map(lambda x, y: (x, y))
     second = other.fit(by_batches, epochs=2, shuffle=False, verbose=0).history["loss"]
     assert first == pytest.approx(second, rel=1e-5)
@@ -100,8 +100,8 @@ def test_label_modes(tmp_path, mode):
 
 
 def test_labels_by_hand_and_single_images(photos):
-    given = list(range(30))
-    data = image_dataset_from_directory(photos, given, batch_size=None, **SMALL)
+    numbers = list(range(30))
+    data = image_dataset_from_directory(photos, numbers, batch_size=None, **SMALL)
     x, y = next(iter(data))
     assert x.shape == (20, 16, 3)
     assert np.ndim(y) == 0
@@ -115,11 +115,11 @@ def test_unreadable_files_are_left_out_with_a_warning(photos):
     with pytest.warns(UserWarning, match=r"1 of 30 files.*000.png: no image: it holds"):
         data = image_dataset_from_directory(photos, shuffle=False, **SMALL)
     assert len(data.x) == len(data.y) == len(data.file_paths) == 29
-    assert all("red/000" not in one for one in data.file_paths)
+    assert all("red/000" not in path for path in data.file_paths)
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("arguments", "match"),
     [
         ({"labels": "guess"}, "`labels` is"),
         ({"label_mode": "floats"}, "label_mode"),
@@ -137,9 +137,9 @@ def test_unreadable_files_are_left_out_with_a_warning(photos):
         ({"format": "csv"}, "format"),
     ],
 )
-def test_what_makes_no_sense_is_refused(photos, given, match):
+def test_what_makes_no_sense_is_refused(photos, arguments, match):
     with pytest.raises(ValueError, match=match):
-        image_dataset_from_directory(photos, **SMALL | given)
+        image_dataset_from_directory(photos, **SMALL | arguments)
 
 
 def test_empty_folders(tmp_path, photos):
@@ -165,7 +165,7 @@ def test_some_classes_in_another_order(photos):
 
 @pytest.mark.rivals
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [
         {"shuffle": False},
         {"seed": 5, "validation_split": 0.3, "subset": "both"},
@@ -174,19 +174,19 @@ def test_some_classes_in_another_order(photos):
         {"color_mode": "grayscale", "shuffle": False},
     ],
 )
-def test_files_split_pixels_and_labels_equal_keras(keras, photos, given):
+def test_files_split_pixels_and_labels_equal_keras(keras, photos, arguments):
     deeper = photos / "red" / "a" / "b"
     deeper.mkdir(parents=True)
     Image.new("RGB", (16, 20), (1, 2, 3)).save(deeper / "x.png")
-    ours = image_dataset_from_directory(str(photos), **SMALL | given)
-    theirs = keras.utils.image_dataset_from_directory(str(photos), **SMALL | given)
+    ours = image_dataset_from_directory(str(photos), **SMALL | arguments)
+    theirs = keras.utils.image_dataset_from_directory(str(photos), **SMALL | arguments)
     if not isinstance(theirs, list):
         ours, theirs = [ours], [theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.class_names == other.class_names
-        assert one.file_paths == other.file_paths
+    for first, other in zip(ours, theirs, strict=True):
+        assert first.class_names == other.class_names
+        assert first.file_paths == other.file_paths
     last, other = ours[-1], theirs[-1]
-    if given.get("shuffle") is False or len(ours) > 1:  # in the order of the files
+    if arguments.get("shuffle") is False or len(ours) > 1:  # in the order of the files
         x = np.concatenate([x for x, _ in other.as_numpy_iterator()])
         y = np.concatenate([y for _, y in other.as_numpy_iterator()])
         assert np.abs(last.x - x).max() <= 1  # grey by other roundings
@@ -195,8 +195,8 @@ def test_files_split_pixels_and_labels_equal_keras(keras, photos, given):
 
 @pytest.mark.rivals
 def test_resized_images_are_near_those_of_keras(keras, photos):
-    given = {"image_size": (40, 32), "shuffle": False, "verbose": False}
-    ours = image_dataset_from_directory(str(photos), **given)
-    theirs = keras.utils.image_dataset_from_directory(str(photos), **given)
+    arguments = {"image_size": (40, 32), "shuffle": False, "verbose": False}
+    ours = image_dataset_from_directory(str(photos), **arguments)
+    theirs = keras.utils.image_dataset_from_directory(str(photos), **arguments)
     x = np.concatenate([x for x, _ in theirs.as_numpy_iterator()])
     assert np.abs(ours.x - x).max() <= 1  # ours are whole numbers

@@ -51,12 +51,12 @@ def test_a_folder_a_class(photos):
     deeper = photos / "red" / "deeper"
     deeper.mkdir()
     (deeper / "X.PNG").write_bytes((photos / "red" / "000.png").read_bytes())
-    found = find(photos)
-    assert found.classes == ("blue", "green", "red")
-    part = found.parts["all"]
+    result = find(photos)
+    assert result.classes == ("blue", "green", "red")
+    part = result.parts["all"]
     assert np.bincount(part.labels).tolist() == [8, 8, 9]
-    assert [one.parent.name for one in part.files[-2:]] == ["red", "deeper"]
-    assert found.others == 1
+    assert [file.parent.name for file in part.files[-2:]] == ["red", "deeper"]
+    assert result.others == 1
 
 
 def test_train_and_test_folders(tmp_path):
@@ -85,9 +85,9 @@ def test_train_alone_is_split(tmp_path):
 
 
 def refused(folder, match):
-    with pytest.raises(ImagesError, match=match) as found:
+    with pytest.raises(ImagesError, match=match) as error:
         images.load(folder)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_no_folder_at_all(tmp_path):
@@ -139,8 +139,8 @@ def test_a_class_to_test_on_that_nothing_is_learned_of(tmp_path):
 
 
 def test_classes_of_a_model(photos):
-    found = find(photos, ("red", "green", "violet", "blue"))
-    assert np.bincount(found.parts["all"].labels).tolist() == [8, 8, 0, 8]
+    result = find(photos, ("red", "green", "violet", "blue"))
+    assert np.bincount(result.parts["all"].labels).tolist() == [8, 8, 0, 8]
     with pytest.raises(ImagesError, match="class 'blue'"):
         find(photos, ("red", "green"))
 
@@ -172,11 +172,11 @@ def test_unreadable_files_are_named_and_skipped(photos):
 
 
 def test_a_class_that_is_lost_whole(photos):
-    for one in (photos / "green").iterdir():
-        one.write_text("words")
+    for path in (photos / "green").iterdir():
+        path.write_text("words")
     refused(photos, "None of the 8 images of the class 'green'.*000.png: .*text")
-    for one in photos.rglob("*.png"):
-        one.write_text("words")
+    for path in photos.rglob("*.png"):
+        path.write_text("words")
     refused(photos, "None of the 24 images")
 
 
@@ -238,7 +238,7 @@ def test_any_count_is_met_exactly(count):
 def test_shares_and_numbers(photos):
     held = images.load(photos, test=0.25, validation=3)
     assert (len(held.train), len(held.validation), len(held.test)) == (15, 3, 6)
-    files = [set(one.files) for one in (held.train, held.validation, held.test)]
+    files = [set(part.files) for part in (held.train, held.validation, held.test)]
     assert len(set.union(*files)) == 24
     assert images.load(photos, test=0).test is None
     assert len(images.load(photos).test) == 5  # a fifth
@@ -296,8 +296,8 @@ def test_another_file_time_or_form_is_decoded_anew(photos, home, monkeypatch):
     assert len(calls) == 48
     images.load(photos, size=16)
     assert len(calls) == 72
-    made = Image.fromarray(image_files.pixels((1, 1, 1)))
-    made.save(photos / "red" / "new.png")
+    image = Image.fromarray(image_files.pixels((1, 1, 1)))
+    image.save(photos / "red" / "new.png")
     images.load(photos)
     assert len(calls) == 97
     assert len(entries(home)) == 4
@@ -333,7 +333,7 @@ def test_an_entry_under_another_s_name_is_made_again(photos, home, tmp_path):
     for path in (tmp_path / "others").rglob("*.png"):
         Image.fromarray(np.zeros((32, 32, 3), "uint8")).save(path)
     images.load(tmp_path / "others")
-    (other,) = (one for one in (home / "images").iterdir() if one != entry)
+    (other,) = (path for path in (home / "images").iterdir() if path != entry)
     shutil.rmtree(entry)
     shutil.copytree(other, entry)
     assert np.array_equal(images.load(photos).train.x, wanted)
@@ -347,8 +347,8 @@ def test_an_entry_is_made_by_one_of_many(photos, home, monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         several = list(pool.map(images.load, [photos] * 4))
     assert len(calls) == 24
-    for one in several:
-        assert np.array_equal(one.train.x, several[0].train.x)
+    for folder in several:
+        assert np.array_equal(folder.train.x, several[0].train.x)
     assert len(entries(home)) == 1
 
 
@@ -426,15 +426,15 @@ def test_the_made_folder_holds_photographs_of_cifar10(tmp_path, cifar):
 
 
 def test_published_figures_are_said_to_be_of_other_images(photos):
-    made = networks.of_folder(photos)
-    figures = [(one.accuracy, one.time) for one in made.published]
+    recipe = networks.of_folder(photos)
+    figures = [(figure.accuracy, figure.time) for figure in recipe.published]
     assert figures == [
         (0.9518, "7 min 16 s"),
         (0.9857, "27 min 10 s"),
         (0.9818, "12 min 2 s"),
     ]
-    assert all("author's own images" in one.system for one in made.published)
-    assert made.published == recipes.FOLDER.published
+    assert all("author's own images" in figure.system for figure in recipe.published)
+    assert recipe.published == recipes.FOLDER.published
     assert recipes.FOLDER.name not in recipes.published()
 
 

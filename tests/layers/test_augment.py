@@ -110,14 +110,14 @@ def test_a_resumed_run_goes_on_with_the_next_numbers(tmp_path: Any) -> None:
         return result
 
     y = np.arange(6.0)
-    whole = model()
-    whole.fit(IMAGES, y, batch_size=4, epochs=4, verbose=0)
+    full = model()
+    full.fit(IMAGES, y, batch_size=4, epochs=4, verbose=0)
     half = model()
     half.fit(IMAGES, y, batch_size=4, epochs=2, verbose=0)
     half.save(tmp_path / "half.keras")
     resumed = keras.models.load_model(tmp_path / "half.keras")
     resumed.fit(IMAGES, y, batch_size=4, epochs=4, initial_epoch=2, verbose=0)
-    for item, two in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+    for item, two in zip(full.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_array_equal(item, two)
 
 

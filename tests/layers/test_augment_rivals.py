@@ -16,8 +16,8 @@ IMAGES = np.random.default_rng(3).integers(0, 256, (5, 9, 12, 3)).astype("float3
 CLOSE = 255 * 2e-5  # coordinates are float32, here and there
 
 
-def both(name: str, keras: Any, **given: Any) -> tuple[Any, Any]:
-    return getattr(layers, name)(**given), getattr(keras.layers, name)(**given)
+def both(name: str, keras: Any, **arguments: Any) -> tuple[Any, Any]:
+    return getattr(layers, name)(**arguments), getattr(keras.layers, name)(**arguments)
 
 
 def arrays(drawn: Any) -> Any:
@@ -29,9 +29,9 @@ def arrays(drawn: Any) -> Any:
     return np.asarray(drawn) if hasattr(drawn, "dtype") else drawn
 
 
-def check(name: str, keras: Any, atol: float = CLOSE, **given: Any) -> np.ndarray:
+def check(name: str, keras: Any, atol: float = CLOSE, **arguments: Any) -> np.ndarray:
     """Draw with our layer, and change the same images with both."""
-    ours, theirs = both(name, keras, seed=11, **given)
+    ours, theirs = both(name, keras, seed=11, **arguments)
     drawn = arrays(ours.get_random_transformation(IMAGES, training=True))
     mine = np.asarray(ours.transform_images(IMAGES, drawn, training=True))
     other = theirs.transform_images(IMAGES, drawn, training=True)
@@ -40,7 +40,7 @@ def check(name: str, keras: Any, atol: float = CLOSE, **given: Any) -> np.ndarra
     np.testing.assert_allclose(mine, other, rtol=0, atol=atol)
     assert mine.shape != IMAGES.shape or not np.allclose(mine, IMAGES)
     # What is drawn in a call is what `get_random_transformation` draws.
-    again = getattr(layers, name)(seed=11, **given)
+    again = getattr(layers, name)(seed=11, **arguments)
     np.testing.assert_array_equal(again(IMAGES, training=True), mine)
     return mine
 
@@ -57,13 +57,13 @@ MOVING: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("fill_mode", FILLS)
-@pytest.mark.parametrize(("name", "given"), MOVING)
+@pytest.mark.parametrize(("name", "arguments"), MOVING)
 def test_bilinear_equals_keras(
-    name: str, given: dict[str, Any], fill_mode: str, keras: Any, monkeypatch: Any
+    name: str, arguments: dict[str, Any], fill_mode: str, keras: Any, monkeypatch: Any
 ) -> None:
     if fill_mode == "wrap":  # TensorFlow's does not interpolate across the edge
         as_numpy(keras, monkeypatch)
-    check(name, keras, fill_mode=fill_mode, fill_value=7.0, **given)
+    check(name, keras, fill_mode=fill_mode, fill_value=7.0, **arguments)
 
 
 @pytest.mark.parametrize("fill_mode", FILLS)
@@ -73,9 +73,9 @@ def test_bilinear_equals_keras(
 def test_nearest_equals_keras(
     name: str, fill_mode: str, keras: Any, monkeypatch: Any
 ) -> None:
-    given = next(given for item, given in MOVING if item == name)
+    arguments = next(arguments for item, arguments in MOVING if item == name)
     as_numpy(keras, monkeypatch)
-    check(name, keras, fill_mode=fill_mode, interpolation="nearest", **given)
+    check(name, keras, fill_mode=fill_mode, interpolation="nearest", **arguments)
 
 
 def as_numpy(keras: Any, monkeypatch: Any) -> None:
@@ -102,7 +102,7 @@ def test_flips_equal_keras(mode: str, keras: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "arguments"),
     [
         ("RandomContrast", {"factor": 0.7}),
         ("RandomContrast", {"factor": (0.3, 0.9), "value_range": (20, 200)}),
@@ -116,9 +116,9 @@ def test_flips_equal_keras(mode: str, keras: Any) -> None:
     ],
 )
 def test_colours_and_crops_equal_keras(
-    name: str, given: dict[str, Any], keras: Any
+    name: str, arguments: dict[str, Any], keras: Any
 ) -> None:
-    check(name, keras, **given)
+    check(name, keras, **arguments)
 
 
 SIZES: list[tuple[str, dict[str, Any]]] = [
@@ -139,15 +139,15 @@ SIZES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
-@pytest.mark.parametrize(("name", "given"), SIZES)
+@pytest.mark.parametrize(("name", "arguments"), SIZES)
 def test_sizes_equal_keras(
-    name: str, given: dict[str, Any], dtype: str, keras: Any
+    name: str, arguments: dict[str, Any], dtype: str, keras: Any
 ) -> None:
-    ours, theirs = both(name, keras, **given)
+    ours, theirs = both(name, keras, **arguments)
     images = IMAGES.astype(dtype)
     mine, other = ours(images), np.asarray(theirs(images))
     assert mine.dtype == other.dtype
-    coarse = given.get("interpolation", "") in ("bicubic", "lanczos3", "lanczos5")
+    coarse = arguments.get("interpolation", "") in ("bicubic", "lanczos3", "lanczos5")
     # TensorFlow reads these kernels off a table, and cuts them off at the edges.
     atol = 255 * 2e-2 if coarse else CLOSE
     atol = max(atol, 1.0) if dtype == "uint8" else atol
@@ -155,7 +155,7 @@ def test_sizes_equal_keras(
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "arguments"),
     [
         *MOVING,
         *SIZES,
@@ -167,9 +167,9 @@ def test_sizes_equal_keras(
     ],
 )
 def test_configurations_go_both_ways(
-    name: str, given: dict[str, Any], keras: Any
+    name: str, arguments: dict[str, Any], keras: Any
 ) -> None:
-    ours, theirs = both(name, keras, **given)
+    ours, theirs = both(name, keras, **arguments)
     remade = type(theirs).from_config(ours.get_config())
     mine = type(ours).from_config(theirs.get_config())
     own = {k: v for k, v in ours.get_config().items() if k not in ("seed", "name")}

@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 # ---- the contract -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_every_layer_keeps_the_contract(case: Case) -> None:
     check_layer(lambda: case.make(layers), *case.shapes, x=case.inputs())
 
@@ -38,7 +38,8 @@ def test_every_layer_is_in_the_table() -> None:
     }
     apart = {"Layer", "InputSpec", "InputLayer", "Lambda", "ThresholdedReLU"}
     random = {cls for cls in classes if cls.startswith("Random")}  # test_augment.py
-    assert classes - {item.layer for item in CASES} == apart | random
+    text = set(layers.preprocessing.__all__)  # test_text.py and test_text_rivals.py
+    assert classes - {item.layer for item in CASES} == apart | random | text
 
 
 def test_old_thresholded_relu_keeps_the_contract() -> None:
@@ -195,7 +196,7 @@ def test_input_layers_are_remade_from_json() -> None:
         ({"shape": (3,), "optional": True}, "optional"),
         ({"shape": (3.5,)}, "whole numbers"),
         ({"shape": (-1,)}, "whole numbers"),
-        ({"shape": (3,), "dtype": "string"}, "turn the data into numbers"),
+        ({"shape": (3,), "dtype": "words"}, "use numbers, or .string. for texts"),
     ],
 )
 def test_inputs_refuse_by_name(arguments: dict[str, Any], message: str) -> None:

@@ -14,7 +14,7 @@ from layer_contract import check_layer
 from ganglion import keras2, layers, ops, regularizers
 from ganglion.compiler.ir import graph
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import evaluate
 from ganglion.initializers import compute_fans
 from ganglion.serialization import (
     custom_object_scope,
@@ -294,10 +294,10 @@ def test_normalization_adapts_and_undoes() -> None:
 
 def test_normalization_adapts_batch_by_batch() -> None:
     data = np.random.default_rng(0).normal(5, 3, (100, 4, 2)).astype("float32")
-    whole, parts = (layers.Normalization(axis=(1, 2)) for _ in range(2))
-    whole.adapt(data)
+    full, parts = (layers.Normalization(axis=(1, 2)) for _ in range(2))
+    full.adapt(data)
     parts.adapt((data[i : i + 30], None) for i in range(0, 100, 30))
-    for item, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
+    for item, other in zip(full.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(item, other, rtol=1e-5)
 
 
@@ -359,9 +359,9 @@ class Picky(layers.Layer):
     ],
 )
 def test_an_input_spec_is_held_to(spec: Any, shapes: Any, text: str) -> None:
-    given = [np.ones(shape, "float32") for shape in shapes]
+    arrays = [np.ones(shape, "float32") for shape in shapes]
     with pytest.raises(ValueError, match=text):
-        Picky(layers.InputSpec(**spec))(given if len(given) > 1 else given[0])
+        Picky(layers.InputSpec(**spec))(arrays if len(arrays) > 1 else arrays[0])
 
 
 def test_a_last_axis_of_one_may_be_left_to_the_layer() -> None:

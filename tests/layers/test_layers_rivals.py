@@ -12,14 +12,13 @@ from layer_cases import CASES, Case, random_weights
 
 from ganglion import activations, layers, ops
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Input
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.variables import Scope
 
 pytestmark = [pytest.mark.rivals, pytest.mark.slow]
 
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 
 
 def options(case: Case) -> dict[str, bool]:
@@ -149,7 +148,8 @@ def test_every_layer_is_compared() -> None:
     }
     apart = {"Layer", "InputSpec", "InputLayer", "Lambda", "ThresholdedReLU"}
     random = {cls for cls in classes if cls.startswith("Random")}  # their own tests
-    assert classes - {item.layer for item in CASES} == apart | random
+    text = set(layers.preprocessing.__all__)  # test_text.py and test_text_rivals.py
+    assert classes - {item.layer for item in CASES} == apart | random | text
 
 
 def test_input_layer_configurations_go_both_ways(keras: Any) -> None:
@@ -195,13 +195,13 @@ def test_masks_equal_keras(mask_rows: tuple[int, int], keras: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 4, 3)).astype("float32")
     mask = np.arange(4)[None, :] < np.array(mask_rows)[:, None]
-    for name, given in (
+    for name, arguments in (
         ("GlobalAveragePooling1D", {"mask": mask}),
         ("Softmax", {"mask": np.broadcast_to(mask[:, :, None], x.shape)}),
         ("BatchNormalization", {"mask": mask, "training": True}),
     ):
         ours, theirs = getattr(layers, name)(), getattr(keras.layers, name)()
-        assert_close(ours(x, **given), theirs(x, **given))
+        assert_close(ours(x, **arguments), theirs(x, **arguments))
 
 
 def test_normalization_adapts_as_keras(keras: Any) -> None:
@@ -226,13 +226,13 @@ def _sizes(rng: np.random.Generator, rank: int, low: int, high: int) -> tuple[in
 
 def _window(rng: np.random.Generator, rank: int, both: bool) -> dict[str, Any]:
     """Draw kernel, strides or dilation, and padding."""
-    given: dict[str, Any] = {"kernel_size": _sizes(rng, rank, 1, 5)}
-    given["padding"] = str(rng.choice(["valid", "same"]))
+    arguments: dict[str, Any] = {"kernel_size": _sizes(rng, rank, 1, 5)}
+    arguments["padding"] = str(rng.choice(["valid", "same"]))
     if both or rng.integers(2):
-        given["strides"] = (int(rng.integers(1, 4)),) * rank
-    if both or "strides" not in given:
-        given["dilation_rate"] = _sizes(rng, rank, 1, 4)
-    return given
+        arguments["strides"] = (int(rng.integers(1, 4)),) * rank
+    if both or "strides" not in arguments:
+        arguments["dilation_rate"] = _sizes(rng, rank, 1, 4)
+    return arguments
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -243,13 +243,13 @@ def _window(rng: np.random.Generator, rank: int, both: bool) -> dict[str, Any]:
 def test_random_windows_equal_keras(name: str, seed: int, keras: Any) -> None:
     rng = np.random.default_rng([seed, len(name)])
     rank = 1 if "1D" in name else 2
-    given = _window(rng, rank, both="Depthwise" in name)
+    arguments = _window(rng, rank, both="Depthwise" in name)
     if "Depthwise" not in name:
-        given["filters"] = 4
+        arguments["filters"] = 4
     if name == "Conv2D":
-        given["groups"] = int(rng.choice([1, 2]))
+        arguments["groups"] = int(rng.choice([1, 2]))
     shape = (2, *_sizes(rng, rank, 13, 17), 4)
-    case = Case(name, (shape,), given)
+    case = Case(name, (shape,), arguments)
     ours, theirs, x = pair(case, keras)
     assert_close(ours(x), theirs(x))
 
@@ -258,11 +258,11 @@ def test_random_windows_equal_keras(name: str, seed: int, keras: Any) -> None:
 @pytest.mark.parametrize("name", ["MaxPooling2D", "AveragePooling2D"])
 def test_random_pools_equal_keras(name: str, seed: int, keras: Any) -> None:
     rng = np.random.default_rng(seed)
-    given = {
+    arguments = {
         "pool_size": _sizes(rng, 2, 1, 5),
         "strides": _sizes(rng, 2, 1, 5),
         "padding": str(rng.choice(["valid", "same"])),
     }
-    case = Case(name, ((2, *_sizes(rng, 2, 5, 11), 3),), given)
+    case = Case(name, ((2, *_sizes(rng, 2, 5, 11), 3),), arguments)
     ours, theirs, x = pair(case, keras)
     assert_close(ours(x), theirs(x))

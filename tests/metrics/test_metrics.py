@@ -5,11 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from metric_cases import batches, every_case, made, updated, usable, weighted
+from metric_cases import batches, every_case, metric_of, updated, usable, weighted
 
 from ganglion import losses, metrics, ops
-from ganglion.compiler.ir.graph import Input, ShapeError
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, ShapeError, evaluate
 from ganglion.serialization import custom_object_scope
 from ganglion.variables import Scope, Variable
 
@@ -61,7 +60,7 @@ def test_a_mean_weighted_by_the_batch_is_the_mean_of_all_samples():
         (metrics.AUC(num_thresholds=3), [0, 0, 1, 1], [0, 0.5, 0.3, 0.9], 0.75),
         (metrics.MeanIoU(num_classes=2), [0, 0, 1, 1], [0, 1, 0, 1], 1 / 3),
     ],
-    ids=lambda one: one.name if isinstance(one, metrics.Metric) else None,
+    ids=lambda case: case.name if isinstance(case, metrics.Metric) else None,
 )
 def test_values_by_hand(metric, y_true, y_pred, expected):
     actual = updated(metric, np.array(y_true), np.array(y_pred, "float32"))
@@ -106,7 +105,7 @@ def test_a_trace_computes_what_arrays_compute(case, weighted):
     for shape in case[4]:
         if not usable(case, weighted):
             continue
-        eager, traced = made(case), made(case)
+        eager, traced = metric_of(case), metric_of(case)
         for batch in batches(case, shape, weighted):
             eager.update_state(*batch)
             step(traced, batch)

@@ -24,8 +24,8 @@ class Case:
     @property
     def id(self) -> str:
         """Name the case."""
-        given = ",".join(f"{k}={v}" for k, v in self.arguments.items())
-        return f"{self.layer}({given}){' training' if self.training else ''}"
+        arguments = ",".join(f"{k}={v}" for k, v in self.arguments.items())
+        return f"{self.layer}({arguments}){' training' if self.training else ''}"
 
     def make(self, module: Any) -> Any:
         """Make the layer from our module, or from Keras'."""

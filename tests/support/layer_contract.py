@@ -12,7 +12,7 @@ from layer_cases import random_weights
 
 from ganglion import config, layers
 from ganglion.compiler.ir import graph
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import Scope
@@ -39,8 +39,8 @@ def check_layer(make: Callable[[], Any], *shapes: Shape, x: Any = None) -> None:
 
 
 def _check_shapes(make: Callable[[], Any], shapes: list[Shape], out: Shape) -> None:
-    def one_or_all(found: list[Any]) -> Any:
-        return found if len(found) > 1 else found[0]
+    def one_or_all(values: list[Any]) -> Any:
+        return values if len(values) > 1 else values[0]
 
     assert make().compute_output_shape(one_or_all(shapes)) == out
     free = [(None, *shape[1:]) for shape in shapes]
@@ -66,8 +66,8 @@ def _check_trace(layer: Any, x: Any, expected: np.ndarray) -> None:
 
 
 def _check_round_trips(layer: Any, x: Any, expected: np.ndarray) -> None:
-    def text(one: Any) -> str:
-        return json.dumps(serialize_keras_object(one), sort_keys=True)
+    def text(thing: Any) -> str:
+        return json.dumps(serialize_keras_object(thing), sort_keys=True)
 
     remade = type(layer).from_config(layer.get_config())
     loaded = deserialize_keras_object(json.loads(text(layer)))

@@ -7,9 +7,8 @@ import numpy as np
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Constant, Input, Op, Value
+from ganglion.compiler.ir.graph import Constant, Input, Op, Value, evaluate
 from ganglion.compiler.ir.shaping import is_float
-from ganglion.compiler.ir.simplify import evaluate
 
 
 def inputs_for(drawn: list[np.ndarray]) -> list[Input]:
@@ -29,16 +28,16 @@ def weighted_sum(node: Value, seed: int) -> Value:
     return shaping.sum_(product, axes=tuple(range(node.ndim)))
 
 
-def slopes(loss: Value, known: dict[Value, np.ndarray], one: Value) -> np.ndarray:
+def slopes(loss: Value, known: dict[Value, np.ndarray], source: Value) -> np.ndarray:
     """Return d loss / d one by central differences, one element at a time."""
     step = 1e-5
-    actual = np.zeros(one.shape)
-    for place in np.ndindex(*one.shape):
+    actual = np.zeros(source.shape)
+    for place in np.ndindex(*source.shape):
         ends = []
         for sign in (1, -1):
-            moved = known[one].copy()
+            moved = known[source].copy()
             moved[place] += sign * step
-            ends.append(evaluate([loss], {**known, one: moved})[0])
+            ends.append(evaluate([loss], {**known, source: moved})[0])
         actual[place] = (ends[0] - ends[1]) / (2 * step)
     return actual
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Input
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, evaluate
 from ganglion.variables import Scope, Variable
 
 STEPS = 20

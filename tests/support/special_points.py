@@ -13,8 +13,7 @@ import numpy as np
 
 from ganglion import ops
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Input
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, evaluate
 
 INF, NAN = np.inf, np.nan
 _POSITIVE = [0.0, 1e-30, 1e-6, 0.5, 1.0, 2.0, 3.0, 6.0, 20.0, 100.0, 1e4, 1e30, INF]
@@ -51,8 +50,8 @@ def our_slopes(
     loss = ops.sum(result * _weights(result.shape, result.dtype))
     slopes = gradients(loss, floats)
     reached = [x for x in floats if x in slopes]
-    value, *found = evaluate([result, *(slopes[x] for x in reached)], known)
-    by_input = dict(zip(reached, found, strict=True))
+    value, *results = evaluate([result, *(slopes[x] for x in reached)], known)
+    by_input = dict(zip(reached, results, strict=True))
     return value, [by_input.get(x, np.zeros(x.shape)) for x in floats]
 
 

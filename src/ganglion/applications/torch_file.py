@@ -165,7 +165,9 @@ def _from_pickles(data: bytes) -> dict[str, np.ndarray]:
         if len(data) < machine.at:
             raise RefusedError("it ends too early")
         if struct.unpack_from("<q", data, start - 8)[0] != storage.count:
-            raise RefusedError(f"its storage {key!r:.80} has another size than is told")
+            raise RefusedError(
+                f"its storage {key!r:.80} differs in size from what the file says"
+            )
         numbers[key] = _numbers(storage, data[start : machine.at])
     return _arrays(tensors, numbers)
 
@@ -191,7 +193,7 @@ def _storages(tensors: dict[str, Tensor]) -> dict[str, Storage]:
 def _numbers(storage: Storage, raw: bytes) -> np.ndarray:
     if len(raw) != storage.count * storage.dtype.itemsize:
         raise RefusedError(
-            f"its storage {storage.key!r:.80} has another size than is told"
+            f"its storage {storage.key!r:.80} differs in size from what the file says"
         )
     return np.frombuffer(raw, storage.dtype)
 

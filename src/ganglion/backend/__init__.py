@@ -87,7 +87,7 @@ def backend() -> str:
 
 
 def clear_session(free_memory: bool = True) -> None:
-    """Count names and numbers from the start again, and free what nobody uses."""
+    """Count names and numbers from the start again, and free unused memory."""
     _uids.clear()
     utils.clear_session(free_memory)
 

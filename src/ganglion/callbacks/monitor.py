@@ -26,7 +26,7 @@ _KERAS_2_NAMES = {"acc": "accuracy", "val_acc": "val_accuracy"}
 
 
 class MonitorCallback(Callback):
-    """Watches one metric and tells whether it improved.
+    """Watches one metric and decides whether it improved.
 
     Args:
         monitor: Name of the metric; ``val_`` before it means that of validation.

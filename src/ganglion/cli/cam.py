@@ -67,7 +67,7 @@ def cam(
         raise RuntimeError(str(error)) from None
     classes = _class_names(net, data)
     try:
-        found = gallery.write_gallery(
+        written = gallery.write_gallery(
             net,
             chosen,
             out,
@@ -80,7 +80,7 @@ def cam(
     except KeyboardInterrupt:
         say("\nStopped; nothing was written.")
         raise typer.Exit(INTERRUPTED) from None
-    _conclude(found, chosen, classes, out)
+    _conclude(written, chosen, classes, out)
 
 
 class _Bar:
@@ -192,8 +192,8 @@ def _number(class_name: str | None, classes: list[str]) -> int | None:
     raise ValueError(f"Unknown class {class_name!r}. {closest(class_name, classes)}")
 
 
-def _conclude(found: Any, chosen: Any, classes: list[str], out: Path) -> None:
-    predicted = found.predicted
+def _conclude(written: Any, chosen: Any, classes: list[str], out: Path) -> None:
+    predicted = written.predicted
     for number, count in sorted(Counter(predicted.tolist()).items()):
         line = f"{terminal.shown(classes[number]):<12} {count:>6} images"
         if chosen.labels is not None:
@@ -201,6 +201,7 @@ def _conclude(found: Any, chosen: Any, classes: list[str], out: Path) -> None:
             line += f", {right / count:>6.1%} rightly"
         print(line)
     say(
-        f"{len(predicted)} pictures by {found.method} of the layer {found.layer!r}, in "
-        f"{out}: a folder and a sheet for each class, and index.csv."
+        f"{len(predicted)} pictures by {written.method} of the layer "
+        f"{written.layer!r}, in {out}: a folder and a sheet for each class, "
+        "and index.csv."
     )

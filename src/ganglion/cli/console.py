@@ -1,4 +1,4 @@
-"""What commands tell the user while they work, and how one ends that Ctrl-C ended."""
+"""Messages of commands at work, and how a command ends after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
 
 def say(text: str) -> None:
-    """Tell the user something that is not a result: results go to standard output."""
+    """Print a message to standard error; results go to standard output."""
     if text:
         print(terminal.lines(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
 def decoding() -> Iterator[Callable[[int, int], None] | None]:
-    """Show how far decoding is, where somebody looks at a terminal."""
+    """Show the progress of decoding on a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

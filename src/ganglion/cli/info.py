@@ -27,8 +27,8 @@ def recipes() -> None:
             f"{recipe.loss}, {kind} ({numbers}), batch {recipe.batch_size}, "
             f"{recipe.epochs} epochs",
             "\n".join(
-                f"{one.accuracy:.4f} {one.system}, {one.time}"
-                for one in recipe.published
+                f"{figure.accuracy:.4f} {figure.system}, {figure.time}"
+                for figure in recipe.published
             ),
         )
     terminal.show(table)

@@ -66,7 +66,7 @@ def _print(
         names = [terminal.shown(name) for name in classes]
         writer.writerow(["file", "class", "probability", *names])
         for path, number, row in zip(files, best, probabilities, strict=True):
-            each = [f"{one:.6f}" for one in row]
+            each = [f"{number:.6f}" for number in row]
             writer.writerow([terminal.shown(path), names[number], each[number], *each])
     elif form == "json":
         rows = [

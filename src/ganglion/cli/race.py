@@ -278,7 +278,7 @@ def _run_pretrained(data: Any, folder: Path, race: Any) -> None:
 
 
 def _stopped(folder: Path) -> NoReturn:
-    """Say how a race that Ctrl-C ended goes on, if there is something to go on with."""
+    """Print how to resume a race after Ctrl-C, if there is something to resume."""
     from ganglion.race.results import FILE
 
     if (folder / FILE).exists():

@@ -1,4 +1,4 @@
-"""The command that goes on with what was interrupted: it repeats what was asked for."""
+"""The command that resumes an interrupted run: the same command with its options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROGRAM = "ganglion"  # also where it was started as `python -m ganglion`
 _NOT_GIVEN = ("DEFAULT", "DEFAULT_MAP")
 
 
-def given(context: typer.Context, name: str) -> bool:
+def set_by_user(context: typer.Context, name: str) -> bool:
     """Return whether a parameter was given, even if with the value of its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name not in _NOT_GIVEN
@@ -34,7 +34,7 @@ def command(
     arguments: list[str] = []
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name in last or name in without or not given(context, name):
+        if name in last or name in without or not set_by_user(context, name):
             continue
         told = list(_words(parameter, context.params[name]))
         (words if _is_option(parameter) else arguments).extend(told)

@@ -128,7 +128,7 @@ def train(
         "--fine-tune": fine_tune != FINE_TUNE,
     }  # fmt: skip
     if any(of_images.values()):
-        names = ", ".join(name for name, is_given in of_images.items() if is_given)
+        names = ", ".join(name for name, by_user in of_images.items() if by_user)
         raise typer.BadParameter(f"{names}: for --images FOLDER, not for a recipe.")
     chosen = recipe_book.get(recipe)
     _choose(backend, threads, seed)
@@ -211,7 +211,7 @@ def _choose(backend: str | None, threads: int | None, seed: int) -> None:
 def _resumed(
     context: typer.Context, recipe: recipe_book.Recipe, resume: Path, augment: bool
 ) -> Any:
-    """Return the model of a run that goes on; refuse to change how it was begun."""
+    """Return the model of a resumed run; refuse options that differ from its own."""
     from ganglion import saving
 
     wants_plain = bool(recipe.augment) and not augment
@@ -226,7 +226,12 @@ def _resumed(
     is_plain = not any(kind in kinds for kind, _ in recipe.augment)
     if wants_plain and not is_plain:
         raise _begun_otherwise(resume, "--no-augment")
-    if is_plain and recipe.augment and augment and repeating.given(context, "augment"):
+    if (
+        is_plain
+        and recipe.augment
+        and augment
+        and repeating.set_by_user(context, "augment")
+    ):
         raise _begun_otherwise(resume, "--augment")
     return model
 
@@ -294,7 +299,8 @@ def _conclude(
         say("Nothing left to train.")
         return
     published = ", ".join(
-        f"{one.accuracy:.4f} {one.system} ({one.time})" for one in recipe.published
+        f"{figure.accuracy:.4f} {figure.system} ({figure.time})"
+        for figure in recipe.published
     )
     say(
         f"Test accuracy {history['val_accuracy'][-1]:.4f} after {seconds:.1f} s. "

@@ -61,7 +61,7 @@ class Choices:
         return data
 
     def announce(self, data: Any, network: str, color: str = "") -> None:
-        """Tell what is trained on what."""
+        """Print which model is trained on which data."""
         rows, columns = data.form.size
         say(
             f"{data.folder}: {len(data.classes)} classes "
@@ -70,7 +70,7 @@ class Choices:
         )
 
     def tell_where(self) -> None:
-        """Tell where the model is, and how to ask it."""
+        """Print where the model is, and how to use it."""
         if self.save is None:
             say("The model was not saved; give --save FILE to keep it.")
         else:
@@ -144,7 +144,10 @@ def _as_begun(chosen: Choices, model: Any) -> Choices:
     noted = model.notes.get("folder") or {}
     split = {name: noted[name] for name in ("test", "validation") if name in noted}
     for name, begun in split.items():
-        if repeating.given(chosen.context, name) and getattr(chosen, name) != begun:
+        if (
+            repeating.set_by_user(chosen.context, name)
+            and getattr(chosen, name) != begun
+        ):
             how = "without it" if begun is None else f"with --{name} {begun:g}"
             raise typer.BadParameter(
                 f"--{name} is for a new run: {chosen.resume} was begun {how}."
@@ -159,8 +162,8 @@ def _as_begun(chosen: Choices, model: Any) -> Choices:
     augments = any(type(layer).__name__.startswith("Random") for layer in model.layers)
     begun_with = (model.notes.get("images") or {}) | {"augment": augments}
     for name, value in options.items():
-        is_given = repeating.given(chosen.context, name)
-        if is_given and begun_with.get(name, value) != value:
+        by_user = repeating.set_by_user(chosen.context, name)
+        if by_user and begun_with.get(name, value) != value:
             raise typer.BadParameter(
                 f"--{name} is for a new run: {chosen.resume} keeps what it was begun "
                 "with."

@@ -1,1 +1,1 @@
-"""What old scripts want: names that are gone, and ImageDataGenerator."""
+"""What old scripts use: names that are gone, and ImageDataGenerator."""

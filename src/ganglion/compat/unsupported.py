@@ -44,12 +44,10 @@ _TABLE = {
         "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
         "CLAHE MaxNumBoundingBoxes Pipeline",
     ),
-    "text and categories are not encoded here. Turn them into whole numbers with "
-    "`keras.preprocessing.text.Tokenizer` or NumPy (np.unique(..., "
-    "return_inverse=True)), and use an Embedding.": (
-        "layers: TextVectorization StringLookup IntegerLookup CategoryEncoding Hashing "
-        "HashedCrossing Discretization",
-        "utils: FeatureSpace text_dataset_from_directory",
+    "it is not there yet. Call the layers of each feature (StringLookup, Normalization "
+    "and so on) yourself, and join them by a Concatenate.": ("utils: FeatureSpace",),
+    "it is not there yet. Read the files into a list of texts.": (
+        "utils: text_dataset_from_directory",
     ),
     "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
     "generator or a `keras.utils.PyDataset` to `fit`.": (

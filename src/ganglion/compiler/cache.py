@@ -108,7 +108,7 @@ _told: set[Path] = set()
 
 
 def _is_ours(place: Path) -> bool:
-    """Return whether nobody else can put code into a folder; tell once if they can."""
+    """Return whether no other user can write to a folder; warn once if one can."""
     reason = files.not_private(place)
     if reason is None:
         return True
@@ -131,17 +131,17 @@ def contents() -> Contents:
 
 def clear() -> int:
     """Remove every entry; return how many there were."""
-    found = _entries()
-    for _, _, path in found:
+    entries = _entries()
+    for _, _, path in entries:
         _remove(path)
-    return len(found)
+    return len(entries)
 
 
 def shrink(limit: int) -> None:
     """Remove what was not used for longest until the rest fits."""
-    found = sorted(_entries())
-    total = sum(size for _, size, _ in found)
-    for _, size, path in found:
+    entries = sorted(_entries())
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in entries:
         if total <= limit:
             return
         _remove(path)
@@ -150,14 +150,14 @@ def shrink(limit: int) -> None:
 
 def _entries() -> list[tuple[float, int, Path]]:
     """Return time of last use, size and path of each file, leftovers included."""
-    found = []
+    entries = []
     # There may be no folder yet, and another process may be clearing it.
     with suppress(OSError), os.scandir(folder()) as files:
         for file in files:
             if file.name.endswith((_SUFFIX, ".part", ".o")):
                 facts = file.stat()
-                found.append((facts.st_mtime, facts.st_size, Path(file.path)))
-    return found
+                entries.append((facts.st_mtime, facts.st_size, Path(file.path)))
+    return entries
 
 
 def _remove(path: Path) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ganglion.compiler.ir import verify as graph_verify
+from ganglion.compiler.ir import graph as ir
 from ganglion.compiler.ir.graph import Graph
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan import verify as plan_verify
+from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.plan import Plan
 
@@ -68,8 +68,8 @@ def kernel_pass(
 
 # What must hold of each kind of stage; targets add their own.
 VERIFIERS: Mapping[type, Callable[[Any], object]] = {
-    Program: lambda program: graph_verify.verify(program.graph),
-    Plan: plan_verify.verify,
+    Program: lambda program: ir.verify(program.graph),
+    Plan: plans.verify,
 }
 
 

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Constant, Node, Value
+from ganglion.compiler.ir.graph import Constant, Node, Value, verify
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.ir.verify import verify
 
 
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Return why this backend cannot run here: it always can."""
     return None
 
@@ -79,10 +78,10 @@ class Interpreter:
         with np.errstate(all="ignore"):
             for node in self.program.graph.nodes:
                 values[node] = self._compute(node, values)
-                for one in set(node.inputs):
-                    left[one] -= 1
-                    if not left[one] and isinstance(one, Node):
-                        del values[one]
+                for source in set(node.inputs):
+                    left[source] -= 1
+                    if not left[source] and isinstance(source, Node):
+                        del values[source]
         return values
 
     def _compute(self, node: Node, values: dict[Value, np.ndarray]) -> np.ndarray:

@@ -54,7 +54,7 @@ class Backend(Protocol):
         """Make a program runnable."""
         ...
 
-    def missing(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Return why this backend cannot run here, None if it can."""
         ...
 
@@ -73,16 +73,16 @@ _MODULES = {
 def backend(name: str) -> Backend:
     """Return a backend by name; it is imported when first asked for."""
     config.check_environment()
-    if reason := missing(name):
+    if reason := unavailable_reason(name):
         raise RuntimeError(f"The backend {name!r} cannot run here: {reason}")
     module: Backend = importlib.import_module(_MODULES[name])
     return module
 
 
-def missing(name: str) -> str | None:
+def unavailable_reason(name: str) -> str | None:
     """Return why a backend cannot run here, None if it can."""
     module: Backend = importlib.import_module(_MODULES[name])
-    return module.missing()
+    return module.unavailable_reason()
 
 
 def free_memory() -> None:
@@ -94,8 +94,8 @@ def free_memory() -> None:
 
 
 def available() -> dict[str, str | None]:
-    """Return every backend with the reason why it is missing (None: it works)."""
-    return {name: missing(name) for name in _MODULES}
+    """Return every backend with the reason why it is unavailable (None: it works)."""
+    return {name: unavailable_reason(name) for name in _MODULES}
 
 
 # ---- which one a program runs on -----------------------------------------------------
@@ -109,7 +109,7 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
     name = config.backend()
     if config.backend_choice() == "auto":
         worth_it = on_gpu or operations(program.graph) >= WORTH_A_GPU
-        if worth_it and driver.missing() is None:
+        if worth_it and driver.unavailable_reason() is None:
             name = "cuda"
             gpu, precision = driver.driver().name, config.precision()
             tell_once(
@@ -130,7 +130,9 @@ def expect() -> None:
 
 def shown() -> str:
     """Return the backend to expect, for people: "auto" where a model decides."""
-    undecided = config.backend_choice() == "auto" and driver.missing() is None
+    undecided = (
+        config.backend_choice() == "auto" and driver.unavailable_reason() is None
+    )
     return "auto" if undecided else config.backend()
 
 

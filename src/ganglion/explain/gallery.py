@@ -143,7 +143,7 @@ def free_folder(out: str | os.PathLike[str]) -> Path:
 
 
 def predicted_classes(scores: np.ndarray) -> np.ndarray:
-    """Return the most likely class of each row; one unit tells 0 from 1."""
+    """Return the most likely class of each row; a single unit means class 0 or 1."""
     if scores.shape[1] == 1:
         return (scores[:, 0] > 0.5).astype(int)
     return scores.argmax(axis=1)
@@ -224,7 +224,7 @@ def _write_sheets(
 def _write_index(
     path: Path, pictures: Pictures, gallery: Gallery, classes: Sequence[str]
 ) -> None:
-    """Write what each file shows, for those who want to look further."""
+    """Write an index of what each file shows."""
     best, labels = gallery.scores.max(axis=1), pictures.labels
     if gallery.scores.shape[1] == 1:
         best = np.where(gallery.predicted == 1, best, 1 - best)

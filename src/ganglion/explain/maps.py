@@ -44,7 +44,7 @@ _NOT_FEATURES = (
 
 
 class ActivationMaps(NamedTuple):
-    """The maps of some images and what they tell about."""
+    """The maps of some images, and what they belong to."""
 
     maps: np.ndarray  # (images, height, width)
     classes: np.ndarray  # the class each map is of

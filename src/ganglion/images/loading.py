@@ -190,7 +190,7 @@ def _images(listing: Listing, part: str, decoded: Decoded, rows: np.ndarray) -> 
 
 
 def _check_classes(listing: Listing, read: dict[str, Decoded]) -> None:
-    """Refuse to go on where a whole class is lost."""
+    """Refuse to continue if no image of a class can be read."""
     for name, decoded in read.items():
         part = listing.parts[name]
         if not len(decoded.readable):

@@ -35,7 +35,7 @@ RATE = 0.05  # lowered when it no longer helps; for batches of
 RATE_BATCH = 32  # and more: smaller ones are noisier
 RACE_RATE = 0.005  # stays as it is, so it must be one to end with
 NAMED = 10  # unreadable files, at most
-# A small folder where there is none at hand: photographs of CIFAR-10.
+# A small folder for a first try: photographs of CIFAR-10.
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
                  "horse", "ship", "truck")  # fmt: skip
 CIFAR_CHOSEN = ("airplane", "automobile", "bird", "cat", "horse", "ship")
@@ -70,7 +70,7 @@ def network(shape: tuple[int, ...], classes: int, images: int) -> tuple[LayerSpe
     return tuple(stack)
 
 
-# What photographs bear; mirrored letters and digits are others, hence `--no-augment`.
+# Photographs stay what they are; mirrored letters do not, hence `--no-augment`.
 _AUGMENTATION: tuple[LayerSpec, ...] = (
     ("RandomFlip", {"mode": "horizontal"}),
     (
@@ -176,7 +176,7 @@ def of_folder(
 
 
 def of_source(source: dict[str, Any]) -> Recipe:
-    """Return the recipe of a race that goes on; refuse a folder that has changed."""
+    """Return the recipe of a resumed race; refuse a folder that has changed."""
     return recipe_of(read_source(source), source)
 
 

@@ -1,4 +1,4 @@
-"""How well classes are told apart: accuracy, precision, recall, confusion."""
+"""How well classes are distinguished: accuracy, precision, recall, confusion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_DRAWN = 40  # classes in a terminal
 
 @dataclass(frozen=True)
 class Scores:
-    """What a model said of images whose classes are known.
+    """A model's predictions for images whose classes are known.
 
     >>> scores = Scores.of([0, 0, 1, 1], [0, 1, 1, 1], ("cat", "dog"))
     >>> scores.accuracy, scores.confusion.tolist()
@@ -31,11 +31,11 @@ class Scores:
     """
 
     classes: tuple[str, ...]
-    confusion: np.ndarray  # [class, what was said]
+    confusion: np.ndarray  # [class, prediction]
 
     @classmethod
     def of(cls, y: Any, predicted: Any, classes: Sequence[str]) -> Scores:
-        """Count what was said of each class."""
+        """Count the predictions for each class."""
         table = np.zeros((len(classes), len(classes)), dtype="int64")
         np.add.at(table, (np.asarray(y), np.asarray(predicted)), 1)
         return cls(tuple(classes), table)
@@ -103,7 +103,7 @@ def class_table(scores: Scores) -> Any:
 
 
 def confusion_table(scores: Scores) -> Any:
-    """Return the confusion matrix as a table: a row a class, a column what was said."""
+    """Return the confusion matrix as a table: a row a class, a column a prediction."""
     from rich.box import SIMPLE
     from rich.style import Style
     from rich.table import Table

@@ -41,7 +41,7 @@ STEPS = 2000  # at most, where that many are more epochs
 VALIDATION = 0.15
 SAVE_SECONDS = 5.0  # how much of a training a power cut may cost
 SLOWER = 0.3  # what the learning rate falls to
-# In a score that is otherwise the error: where all are told apart, the loss decides.
+# In a score that is otherwise the error: if there is no error, the loss decides.
 LOSS_SHARE = 0.1
 LEAST_CHANGE = 3e-3  # of the score
 # Steps of training, however many epochs they are.

@@ -12,6 +12,7 @@ from ganglion.layers import (
     merging,
     norm,
     pools,
+    preprocessing,
     scaling,
     shape,
 )
@@ -28,6 +29,7 @@ from ganglion.layers.merging import *
 from ganglion.layers.merging import _Merge as _Merge  # scripts subclass it
 from ganglion.layers.norm import *
 from ganglion.layers.pools import *
+from ganglion.layers.preprocessing import *
 from ganglion.layers.scaling import *
 from ganglion.layers.shape import *
 from ganglion.oldpaths import attribute_of
@@ -47,5 +49,6 @@ __all__ += masking.__all__
 __all__ += merging.__all__
 __all__ += norm.__all__
 __all__ += pools.__all__
+__all__ += preprocessing.__all__
 __all__ += scaling.__all__
 __all__ += shape.__all__

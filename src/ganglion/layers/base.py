@@ -288,7 +288,7 @@ class Layer(WeightHolder):
             unless_told = self.active_unless_told and not scope.told
             kwargs["training"] = scope.training or unless_told
         if "training" not in call_signature(self).parameters:
-            kwargs.pop("training", None)  # it speaks to the layers below
+            kwargs.pop("training", None)  # it applies to the layers below
         first, mask = fill_masks(self, args, kwargs)
         try:
             with origin.inside(self.name, self.created):

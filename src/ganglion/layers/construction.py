@@ -210,7 +210,7 @@ def _has_two_sizes(cls: type, args: tuple[Any, ...]) -> bool:
 
 
 def _means_sizes(args: tuple[Any, ...]) -> bool:
-    """Guess what `Conv2D(32, 3, 3)` means where nothing else in the call tells.
+    """Guess what `Conv2D(32, 3, 3)` means where nothing else in the call decides it.
 
     Kernels are mostly square, and strides mostly smaller than the kernel.
     """
@@ -226,12 +226,12 @@ def translating(init: Callable[..., None]) -> Callable[..., None]:
     """Let the `__init__` of a layer take the old names, too."""
 
     @functools.wraps(init)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        if type(self).__init__ is made:  # not from the `__init__` of a subclass
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+        if type(self).__init__ is initialize:  # not from the `__init__` of a subclass
             args, kwargs = translated(type(self), args, kwargs)
         init(self, *args, **kwargs)
 
-    return made
+    return initialize
 
 
 _OLD_ORDER = ("name", "shape", "dtype", "initializer", "regularizer", "trainable")
@@ -241,7 +241,7 @@ def name_first(add_weight: Callable[..., Any]) -> Callable[..., Any]:
     """Let `add_weight` take Keras 2's order of arguments, too: the name comes first."""
 
     @functools.wraps(add_weight)
-    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def either_order(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], str):
             keras2.note(
                 '`add_weight("name", shape)`',
@@ -252,7 +252,7 @@ def name_first(add_weight: Callable[..., Any]) -> Callable[..., Any]:
             args = ()
         return add_weight(self, *args, **kwargs)
 
-    return made
+    return either_order
 
 
 class OldShape:

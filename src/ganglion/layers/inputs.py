@@ -10,7 +10,7 @@ from ganglion import config, keras2
 from ganglion.layers.arguments import refuse
 from ganglion.layers.base import Layer
 from ganglion.serialization import export
-from ganglion.symbolic import Call, KerasTensor
+from ganglion.symbolic import TEXT, Call, KerasTensor, tensor_dtype
 
 __all__ = [
     "Input", "InputLayer",
@@ -42,7 +42,9 @@ class InputLayer(Layer):
                 keras2.note(f"`{old}=` of InputLayer", new, changes_defaults=False)
         shape = kwargs.pop("input_shape", shape)
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
-        super().__init__(name=name, dtype=_kind(dtype), **kwargs)
+        kind = _kind(dtype)
+        super().__init__(name=name, dtype=None if kind == TEXT else kind, **kwargs)
+        self.dtype = kind
         refuse(self, "sparse", sparse)
         refuse(self, "ragged", ragged)
         refuse(self, "input_tensor", input_tensor)
@@ -74,10 +76,11 @@ class InputLayer(Layer):
 
 def _kind(dtype: Any) -> str:
     try:
-        return np.dtype(dtype or config.floatx()).name
+        return tensor_dtype(dtype or config.floatx())
     except TypeError:
         raise ValueError(
-            f"Inputs of type {dtype!r} are not supported: turn the data into numbers."
+            f"Inputs of type {dtype!r} are not supported: use numbers, or 'string' "
+            "for texts."
         ) from None
 
 

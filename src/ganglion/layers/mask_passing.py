@@ -34,7 +34,7 @@ def fill_masks(layer: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]
     signature = call_signature(layer)
     known = dict(kwargs)
     if "training" not in signature.parameters:
-        known.pop("training", None)  # it speaks to the layers below
+        known.pop("training", None)  # it applies to the layers below
     try:
         bound = signature.bind(*args, **known)
     except TypeError:

@@ -14,10 +14,12 @@ from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
+    custom_object_scope,
     deserialize_keras_object,
     export,
     look_up,
     passed,
+    resolve,
     serialize_keras_object,
     with_defaults,
 )
@@ -314,3 +316,27 @@ def masked_weights(
         return weights
     weights, sample_weight = fitted_weights(weights, ops.cast(sample_weight, dtype))
     return weights * sample_weight
+
+
+# ---- by name -------------------------------------------------------------------------
+
+
+def get(identifier: Any) -> Any:
+    """Return the loss that a name, configuration, class or object means.
+
+    >>> from ganglion import losses
+    >>> losses.get("MeanSquaredError").name
+    'mean_squared_error'
+    """
+    return resolve("keras.losses", identifier, "loss")
+
+
+def serialize(loss: Any) -> Any:
+    """Return plain data that names or rebuilds a loss."""
+    return serialize_keras_object(loss)
+
+
+def deserialize(name: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """Return the loss that plain data describes."""
+    with custom_object_scope(custom_objects or {}):
+        return get(name)

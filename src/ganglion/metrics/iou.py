@@ -115,7 +115,7 @@ def _mean_iou(total: Any, chosen: list[int]) -> Any:
 
 @registered()
 class BinaryIoU(IoU):
-    """Intersection over union of two classes, told apart by a threshold."""
+    """Intersection over union of two classes, separated by a threshold."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ become nodes of its graph.
 array([0., 2.], dtype=float32)
 """
 
-from ganglion.compiler.ir import operators as _operators
+from ganglion.compiler.ir.graph import register_operators as _register_operators
 from ganglion.ops import (
     activation,
     control,
@@ -39,7 +39,7 @@ _OPERATORS = """
     less_equal greater greater_equal logical_and logical_or logical_not negative
     absolute getitem reshape squeeze
 """
-_operators.register({name: globals()[name] for name in _OPERATORS.split()})
+_register_operators({name: globals()[name] for name in _OPERATORS.split()})
 
 __all__ = ["op"]
 __all__ += activation.__all__

@@ -12,9 +12,8 @@ import numpy as np
 from ganglion import config, symbolic, tree
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
-from ganglion.compiler.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.graph import ShapeError, Value, evaluate
 from ganglion.compiler.ir.shaping import is_float
-from ganglion.compiler.ir.simplify import evaluate
 from ganglion.masks import get_keras_mask, with_mask, without_mask
 from ganglion.variables import current_scope, read
 
@@ -60,15 +59,22 @@ def op(function: F) -> F:
 
 
 def concrete(result: Any) -> Any:
-    """Turn the values of a result into arrays, which keep their masks."""
+    """Turn the values of a result into arrays, which keep their masks.
+
+    All are computed at once, as they share much.
+    """
+    leaves = tree.flatten(result)
+    both = [x for leaf in leaves for x in (leaf, get_keras_mask(leaf))]
+    values = [x for x in both if isinstance(x, Value)]
+    arrays = dict(zip(values, evaluate(values), strict=True))
 
     def array(leaf: Any) -> Any:
         if not isinstance(leaf, Value):
             return leaf
         mask = get_keras_mask(leaf)
         if mask is None:
-            return evaluate([leaf])[0]
-        return with_mask(*evaluate([leaf, read(mask)]))
+            return arrays[leaf]
+        return with_mask(arrays[leaf], array(mask))
 
     return tree.map_leaves(array, result)
 

@@ -303,7 +303,7 @@ def _check_sizes(named: list[tuple[str, Value]], result: str, subscripts: str) -
 def _contract(
     term: str, a: Value, other: str, b: Value, later: set[str]
 ) -> tuple[str, Value]:
-    """Multiply two factors, summing the letters that nobody needs later."""
+    """Multiply two factors, summing the letters that are not needed later."""
     term, a = _drop(term, a, later | set(other))
     other, b = _drop(other, b, later | set(term))
     shared = [x for x in term if x in other]

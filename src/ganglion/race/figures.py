@@ -153,20 +153,23 @@ def by_time(race: Race) -> list[Group]:
 
 def ratio(group: Group, ranked: list[Group]) -> float | None:
     """Return a run time as a multiple of the fastest one with the same settings."""
-    best = next((one for one in ranked if one.settings == group.settings), None)
+    best = next(
+        (candidate for candidate in ranked if candidate.settings == group.settings),
+        None,
+    )
     if best is None or best.time is None or group.time is None or not best.time.mean:
         return None
     return group.time.mean / best.time.mean
 
 
-def apart(one: Spread, other: Spread) -> bool:
+def apart(spread: Spread, other: Spread) -> bool:
     """Return whether two averages differ by more than their deviations together.
 
     >>> apart(Spread(1.0, 0.1), Spread(1.1, 0.1)), apart(Spread(1, 0.1), Spread(2, 0.1))
     (False, True)
     """
-    noise = (one.deviation or 0.0) + (other.deviation or 0.0)
-    return abs(one.mean - other.mean) > noise
+    noise = (spread.deviation or 0.0) + (other.deviation or 0.0)
+    return abs(spread.mean - other.mean) > noise
 
 
 def verdict(race: Race) -> str:

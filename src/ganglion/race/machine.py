@@ -294,7 +294,11 @@ def _needs_by_checkout() -> list[str]:
     if project.get("name") != DISTRIBUTION:
         return []
     extras = project.get("optional-dependencies", {})
-    marked = [f"{one}; extra == '{key}'" for key, its in extras.items() for one in its]
+    marked = [
+        f"{requirement}; extra == '{key}'"
+        for key, its in extras.items()
+        for requirement in its
+    ]
     return [*project.get("dependencies", []), *marked]
 
 

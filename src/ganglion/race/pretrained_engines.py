@@ -122,7 +122,9 @@ def fine_tuned(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, A
 
 def _optimizer(torch: Any, model: Any, task: dict[str, Any], images: int) -> Any:
     """Return Adam, and the schedule along which its rates fall to zero."""
-    body = [one for name, one in model.named_parameters() if "_fc" not in name]
+    body = [
+        parameter for name, parameter in model.named_parameters() if "_fc" not in name
+    ]
     groups = [
         {"params": body, "lr": BODY_RATE},
         {"params": model._fc.parameters(), "lr": HEAD_RATE},

@@ -281,7 +281,7 @@ def _check(job: Job, run: Run) -> None:
 
 
 def agree(loss: float, other: float, precision: str = "float32") -> bool:
-    """Return whether two losses are the same but for rounding.
+    """Return whether two losses are equal up to rounding.
 
     >>> agree(2.3000, 2.3001), agree(2.3, 2.4), agree(2.30, 2.32, "bf16")
     (True, False, True)

@@ -73,7 +73,7 @@ class RaceRunner:
         )
 
     def _resumed(self, before: Race) -> Race:
-        """Return a race that goes on; where nothing was run, it begins anew."""
+        """Return a resumed race; one without any run starts again."""
         limit, memory = self._settings.limit or 0.0, self._settings.memory or 0
         race = replace(before, limit=limit, memory=memory, on=self._settings.on)
         if not race.finished:
@@ -191,7 +191,7 @@ class RaceRunner:
         return todo
 
     def _jobs(self, settings: Settings, folders: Folders, todo: Todo) -> list[Job]:
-        """Make sure that all compute the same; return the runs of those who do."""
+        """Check that all engines compute the same; return the runs of those that do."""
         starts = {
             number: self._start(settings, folders, number)
             for number in sorted({number for _, number in todo})

@@ -69,7 +69,7 @@ class _Row:
         self.ended: list[str] = []
 
     def text(self) -> str:
-        """Return the state, with the seconds that it lasts where it goes on."""
+        """Return the state, with its seconds so far if it is still going on."""
         if not self.began:
             return self.state
         return f"{self.state} {time.monotonic() - self.began:.0f} s"
@@ -140,5 +140,5 @@ class LiveWatch(Watch):
 
 
 def watch_for(engines: tuple[str, ...], runs: int) -> Watch:
-    """Return a live table where somebody can see it, else plain lines."""
+    """Return a live table on a terminal, else plain lines."""
     return LiveWatch(engines, runs) if sys.stderr.isatty() else Watch()

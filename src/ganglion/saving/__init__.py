@@ -221,7 +221,7 @@ def _prepare_optimizer(model: Any) -> None:
 
 
 def save_checkpoint(path: Any, model: Any) -> None:
-    """Save all that a run needs to go on as if it had never stopped."""
+    """Save everything a run needs to continue as if it had never stopped."""
     _require_built(model, "save")
 
     def write(file: Any) -> None:

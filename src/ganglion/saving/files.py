@@ -65,7 +65,7 @@ def reading(
 ) -> Iterator[None]:
     """Turn whatever a damaged or hostile file causes into one clear error.
 
-    All that is made of it draws from one budget, which goes by its size.
+    Everything read from it draws from one budget, which depends on its size.
     """
     is_open = isinstance(filepath, io.IOBase)
     name = getattr(filepath, "name", "The file") if is_open else filepath
@@ -115,7 +115,7 @@ def _release(error: BaseException, spent: budget.Budget) -> None:
 
 
 def _size(source: Any) -> int:
-    """Return the bytes of a file, 0 where nobody knows."""
+    """Return the size of a file in bytes, 0 if it is unknown."""
     try:
         if isinstance(source, io.IOBase):
             at = source.tell()

@@ -136,7 +136,7 @@ def seal(file: Any) -> None:
 
 
 def check_seal(file: Any) -> None:
-    """Refuse arrays that are not those that were written, if the file can tell."""
+    """Refuse arrays that differ from those written, if the file has checksums."""
     if _SEAL in file.attrs and int(attribute(file, _SEAL)) != _checksum(file):
         raise ValueError("its arrays do not have the checksum they were written with.")
 

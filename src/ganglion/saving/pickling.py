@@ -35,7 +35,7 @@ def reduced(model: Any) -> tuple[Any, tuple[Any, ...]] | None:
                 archive.write(model, buffer, dated=False)
         arguments = (buffer.getvalue(), objects, _attributes(model))
         if not is_graph:
-            # Whether its class can be made again, only making it tells.
+            # Whether its class can be rebuilt is only known by rebuilding it.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 restored(*arguments[:2], {})

@@ -48,7 +48,7 @@ def _before() -> None:
     _changed.acquire()
     while _forking:
         _changed.wait()
-    _forking = True  # from here on nobody begins anything
+    _forking = True  # from here on nothing new begins
     while _working and not inside:  # from the inside, others may be waiting for us
         _changed.wait()
 
@@ -62,7 +62,7 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     global _changed, _forking
-    _changed, _forking = threading.Condition(), False  # nobody else waits here
+    _changed, _forking = threading.Condition(), False  # no other thread waits here
 
 
 if hasattr(os, "register_at_fork"):

@@ -73,7 +73,7 @@ def as_array(x: Any, name: str) -> np.ndarray:
 def fresh_view(array: np.ndarray) -> np.ndarray:
     """Return an array as a new object, of which a GPU makes a new copy.
 
-    So what was changed in place is taken up. What nobody can change stays as it is.
+    So what was changed in place is taken up. Read-only arrays stay as they are.
 
     >>> fixed = np.zeros(3)
     >>> fixed.setflags(write=False)
@@ -170,7 +170,7 @@ class Table:
             names.append(None if structure is None else tree.pack(structure, known))
         self.names = Batch(*names)
         self.rows = _common_rows(self.columns)
-        # What a generator of changed images wants, None where there is none.
+        # What a generator of augmented images needs, None without one.
         self.batch_size: int | None = None
         self.shuffle: bool | None = None
         self.change: Any = None
@@ -386,7 +386,7 @@ class Stream:
         self._open, self.seen = None, 0
 
     def end_epoch(self) -> None:
-        """Tell a `PyDataset` that an epoch is over."""
+        """Notify a `PyDataset` of the end of an epoch."""
         _call(self._source, "on_epoch_end")
 
 

@@ -76,7 +76,7 @@ def run_epoch(
     steps = -(-table.rows // size) if steps is None else steps
     key = (kind, size, table.rows, config.backend_choice())
     sizer = ChunkSizer(each_batch, cache.chunk_sizes.get(key, 1))
-    watched = each_batch or before is not None  # by who may change the model
+    watched = each_batch or before is not None  # by code that may change the model
     compiled, compiled_for = None, 0
     # An epoch that was interrupted at the end of the rows is over, too.
     is_over = done > 0 and int(cursor.position) == 0

@@ -30,7 +30,7 @@ def set_random_seed(seed: int) -> None:
 
 
 def clear_session(free_memory: bool = True) -> None:
-    """Count layer names from the start again, and free what nobody uses.
+    """Count layer names from the start again, and free unused memory.
 
     Args:
         free_memory: Collect models that were dropped, with their programs and arrays

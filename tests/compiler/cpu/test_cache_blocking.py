@@ -18,7 +18,7 @@ from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Apply, Buffer, Contract, Load, Loop, View
 from ganglion.compiler.plan.passes.moments import one_pass
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import PlanError
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +29,17 @@ def plan():
 
 def test_a_convolution_and_its_statistics_share_a_segment(plan):
     names = [[k.name for k in plan.kernels[b.first : b.last]] for b in plan.segments]
-    assert ["winograd_conv" in one and "sum" in one for one in names].count(True) == 1
-    large = [b for b, one in zip(plan.segments, names, strict=True) if "conv" in one]
+    assert ["winograd_conv" in name and "sum" in name for name in names].count(
+        True
+    ) == 1
+    large = [b for b, name in zip(plan.segments, names, strict=True) if "conv" in name]
     assert [segment.slices for segment in large] == [32]
 
 
 def of_convolution(segments, kernels):
     """Return the segment of the first convolution, and the others."""
     names = [[k.name for k in kernels[b.first : b.last]] for b in segments]
-    (number,) = [i for i, one in enumerate(names) if "conv" in one]
+    (number,) = [i for i, name in enumerate(names) if "conv" in name]
     return segments[number], [*segments[:number], *segments[number + 1 :]]
 
 
@@ -59,14 +61,16 @@ def test_no_barrier_stands_inside_of_a_segment(plan):
 def test_what_only_a_segment_touches_is_tile_local(plan):
     (back,) = [k for k in plan.kernels if k.name == "conv_kernel"]
     assert back.right.buffer in plan.tile_local  # the gradient before the convolution
-    for one in plan.tile_local:
-        users = [n for n, k in enumerate(plan.kernels) if touches(k, one)]
+    for buffer in plan.tile_local:
+        users = [n for n, k in enumerate(plan.kernels) if touches(k, buffer)]
         segment = plan.segment_of()[users[0]]
         assert segment.first <= users[0] <= users[-1] < segment.last
 
 
 def touches(kernel, buffer):
-    return any(one.name == buffer.name for one in (*kernel.reads(), *kernel.writes()))
+    return any(
+        touched.name == buffer.name for touched in (*kernel.reads(), *kernel.writes())
+    )
 
 
 def test_what_is_read_later_or_by_other_slices_does_not_pass():
@@ -81,8 +85,8 @@ def test_what_is_read_later_or_by_other_slices_does_not_pass():
     )
 
     def copy(source, target):
-        view = View.whole(source)
-        return Loop.of("copy", (64, 32), Load(x.dtype, view), View.whole(target))
+        view = View.of(source)
+        return Loop.of("copy", (64, 32), Load(x.dtype, view), View.of(target))
 
     kernels = [copy(x, t), copy(t, y), copy(y, z)]
     assert tile_local(kernels, [Segment(0, 2, 32)]) == {t}
@@ -100,8 +104,8 @@ def test_who_makes_slices_for_a_later_member_joins():
     )
 
     def loop(target, *sources):
-        loads = tuple(Load(x.dtype, View.whole(one)) for one in sources)
-        return Loop.of("add", x.shape, Apply(x.dtype, "add", loads), View.whole(target))
+        loads = tuple(Load(x.dtype, View.of(source)) for source in sources)
+        return Loop.of("add", x.shape, Apply(x.dtype, "add", loads), View.of(target))
 
     kernels = [loop(p, x, x), loop(t, z, z), loop(y, p, t)]
     assert arrange(kernels) == (kernels, (Segment(0, 3, 32),))
@@ -112,7 +116,7 @@ def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
     monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_stealing=0.0))
     program, data, state = step_of("mnist-cnn", rows=130, batch=48)
     data = {n: np.ascontiguousarray(data[n]) for n in program.data}
-    found = []
+    results = []
     for kept in (True, False):
         compiled = backend.compile(program)
         assert compiled.plan.tile_local
@@ -121,9 +125,9 @@ def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
         compiled.poisons, compiled.forced_threads = True, threads
         own = {name: array.copy() for name, array in state.items()}
         compiled.run(data, own, 2)
-        found.append(own)
-    for name, array in found[0].items():
-        np.testing.assert_array_equal(found[1][name], array, err_msg=name)
+        results.append(own)
+    for name, array in results[0].items():
+        np.testing.assert_array_equal(results[1][name], array, err_msg=name)
 
 
 def test_a_segment_that_needs_all_of_another_kernel_is_found(plan):
@@ -139,10 +143,10 @@ def test_reading_another_slice_is_found():
         Buffer(name, (64, 32), np.dtype("float32"), kind)
         for name, kind in (("x", "data"), ("t", "arena"), ("y", "arena"))
     )
-    forward, backward = View.whole(t), View(t, (-32, 1), 63 * 32)
-    first = Loop.of("copy", (64, 32), Load(x.dtype, View.whole(x)), forward)
-    same = Loop.of("copy", (64, 32), Load(t.dtype, forward), View.whole(y))
-    other = Loop.of("copy", (64, 32), Load(t.dtype, backward), View.whole(y))
+    forward, backward = View.of(t), View(t, (-32, 1), 63 * 32)
+    first = Loop.of("copy", (64, 32), Load(x.dtype, View.of(x)), forward)
+    same = Loop.of("copy", (64, 32), Load(t.dtype, forward), View.of(y))
+    other = Loop.of("copy", (64, 32), Load(t.dtype, backward), View.of(y))
     segment = Segment(0, 2, 32)
     assert conflict([first, same], [segment]) is None
     assert conflict([first, other], [segment]) == (0, 1)
@@ -158,9 +162,9 @@ def test_a_plan_with_a_wrong_segment_is_refused(monkeypatch):
     arranged = cache_blocking.arrange
 
     def longer(kernels):
-        made, segments = arranged(kernels)
-        first, _ = of_convolution(segments, made)
-        return made, (replace(first, last=first.last + 1),)
+        kernels_in_order, segments = arranged(kernels)
+        first, _ = of_convolution(segments, kernels_in_order)
+        return kernels_in_order, (replace(first, last=first.last + 1),)
 
     monkeypatch.setattr(cache_blocking, "arrange", longer)
     with pytest.raises(PlanError, match="cannot share a segment"):
@@ -172,14 +176,14 @@ def test_any_batch_gives_the_same_bits_on_any_number_of_threads(batch):
     program, data, state = step_of("mnist-cnn", rows=130, batch=batch)
     compiled = backend.compile(program)
     compiled.poisons = True
-    found = []
+    results = []
     for threads in (1, 2, 3):
         compiled.forced_threads = threads
         own = {name: array.copy() for name, array in state.items()}
         compiled.run({n: np.ascontiguousarray(data[n]) for n in program.data}, own, 2)
-        found.append(own)
-    for other in found[1:]:
-        for name, array in found[0].items():
+        results.append(own)
+    for other in results[1:]:
+        for name, array in results[0].items():
             np.testing.assert_array_equal(other[name], array, err_msg=name)
 
 
@@ -217,10 +221,10 @@ def test_one_pass_is_as_exact_as_two(shape, offset, bias):
     mean = exact.mean(axes)
     squares = ((exact - mean) ** 2).sum(axes)
     for compiled in (backend.compile(program), PlanInterpreter(build(program))):
-        found = compiled.run({"x": x, "b": b}, {}, 1)
-        np.testing.assert_allclose(found["mean"][0], mean, rtol=3e-7)
+        result = compiled.run({"x": x, "b": b}, {}, 1)
+        np.testing.assert_allclose(result["mean"][0], mean, rtol=3e-7)
         # The data has 24 bits: around 1000 a distance of about 1 has 14 of them left.
-        np.testing.assert_allclose(found["squares"][0], squares, rtol=2e-5)
+        np.testing.assert_allclose(result["squares"][0], squares, rtol=2e-5)
 
 
 def test_equal_values_have_no_variance_at_all():
@@ -228,8 +232,8 @@ def test_equal_values_have_no_variance_at_all():
     program = Program(graph, ("x", "b"), (), ("mean", "squares"))
     x = np.full((32, 16, 16, 5), 0.1, "float32")
     data = {"x": x, "b": np.full(5, 0.7, "float32")}
-    found = backend.compile(program).run(data, {}, 1)
-    np.testing.assert_array_equal(found["squares"][0], 0)
+    result = backend.compile(program).run(data, {}, 1)
+    np.testing.assert_array_equal(result["squares"][0], 0)
 
 
 @pytest.mark.parametrize("size", [2, 3, 10, 15, 16, 17])
@@ -238,12 +242,12 @@ def test_argmax_takes_the_first_and_knows_nan(size):
     x = rng.integers(0, 3, (40, size)).astype("float32")
     x[3, 1], x[4, :] = np.nan, np.nan
     x[5, :] = -np.inf
-    given = Input("x", x.shape, "float32")
-    node = OPS["argmax"](given, axis=1)
-    graph = Graph.of("find", [given], {"found": node})
+    tensor = Input("x", x.shape, "float32")
+    node = OPS["argmax"](tensor, axis=1)
+    graph = Graph.of("find", [tensor], {"found": node})
     program = Program(graph, ("x",), (), ("found",))
-    found = backend.compile(program).run({"x": x}, {}, 1)["found"][0]
-    np.testing.assert_array_equal(found, np.argmax(x, axis=1))
+    result = backend.compile(program).run({"x": x}, {}, 1)["found"][0]
+    np.testing.assert_array_equal(result, np.argmax(x, axis=1))
 
 
 # ---- narrow products -----------------------------------------------------------------
@@ -255,17 +259,17 @@ def test_narrow_products_are_turned_around(columns, batch):
     rng = np.random.default_rng(columns)
     x = rng.normal(size=(*batch, 21, 50)).astype("float32")
     g = rng.normal(size=(*batch, 21, columns)).astype("float32")
-    given = Input("x", x.shape, "float32"), Input("g", g.shape, "float32")
+    tensors = Input("x", x.shape, "float32"), Input("g", g.shape, "float32")
     axes = (*range(len(batch)), len(batch) + 1, len(batch))
-    node = OPS["matmul"](OPS["transpose"](given[0], axes=axes), given[1])
-    graph = Graph.of("narrow", given, {"found": node})
+    node = OPS["matmul"](OPS["transpose"](tensors[0], axes=axes), tensors[1])
+    graph = Graph.of("narrow", tensors, {"found": node})
     program = Program(graph, ("x", "g"), (), ("found",))
     plan = build(program)
-    (product,) = [one for one in plan.kernels if isinstance(one, Contract)]
+    (product,) = [kernel for kernel in plan.kernels if isinstance(kernel, Contract)]
     assert [axis.size for axis in product.columns] == [50]
-    found = backend.compile(program).run({"x": x, "g": g}, {}, 1)["found"][0]
+    result = backend.compile(program).run({"x": x, "g": g}, {}, 1)["found"][0]
     exact = np.swapaxes(x, -1, -2).astype("float64") @ g
-    np.testing.assert_allclose(found, exact, atol=1e-5)
+    np.testing.assert_allclose(result, exact, atol=1e-5)
 
 
 def test_products_that_are_added_up_are_rounded_once():
@@ -275,5 +279,5 @@ def test_products_that_are_added_up_are_rounded_once():
     near = 1 + 2.0**-12
     first = np.repeat(np.float32([[1.0], [near]]), 32, axis=1)
     other = np.repeat(np.float32([[-1.0], [near]]), 32, axis=1)
-    found = backend.compile(program).run({"a": first, "b": other}, {}, 1)["y"][0]
-    np.testing.assert_array_equal(found, np.float32(2.0**-11 + 2.0**-24))
+    result = backend.compile(program).run({"a": first, "b": other}, {}, 1)["y"][0]
+    np.testing.assert_array_equal(result, np.float32(2.0**-11 + 2.0**-24))

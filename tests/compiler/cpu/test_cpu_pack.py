@@ -12,7 +12,7 @@ from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import exp
 from ganglion.compiler.plan.kernels import Contract
-from ganglion.compiler.plan.lower_contractions import PACKED_ROWS, PANEL
+from ganglion.compiler.plan.lower import PACKED_ROWS, PANEL
 
 
 def product(rows, inner, columns, dtype="float32"):

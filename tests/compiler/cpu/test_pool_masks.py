@@ -42,7 +42,7 @@ def summed(x, dx):
 def masks(program):
     """Return the shapes that are masked by what is above zero."""
     nodes = mask_pooled(program.graph).nodes
-    return {one.shape for one in nodes if one.op is where}
+    return {node.shape for node in nodes if node.op is where}
 
 
 @pytest.mark.parametrize("outputs", [summed, lambda x, dx: {"dx": dx}])

@@ -54,7 +54,7 @@ def mapped(x, dx):
 
 
 def stored(program):
-    return any(isinstance(one, PoolBack) for one in build(program).kernels)
+    return any(isinstance(kernel, PoolBack) for kernel in build(program).kernels)
 
 
 @pytest.mark.parametrize("readers", [sums, sums_of_slices, mapped])

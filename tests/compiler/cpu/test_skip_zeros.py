@@ -10,7 +10,7 @@ from step_programs import step_of
 
 import ganglion
 from ganglion import config, layers, models
-from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu import jit, pipeline
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.skip_zeros import Nonzeros
@@ -33,15 +33,15 @@ def precise():
 
 
 def lists(plan):
-    return [one for one in plan.kernels if isinstance(one, Nonzeros)]
+    return [kernel for kernel in plan.kernels if isinstance(kernel, Nonzeros)]
 
 
 def listed(plan):
     """Return the products that go through lists, as (rows, columns, inner)."""
     return [
-        (one.rows[0].size, one.columns[0].size, one.inner[0].size)
-        for one in plan.kernels
-        if isinstance(one, Contract) and one.nonzeros
+        (kernel.rows[0].size, kernel.columns[0].size, kernel.inner[0].size)
+        for kernel in plan.kernels
+        if isinstance(kernel, Contract) and kernel.nonzeros
     ]
 
 
@@ -56,7 +56,7 @@ def product(rows, inner, columns, *, dtype="float32", turned=False, stored="uint
 
 
 def weights(program, seed=1):
-    (w,) = [one for one in program.graph.inputs if one.name == "w"]
+    (w,) = [source for source in program.graph.inputs if source.name == "w"]
     return np.random.default_rng(seed).normal(size=w.shape).astype(w.dtype)
 
 
@@ -183,7 +183,7 @@ def test_short_sums_and_single_columns_are_not_worth_it():
 def test_first_layers_skip_zeros_and_others_do_not():
     plan = build(step_of("mnist-mlp", rows=130, batch=128)[0])
     assert listed(plan) == [(128, 512, 784), (784, 512, 128)]
-    assert [one.nonzeros.group for one in lists(plan)] == [4, 4]
+    assert [kernel.nonzeros.group for kernel in lists(plan)] == [4, 4]
     text = str(plan)
     assert "for 32 groups of 4, inner 784: nonzeros0" in text
     assert "· mnist-mlp/dense/kernel:float32[784, 512]  at nonzeros0" in text
@@ -244,12 +244,12 @@ def test_training_is_the_same_for_any_number_of_threads(name, batch, precise):
         same(ran(compiled(program, threads), data, state, 3), plain)
 
 
-def fitted(learning_rate, **given):
+def fitted(learning_rate, **arguments):
     ganglion.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     x = pixels("holes", 64, 100).reshape(64, 100)
     model = models.Sequential(
-        [layers.Input((100,)), layers.Rescaling(1 / 255), layers.Dense(40, **given)]
+        [layers.Input((100,)), layers.Rescaling(1 / 255), layers.Dense(40, **arguments)]
     )
     model.compile(ganglion.optimizers.SGD(learning_rate), "mse")
     model.fit(x, rng.normal(size=(64, 40)), batch_size=16, epochs=4, verbose=0)
@@ -269,9 +269,9 @@ def test_what_is_not_a_number_is_listed():
     x[2, 5], x[6, 7] = np.nan, np.inf
     w = weights(program)
     w[9, 3] = np.inf  # 0 times infinity is left out with the other zeros
-    _, found = ran(compiled(program, 2), {"x": x}, {"w": w}, 1)
-    whole = np.isfinite(found["y"][0]).all(axis=1)
-    assert np.flatnonzero(~whole).tolist() == [2, 6]
+    _, result = ran(compiled(program, 2), {"x": x}, {"w": w}, 1)
+    finite = np.isfinite(result["y"][0]).all(axis=1)
+    assert np.flatnonzero(~finite).tolist() == [2, 6]
 
 
 # ---- other processors ----------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_what_is_not_a_number_is_listed():
 )
 def test_the_kernels_compile_for(target):
     program, _, _ = step_of("mnist-mlp", rows=130, batch=128)
-    modules, _ = emit.emit(build(program))
+    modules, _ = pipeline.emit(build(program))
     text = jit.assembly(modules.values(), target)
     assert ("vpcompressd" in text) == (target.cpu == "x86-64-v4")
 

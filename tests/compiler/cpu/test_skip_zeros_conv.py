@@ -9,7 +9,7 @@ from sparse_data import KINDS, pixels
 from step_programs import step_of
 
 from ganglion import config
-from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu import jit, pipeline
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Word
@@ -25,11 +25,15 @@ pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 def marked(plan):
     """Return the names of the convolutions that go by bits."""
-    return [one.name for one in plan.kernels if isinstance(one, Contract) and one.bits]
+    return [
+        kernel.name
+        for kernel in plan.kernels
+        if isinstance(kernel, Contract) and kernel.bits
+    ]
 
 
 def kernels_of_bits(plan):
-    return [one for one in plan.kernels if isinstance(one, NonzeroBits)]
+    return [kernel for kernel in plan.kernels if isinstance(kernel, NonzeroBits)]
 
 
 def passes(
@@ -63,10 +67,10 @@ def passes(
     return Program(graph, ("x",), ("w", "dy"), ("y", "dw"))
 
 
-def given(program, kind, seed=0):
+def sample(program, kind, seed=0):
     """Return data of a kind, and what it is multiplied by."""
     rng = np.random.default_rng(seed)
-    shapes = {one.name: one for one in program.graph.inputs}
+    shapes = {source.name: source for source in program.graph.inputs}
     shape = shapes["x"].shape
     x = pixels(kind, shape[0], math.prod(shape[1:]), seed).reshape(shape)
     state = {
@@ -113,9 +117,13 @@ def test_all_ways_agree(name, kind):
     program = passes(images, taps, columns, **more)
     plan = build(program)
     assert marked(plan) == ONLY.get(name, BOTH)
-    users = [one for one in plan.kernels if isinstance(one, Contract) and one.bits]
-    assert len(kernels_of_bits(plan)) == len({one.left.buffer for one in users})
-    data, state = given(program, kind)
+    users = [
+        kernel
+        for kernel in plan.kernels
+        if isinstance(kernel, Contract) and kernel.bits
+    ]
+    assert len(kernels_of_bits(plan)) == len({user.left.buffer for user in users})
+    data, state = sample(program, kind)
     check(program, data, state, rtol=1e-4, atol=1e-4)
 
 
@@ -124,7 +132,7 @@ def test_all_ways_agree(name, kind):
 def test_sums_have_the_bits_of_plain_ones(name, kind):
     images, taps, columns, more = SIZES[name]
     program = passes(images, taps, columns, **more)
-    data, state = given(program, kind)
+    data, state = sample(program, kind)
     expected = plain(program, data, state)
     for threads in (1, 2, 3, 4):
         same(ran(compiled(program, threads), data, state, 1), expected)
@@ -134,7 +142,7 @@ def test_sums_have_the_bits_of_plain_ones(name, kind):
 def test_double_precision(kind):
     program = passes((3, 14, 15, 1), (5, 5), 21, dtype="float64")
     assert marked(build(program)) == BOTH
-    data, state = given(program, kind)
+    data, state = sample(program, kind)
     check(program, data, state, rtol=1e-11, atol=1e-11)
     same(ran(compiled(program, 2), data, state, 1), plain(program, data, state))
 
@@ -142,7 +150,7 @@ def test_double_precision(kind):
 def test_dense_and_empty_images_in_one_batch():
     """Which way is taken is decided row by row: all of them must meet."""
     program = passes((6, 28, 28, 1), (5, 5), 24)
-    data, state = given(program, "full")
+    data, state = sample(program, "full")
     data["x"][1] = 0
     data["x"][2, :14] = 0
     data["x"][3, :, :20] = 0
@@ -152,21 +160,21 @@ def test_dense_and_empty_images_in_one_batch():
 
 def test_what_is_not_a_number_is_marked():
     program = passes((2, 12, 12, 1), (5, 5), 24, stored="float32")
-    data, state = given(program, "empty")
+    data, state = sample(program, "empty")
     data["x"][0, 6, 6] = np.nan
     data["x"][1, 0, 0] = np.inf
-    _, found = ran(compiled(program, 2), data, state, 1)
-    y = np.isfinite(found["y"][0]).all(axis=-1)
+    _, result = ran(compiled(program, 2), data, state, 1)
+    y = np.isfinite(result["y"][0]).all(axis=-1)
     assert not y[0, 2:7, 2:7].any()
     assert y[0, :2].all()
     assert np.argwhere(~y[1]).tolist() == [[0, 0]]
-    assert not np.isfinite(found["dw"][0]).any(axis=-1)[0, 0]
+    assert not np.isfinite(result["dw"][0]).any(axis=-1)[0, 0]
 
 
 def test_the_interpreter_goes_by_the_bits():
     """A wrong bit is a bug of the planner: it must show without machine code."""
     program = passes((2, 12, 12, 1), (5, 5), 24)
-    data, state = given(program, "full")
+    data, state = sample(program, "full")
     plan = build(program)
     (bits,) = kernels_of_bits(plan)
     right = PlanInterpreter(plan).run(data, dict(state), 1)
@@ -225,7 +233,7 @@ def contraction(rows, inner, columns):
         (Axis(1, 4096),),
         tuple(Axis(size, step) for size, step in rows),
         (Axis(columns, 0, 1, 1),),
-        tuple(Axis(*one) for one in inner),
+        tuple(Axis(*numbers) for numbers in inner),
         View(left, (1,)),
         View(right, (1,)),
         View(out, (1,)),
@@ -242,11 +250,11 @@ def contraction(rows, inner, columns):
     ],
 )
 def test_words_have_every_place_once(rows, inner, columns):
-    one = contraction(rows, inner, columns)
-    word = Word.of(one)
-    assert word.rows <= one.rows[-1].size
+    product = contraction(rows, inner, columns)
+    word = Word.of(product)
+    assert word.rows <= product.rows[-1].size
     assert word.width * word.middle.size <= 64
-    assert word.width + (word.rows - 1) * one.rows[-1].left <= LOADED
+    assert word.width + (word.rows - 1) * product.rows[-1].left <= LOADED
 
     def offsets(axes):
         sizes = [axis.size for axis in axes]
@@ -258,7 +266,7 @@ def test_words_have_every_place_once(rows, inner, columns):
             for at in np.ndindex(*sizes)
         ]
 
-    assert offsets((*word.outer, word.middle, word.last)) == offsets(one.inner)
+    assert offsets((*word.outer, word.middle, word.last)) == offsets(product.inner)
 
 
 # ---- training, and other processors --------------------------------------------------
@@ -269,9 +277,9 @@ def test_training_is_the_same_for_any_number_of_threads(batch):
     program, data, state = step_of("mnist-cnn", rows=80, batch=batch)
     data = {key: data[key] for key in program.data}
     data["x"] = pixels("holes", 80, 784).reshape(data["x"].shape)
-    found = [ran(compiled(program, n), data, state, 2) for n in (1, 2, 3, 4)]
-    for other in found[1:]:
-        same(other, found[0])
+    results = [ran(compiled(program, n), data, state, 2) for n in (1, 2, 3, 4)]
+    for other in results[1:]:
+        same(other, results[0])
     data["x"][:] = 0  # no pixel at all
     after, _ = ran(compiled(program, 2), data, state, 1)
     kernel = "mnist-cnn/conv2d/kernel"
@@ -287,7 +295,7 @@ def test_training_is_the_same_for_any_number_of_threads(batch):
     ids=["AVX2", "NEON"],
 )
 def test_the_kernels_compile_for(target):
-    modules, _ = emit.emit(build(passes((3, 11, 13, 1), (5, 7), 17)))
+    modules, _ = pipeline.emit(build(passes((3, 11, 13, 1), (5, 7), 17)))
     assert "fm" in jit.assembly(modules.values(), target)
 
 
@@ -297,7 +305,7 @@ def test_avx2_code_gives_the_same(monkeypatch, tmp_path):
         pytest.skip("the processor has no AVX2")
     program = passes((3, 15, 29, 1), (5, 5), 37)
     for kind in KINDS:
-        data, state = given(program, kind)
+        data, state = sample(program, kind)
         here = ran(compiled(program, 1), data, state, 1)
         with monkeypatch.context() as patch:
             patch.setenv("GANGLION_CPU", "x86-64-v3")

@@ -91,7 +91,7 @@ def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
 @pytest.mark.parametrize("layer", ["Dense", "LayerNormalization"])
 def test_kernels_that_go_on_row_wise(layer, monkeypatch):
     monkeypatch.setattr(TUNING, "fewest_rows", 2)
-    case = next(one for one in CASES if one.layer == layer)
+    case = next(case for case in CASES if case.layer == layer)
     program, data, state = training_step(case, "float32")
     text = "".join(compiled(program).emission.functions.values())
     assert "int row0" in text

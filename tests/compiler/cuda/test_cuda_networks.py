@@ -44,28 +44,31 @@ def test_depthwise_products_are_loops_and_not_products():
     plan = build(program, GpuSpec(), after="fuse")
     before = [k for k in plan.kernels if isinstance(k, Contract)]
     kernels = build(program, GpuSpec(), after="rounded-operands").every
-    assert any(one.batch[-1:] and one.batch[-1].left == 1 for one in before)
-    for one in (k for k in kernels if isinstance(k, Contract)):
-        assert one.columns[-1].size >= CLASSES
+    assert any(product.batch[-1:] and product.batch[-1].left == 1 for product in before)
+    for product in (k for k in kernels if isinstance(k, Contract)):
+        assert product.columns[-1].size >= CLASSES
     windows = [k for k in kernels if k.name == "conv" and isinstance(k, Loop)]
     assert len(windows) == 4
-    assert all(one.reduced == 0 for one in windows)
+    assert all(loop.reduced == 0 for loop in windows)
     # Windows of 3 x 3 have a loop, that of 5 x 5 has three.
     gradients = [k for k in kernels if k.name == "conv_kernel" and isinstance(k, Loop)]
-    assert sorted(len(one.outputs) for one in gradients) == [8, 8, 9, 9, 9, 9]
+    assert sorted(len(loop.outputs) for loop in gradients) == [8, 8, 9, 9, 9, 9]
 
 
 def test_products_of_equal_layers_update_their_own_weights():
     program, _, _ = step_of("dense", batch=4, side=8)
     launches = build(program, GpuSpec()).every
-    found = [
+    updated = [
         sorted(
-            b.name for one in fused.epilogues for b in one.writes() if b.kind == "state"
+            b.name
+            for epilogue in fused.epilogues
+            for b in epilogue.writes()
+            if b.kind == "state"
         )
         for _, fused in fused_kernels_of(launches)
         if isinstance(fused.kernel, Contract)
     ]
-    kernels = [[n for n in names if n.endswith("/kernel")] for names in found]
+    kernels = [[n for n in names if n.endswith("/kernel")] for names in updated]
     weights = [names for names in kernels if names]
     assert sorted(weights) == [
         ["dense/kernel"],

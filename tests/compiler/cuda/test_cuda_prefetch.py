@@ -44,7 +44,7 @@ def written(launch):
 
 
 def names(kernels):
-    return [one.name for one in kernels]
+    return [kernel.name for kernel in kernels]
 
 
 def ahead_of(name):
@@ -59,17 +59,22 @@ def split(kernels):
 
 @pytest.mark.parametrize("name", ["mnist-perceptron", "mnist-mlp", "cifar10-cam"])
 def test_the_next_batch_is_fetched_ahead(name):
-    found = ahead_of(name)
-    assert found.double_buffered
-    assert not any(isinstance(one, Contract) for one in found.prefetched)
-    read = {b.name for one in found.prefetched for b in one.reads() if b.kind == "data"}
+    step = ahead_of(name)
+    assert step.double_buffered
+    assert not any(isinstance(kernel, Contract) for kernel in step.prefetched)
+    read = {
+        b.name for kernel in step.prefetched for b in kernel.reads() if b.kind == "data"
+    }
     assert "x" in read
-    assert not [b for one in found.every for b in one.reads() if b.name == "x"]
+    assert not [b for kernel in step.every for b in kernel.reads() if b.name == "x"]
     changed = {
-        b.name for one in found.prefetched for b in one.writes() if b.kind == "state"
+        b.name
+        for kernel in step.prefetched
+        for b in kernel.writes()
+        if b.kind == "state"
     }
     assert "position" in changed
-    assert not changed & {b.name for one in found.every for b in one.writes()}
+    assert not changed & {b.name for kernel in step.every for b in kernel.writes()}
 
 
 def test_copies_of_weights_are_made_behind_their_update():
@@ -79,10 +84,10 @@ def test_copies_of_weights_are_made_behind_their_update():
         loop("use", (packed, buffer("y", "result"))),
         loop("update", (packed, weights)),
     ]
-    found = split(kernels)
-    assert names(found.prefetched) == ["pack"]
-    assert names(found.every) == ["use", "update"]
-    assert found.double_buffered == {"packed"}
+    step = split(kernels)
+    assert names(step.prefetched) == ["pack"]
+    assert names(step.every) == ["use", "update"]
+    assert step.double_buffered == {"packed"}
     kernels.insert(1, loop("double", (packed, buffer("twice"))))
     assert names(split(kernels).prefetched) == ["pack"]  # not what follows
 
@@ -97,11 +102,11 @@ def test_counters_that_others_read_as_they_were_are_copied():
         loop("count", (position, position), (position, bad), (loss, buffer("sum"))),
         loop("tell", (bad, buffer("y", "result"))),
     ]
-    found = split(kernels)
-    assert names(found.prefetched) == ["copy", "gather", "count"]
-    assert names(found.every) == ["train", "count", "tell"]
-    assert found.double_buffered == {"batch", "position before"}
-    (_, _, counted), (_, noted, _) = found.prefetched, found.every
+    step = split(kernels)
+    assert names(step.prefetched) == ["copy", "gather", "count"]
+    assert names(step.every) == ["train", "count", "tell"]
+    assert step.double_buffered == {"batch", "position before"}
+    (_, _, counted), (_, noted, _) = step.prefetched, step.every
     assert [b.name for b in counted.writes()] == ["position"]
     assert [b.name for b in noted.reads()] == ["position before", "loss"]
 
@@ -119,11 +124,11 @@ def test_counters_that_others_read_as_they_become_are_not_ahead():
 
 def test_operands_are_fetched_early_only_if_they_have_long_been_there():
     program, _, _ = step_of("mnist-mlp", rows=256, batch=64)
-    made = build(program, GpuSpec())
-    early, before = 0, written(made.first[-1])
-    for kind, name in written(made.every[-1]):  # of the step before
+    schedule = build(program, GpuSpec())
+    early, before = 0, written(schedule.first[-1])
+    for kind, name in written(schedule.every[-1]):  # of the step before
         before.add(("arena" if kind == NEXT else kind, name))
-    for launch in made.every:
+    for launch in schedule.every:
         for fused in launch.fused_kernels:
             assert not fused.ready & before
             early += isinstance(fused.kernel, Contract) and bool(fused.ready)
@@ -135,8 +140,10 @@ def test_a_program_that_starts_at_once_waits_for_the_one_before():
     """What it reads may just be written by another program."""
     x, w = (Input(name, (64, 64), "float32") for name in "xw")
     program = pure(Graph.of("one", [x, w], {"y": contraction.matmul(x, w)}))
-    made = build(program, GpuSpec())
-    assert made.first or not any(one.ready for one in made.every[0].fused_kernels)
+    schedule = build(program, GpuSpec())
+    assert schedule.first or not any(
+        fused.ready for fused in schedule.every[0].fused_kernels
+    )
 
 
 @emulation
@@ -197,7 +204,7 @@ def shuffled_step(stack, rows, batch):
     table = Table(x, rng.integers(0, 10, rows).astype("int32"))
     signature = table.signature(batch, rows, True)
     step, _ = model._step_cache.step("train", table, signature)
-    state = {name: one.numpy() for name, one in step.variables.items()}
+    state = {name: variable.numpy() for name, variable in step.variables.items()}
     return step.program, {n: table.arrays()[n] for n in step.program.data}, state
 
 
@@ -214,13 +221,13 @@ def test_a_step_computes_the_same_wherever_a_run_ends(
     config.set_backend("numpy")
     program, data, state = shuffled_step(stack(), rows=24, batch=6)
     # So few that blocks are fewer for those that get the next batch beside them.
-    made = compiled(program, emulated(processors=processors), precise)
-    assert made.emission.first
-    whole, _ = ran(made, data, state, 4)
+    executable = compiled(program, emulated(processors=processors), precise)
+    assert executable.emission.first
+    full, _ = ran(executable, data, state, 4)
     parts = state
     for steps in (1, 2, 1):
-        parts, _ = ran(made, data, parts, steps)
-    for name, array in whole.items():
+        parts, _ = ran(executable, data, parts, steps)
+    for name, array in full.items():
         assert array.tobytes() == parts[name].tobytes(), name
 
 
@@ -228,10 +235,10 @@ def test_a_step_computes_the_same_wherever_a_run_ends(
 @pytest.mark.parametrize("precise", ["tf32", "bf16", "float32"])
 def test_the_last_step_is_cut_as_all_others(name, precise):
     program, _, _ = step_of(name, rows=512, batch=128)
-    made = emit.emit_program(program, GpuSpec(precision=precise))
+    emission = emit.emit_program(program, GpuSpec(precision=precise))
     every, last = (
-        [how_sums_are_cut(made.functions[call.function]) for call in calls]
-        for calls in (made.every, made.last)
+        [how_sums_are_cut(emission.functions[call.function]) for call in calls]
+        for calls in (emission.every, emission.last)
     )
     assert sum(map(len, every)) >= 6
     assert last == every[: len(last)]
@@ -250,13 +257,13 @@ def test_copies_in_other_orders_are_loops_of_their_own():
     a, b = Buffer("a", size, f4, "state"), Buffer("b", size[::-1], f4, "state")
     straight, turned = (Buffer(name, size, f4, "arena") for name in ("s", "t"))
     load, other = Load(f4, View(a, (3, 1))), Load(f4, View(b, (1, 4)))
-    to = [View(one, (3, 1)) for one in (straight, turned)]
+    to = [View(buffer, (3, 1)) for buffer in (straight, turned)]
     pack = Loop("pack", size, ((load, to[0]), (other, to[1])))
     use = [
-        Loop.of("use", (12,), Load(f4, View(one, (1,))), View(back, (1,)))
-        for one, back in ((straight, a), (turned, b))
+        Loop.of("use", (12,), Load(f4, View(buffer, (1,))), View(back, (1,)))
+        for buffer, back in ((straight, a), (turned, b))
     ]
-    found = {"a": np.arange(12.0), "b": -np.arange(12.0), "s": {}, "t": {}}
+    memory = {"a": np.arange(12.0), "b": -np.arange(12.0), "s": {}, "t": {}}
     for kernel in split([pack, *use]).prefetched:
         assert isinstance(kernel, Loop)
         for expr, target in kernel.outputs:
@@ -265,7 +272,7 @@ def test_copies_in_other_orders_are_loops_of_their_own():
                     view.offset + int(np.dot(at, view.strides))
                     for view in (expr.view, target)
                 )
-                found[target.buffer.name][write] = found[expr.view.buffer.name][read]
-    wanted = {"s": found["a"], "t": found["b"].reshape(3, 4).T.ravel()}
+                memory[target.buffer.name][write] = memory[expr.view.buffer.name][read]
+    wanted = {"s": memory["a"], "t": memory["b"].reshape(3, 4).T.ravel()}
     for name, array in wanted.items():
-        np.testing.assert_array_equal([found[name][i] for i in range(12)], array)
+        np.testing.assert_array_equal([memory[name][i] for i in range(12)], array)

@@ -13,7 +13,6 @@ from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.row_fusion import staged_rows, staged_whole
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table
 
@@ -45,7 +44,7 @@ def classifier(batch, features=24, classes=10):
     table = Table(x, rng.integers(0, classes, 3 * batch).astype("int32"))
     signature = table.signature(batch, len(x), False)
     step, _ = model._step_cache.step("train", table, signature)
-    state = {key: one.numpy().copy() for key, one in step.variables.items()}
+    state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
     arrays = table.arrays()
     return step.program, {key: arrays[key] for key in step.program.data}, state
 
@@ -74,14 +73,14 @@ def test_a_classifier_ends_row_wise(batch, precise):
 
 def test_what_is_copied_early_is_ready():
     ((before, partition),) = row_wise_partitions(classifier(32)[0])
-    near = {root(one) for one in staged_whole(partition.fused_kernels)}
-    early = near & {one for fused in partition.fused_kernels for one in fused.ready}
+    near = {buffer.key for buffer in staged_whole(partition.fused_kernels)}
+    early = near & {key for fused in partition.fused_kernels for key in fused.ready}
     assert ("state", "classifier/last/kernel") in early
     written = {
-        one
+        key
         for each in before.partitions
         for w in each.fused_kernels
-        for one in w.writes()
+        for key in w.writes()
     }
     assert written
     assert not written & early
@@ -134,9 +133,9 @@ def test_tables_are_not_cut_into_rows():
     chosen = Indirect(
         float32, table, Load(int32, View(index, (1, 0))), rows, 4, within=(0, 1)
     )
-    made = Load(float32, View(first, (4, 1)))
+    load = Load(float32, View(first, (4, 1)))
     copy = Loop.of("copy", (rows, 4), by_rows, View(first, (4, 1)))
-    both = Apply(float32, "add", (made, chosen))
+    both = Apply(float32, "add", (load, chosen))
     goes_on = Loop.of("add", (rows, 4), both, View(second, (4, 1)))
     assert ("state", "table") in staged_rows([FusedKernel(copy)], rows)
     assert ("state", "table") not in staged_rows(

@@ -40,48 +40,53 @@ def training():
     """Return a training step that a recorder runs, and what it runs on."""
     program, data, state = step_of("mnist-mlp", rows=256, batch=64)
     driver = Recorder()
-    made = backend.CompiledProgram(program, Memory(driver))
-    made.program = program
+    executable = backend.CompiledProgram(program, Memory(driver))
+    executable.program = program
     data = {name: data[name] for name in program.data}
     driver.log.clear()
-    return made, driver, data, {name: array.copy() for name, array in state.items()}
+    return (
+        executable,
+        driver,
+        data,
+        {name: array.copy() for name, array in state.items()},
+    )
 
 
 @pytest.fixture
 def driver(monkeypatch):
     """Let models run on a recorder; return it."""
-    made = Recorder()
-    memory = Memory(made)
-    monkeypatch.setattr(backend, "missing", lambda: None)
+    recorder = Recorder()
+    memory = Memory(recorder)
+    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
     monkeypatch.setattr(backend, "memory", lambda: memory)
     config.set_backend("cuda")
-    return made
+    return recorder
 
 
 # ---- launches ----------------------------------------------------------------------
 
 
 def test_steps_are_recorded_once_and_replayed(training):
-    made, driver, data, state = training
-    made.run(data, state, 100)
-    calls = [call.function for call in made.emission.every]
+    program, driver, data, state = training
+    program.run(data, state, 100)
+    calls = [call.function for call in program.emission.every]
     opening, *replayed = driver.of("replay")
-    assert opening == [call.function for call in made.emission.first]
+    assert opening == [call.function for call in program.emission.first]
     many = len(replayed[0]) // len(calls)
     assert many > 1
     assert replayed[0] == calls * many  # every launch of every step, in order
     assert sum(map(len, replayed)) == 99 * len(calls)  # the last one is another
     recorded = len(driver.of("graph"))
     assert recorded <= 7  # 32, 16, ..., 1 steps, and what comes before the first
-    made.run(data, state, 100)
+    program.run(data, state, 100)
     assert len(driver.of("graph")) == recorded
     assert not driver.of("forget")
 
 
 def test_clear_session_gives_back_what_programs_share(training):
-    made, driver, data, state = training
-    made.run(data, state, 1)
-    memory = made._memory
+    program, driver, data, state = training
+    program.run(data, state, 1)
+    memory = program._memory
     arena, size = memory._arena
     assert size
     spare = memory.allocate(5000, "something")
@@ -92,23 +97,23 @@ def test_clear_session_gives_back_what_programs_share(training):
     assert set(driver.of("free")) >= {arena, spare}
     assert memory._arena == (0, 0)
     driver.log.clear()
-    made.run(data, state, 1)  # it goes on where it is given memory anew
+    program.run(data, state, 1)  # it goes on where it is given memory anew
     assert memory._arena[0] not in (0, arena)
     assert driver.of("launch")
 
 
 def test_what_has_been_sent_and_awaited_is_sent_again_at_once(training):
-    made, driver, data, state = training
+    program, driver, data, state = training
     waits = []
     driver.wait = lambda: waits.append(len(driver.of("upload")))
-    made.run(data, state, 1)
+    program.run(data, state, 1)
     driver.log.clear()
     waits.clear()
     state["position"][...] = 64
-    made.run(data, state, 1)
+    program.run(data, state, 1)
     assert driver.of("upload") == [state["position"].nbytes]
     assert 0 not in waits  # nothing had to be awaited before
-    memory, position = made._memory, state["position"]
+    memory, position = program._memory, state["position"]
     mirror = memory.mirror(position, "position", False)
     waits.clear()
     for value in (1, 2):  # sent twice without a run between
@@ -118,44 +123,44 @@ def test_what_has_been_sent_and_awaited_is_sent_again_at_once(training):
 
 
 def test_a_single_step_is_not_worth_a_recording(training):
-    made, driver, data, state = training
-    made.run(data, state, 1)
-    emission = made.emission
+    program, driver, data, state = training
+    program.run(data, state, 1)
+    emission = program.emission
     # What never changes is first, for steps of either kind.
     calls = (*2 * emission.once, *emission.first, *emission.last)
     assert driver.of("launch") == [call.function for call in calls]
     driver.log.clear()
-    made.run(data, state, 2)
+    program.run(data, state, 2)
     calls = (*emission.first, *emission.every, *emission.last)
     assert driver.of("launch") == [call.function for call in calls]
     assert not driver.of("graph")
 
 
 def test_odd_steps_read_what_even_ones_have_written(training):
-    made, _, data, state = training
-    made.run(data, state, 1)
-    emission, twice = made.emission, made.emission.schedule.double_buffered
-    (binding,) = made._bindings.values()
+    program, _, data, state = training
+    program.run(data, state, 1)
+    emission, twice = program.emission, program.emission.schedule.double_buffered
+    (binding,) = program._bindings.values()
     assert twice
     for call in emission.every:
-        for number, one in enumerate(call.buffers):
+        for number, buffer in enumerate(call.buffers):
             places = [binding.arguments[call, odd][number] for odd in (0, 1)]
-            assert (places[0] != places[1]) == (one.name in twice), one.name
+            assert (places[0] != places[1]) == (buffer.name in twice), buffer.name
 
 
 def test_arrays_at_a_few_places_are_recorded_once_each(training):
-    made, driver, data, state = training
-    made.run(data, state, 50)
+    program, driver, data, state = training
+    program.run(data, state, 50)
     recorded = len(driver.of("graph"))
     others = [{n: a.copy() for n, a in state.items()} for _ in range(MOST_BINDINGS)]
     for _ in range(2):
-        for one in (state, *others[1:]):
-            made.run(data, one, 50)
+        for arrays in (state, *others[1:]):
+            program.run(data, arrays, 50)
     assert len(driver.of("graph")) == MOST_BINDINGS * recorded
     assert not driver.of("forget")
-    made.run(data, others[0], 50)  # one too many: the first place is let go
+    program.run(data, others[0], 50)  # one too many: the first place is let go
     assert len(driver.of("forget")) == recorded
-    made.run(data, others[1], 50)
+    program.run(data, others[1], 50)
     assert len(driver.of("graph")) == (MOST_BINDINGS + 1) * recorded
 
 
@@ -185,23 +190,23 @@ def test_fits_on_the_same_data_record_nothing_anew(driver):
 
 
 def test_only_what_has_changed_is_copied(training):
-    made, driver, data, state = training
-    made.run(data, state, 1)
+    program, driver, data, state = training
+    program.run(data, state, 1)
     assert len(driver.of("upload")) == len(data) + len(state)
     driver.log.clear()
-    made.run(data, state, 1)
+    program.run(data, state, 1)
     assert not driver.of("upload")
     kernel = next(name for name in state if name.endswith("dense/kernel"))
     state[kernel][3, 4] += 1
-    made.run(data, state, 1)
+    program.run(data, state, 1)
     assert driver.of("upload") == [state[kernel].nbytes]
-    assert len(driver.of("download")) == 2 * len(made._written)
+    assert len(driver.of("download")) == 2 * len(program._written)
 
 
 def test_programs_share_what_is_on_the_device(training):
-    made, driver, data, state = training
-    made.run(data, state, 1)
-    other = backend.CompiledProgram(made.program, made._memory)
+    program, driver, data, state = training
+    program.run(data, state, 1)
+    other = backend.CompiledProgram(program.program, program._memory)
     driver.log.clear()
     other.run(data, state, 1)
     assert driver.of("upload") == []
@@ -213,17 +218,21 @@ def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(driver):
     model.compile("sgd", "mse")
     x, y = np.zeros((3000, 1000), "float32"), np.zeros((3000, 1), "float32")
 
-    def copied(**given):
+    def copied(**arguments):
         driver.log.clear()
-        model.fit(x, y, batch_size=1000, verbose=0, **given)
+        model.fit(x, y, batch_size=1000, verbose=0, **arguments)
         return driver.of("upload").count(x.nbytes)
 
     assert copied(epochs=3) == 1
-    bound = [list(made._bindings) for _, made in model._step_cache._steps.values()]
+    bound = [
+        list(executable._bindings)
+        for _, executable in model._step_cache._steps.values()
+    ]
     x[1234, 567] = 1.0
     assert copied() == 1
     assert [
-        list(made._bindings) for _, made in model._step_cache._steps.values()
+        list(executable._bindings)
+        for _, executable in model._step_cache._steps.values()
     ] == bound
     change = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: x.__setitem__((5, 6), epoch + 2.0)
@@ -233,22 +242,22 @@ def test_large_data_is_looked_at_anew_by_every_fit_and_after_callbacks(driver):
 
 
 def test_code_and_recordings_of_programs_that_are_gone_are_let_go(training):
-    made, driver, data, state = training
+    program, driver, data, state = training
     loaded = len(driver.modules)
     assert loaded
-    other = backend.CompiledProgram(made.program, made._memory)
+    other = backend.CompiledProgram(program.program, program._memory)
     other.run(data, state, 50)
     assert len(driver.modules) == 2 * loaded
-    recorded = sum(len(one.graphs) for one in other._bindings.values())
+    recorded = sum(len(binding.graphs) for binding in other._bindings.values())
     assert recorded
     del other
-    made.run(data, {name: array.copy() for name, array in state.items()}, 1)
+    program.run(data, {name: array.copy() for name, array in state.items()}, 1)
     assert len(driver.modules) == loaded
     assert len(driver.of("forget")) == recorded
 
 
 def test_ctrl_c_waits_until_state_is_that_of_a_whole_step(training, monkeypatch):
-    made, driver, data, state = training
+    program, driver, data, state = training
     fetched = []
 
     def interrupted(array, address):
@@ -257,8 +266,8 @@ def test_ctrl_c_waits_until_state_is_that_of_a_whole_step(training, monkeypatch)
 
     monkeypatch.setattr(driver, "download", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        made.run(data, state, 5)
-    assert len(fetched) == len(made._written)
+        program.run(data, state, 5)
+    assert len(fetched) == len(program._written)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -306,11 +315,11 @@ def test_memory_of_arrays_that_are_gone_is_used_again():
     x = Input("x", (300,), "float32")
     program = pure(Graph.of("small", [x], {"y": pointwise.negative(x)}))
     driver = Recorder()
-    made = backend.CompiledProgram(program, Memory(driver))
-    made.run({"x": np.zeros(300, "float32")}, {}, 1)
+    executable = backend.CompiledProgram(program, Memory(driver))
+    executable.run({"x": np.zeros(300, "float32")}, {}, 1)
     room = driver.room
     for number in range(5):
-        made.run({"x": np.full(300, number, "float32")}, {}, 1)
+        executable.run({"x": np.full(300, number, "float32")}, {}, 1)
     assert driver.room == room
 
 
@@ -318,22 +327,22 @@ def test_memory_of_arrays_that_are_gone_is_used_again():
 
 
 def test_no_room_on_the_device_is_told_with_sizes(training):
-    made, driver, data, state = training
+    program, driver, data, state = training
     before = {name: array.copy() for name, array in state.items()}
     driver.room = 1000
     with pytest.raises(
         MemoryError, match=r"'x': 0.2 MB are needed, .* free. Lower the"
     ):
-        made.run(data, state, 5)
+        program.run(data, state, 5)
     driver.room = 1 << 19
     with pytest.raises(MemoryError, match=r"kernel': 1.6 MB .* Lower the model's size"):
-        made.run(data, state, 5)
+        program.run(data, state, 5)
     driver.room = sum(-(-array.nbytes // 512) * 512 for array in state.values())
     with pytest.raises(MemoryError, match=r"within a step.* Lower `batch_size`"):
-        made.run(data, state, 5)
+        program.run(data, state, 5)
     same((before, {}), (state, {}))
     driver.room = 1 << 30
-    made.run(data, state, 5)
+    program.run(data, state, 5)
     assert driver.of("replay")
 
 
@@ -361,7 +370,7 @@ def test_machine_code_is_kept_and_damage_is_noticed(own_cache):
 
 
 def test_the_reason_why_there_is_no_gpu():
-    reason = cuda_driver.missing()
+    reason = cuda_driver.unavailable_reason()
     if reason is None:
         pytest.skip("there is a GPU here")
     assert reason.strip()
@@ -384,10 +393,10 @@ def test_results_of_every_step_and_state_from_chunk_to_chunk():
     data = {"x": np.arange(5, dtype="float32")}
     state = {"total": np.ones(5, "float32")}
     expected = ran(reference.compile(program), data, state, 70)
-    made = compiled(program)
-    same(ran(made, data, state, 70), expected)
-    made._workspace.capacity = 33  # as if results took all memory
-    same(ran(made, data, state, 70), expected)
+    executable = compiled(program)
+    same(ran(executable, data, state, 70), expected)
+    executable._workspace.capacity = 33  # as if results took all memory
+    same(ran(executable, data, state, 70), expected)
 
 
 @pytest.mark.skipif(cuda_host.reason() is not None, reason=str(cuda_host.reason()))
@@ -395,9 +404,9 @@ def test_a_recipe_learns_as_in_the_reference():
     program, data, state = step_of("mnist-perceptron", rows=96, batch=32)
     data = {name: data[name] for name in program.data}
     expected, _ = ran(reference.compile(program), data, state, 3)
-    found, _ = ran(compiled(program, None, "float32"), data, state, 3)
+    trained, _ = ran(compiled(program, None, "float32"), data, state, 3)
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, 1e-4, 1e-4, err_msg=name)
+        np.testing.assert_allclose(trained[name], array, 1e-4, 1e-4, err_msg=name)
 
 
 # ---- what finalizers and threads must not break --------------------------------------
@@ -446,10 +455,10 @@ def test_threads_that_want_what_is_lent_fetch_it_once():
     lock, fetched = threading.RLock(), []
     array = np.zeros(3)
 
-    def fetch(one):
+    def fetch(array):
         fetched.append(threading.get_ident())
         time.sleep(0.05)
-        one[...] = 7
+        array[...] = 7
 
     device_arrays.mark_dirty_on_device(array, fetch, lock)
     seen = []
@@ -464,4 +473,4 @@ def test_threads_that_want_what_is_lent_fetch_it_once():
     for thread in threads:
         thread.join()
     assert len(fetched) == 1
-    assert [list(one) for one in seen] == [[7, 7, 7]] * 4
+    assert [list(array) for array in seen] == [[7, 7, 7]] * 4

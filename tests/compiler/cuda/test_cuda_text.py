@@ -15,7 +15,7 @@ from ganglion.compiler.cuda import driver, emit, prelude
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.cuda.text import THREADS, fill, root
+from ganglion.compiler.cuda.text import THREADS, fill
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
@@ -149,7 +149,7 @@ def test_every_array_of_a_launch_has_memory(name, precision, programs):
     assert not [
         buffer
         for buffer in buffers
-        if buffer.kind not in elsewhere and root(buffer) not in allocated
+        if buffer.kind not in elsewhere and buffer.key not in allocated
     ]
 
 
@@ -159,8 +159,8 @@ def test_memory_that_lives_at_the_same_time_does_not_overlap(name, programs):
     lives = {}
     for number, call in enumerate(emission.every):
         for buffer in call.buffers:
-            if root(buffer) in emission.schedule.offsets and buffer.kind == "arena":
-                start = emission.schedule.offsets[root(buffer)]
+            if buffer.key in emission.schedule.offsets and buffer.kind == "arena":
+                start = emission.schedule.offsets[buffer.key]
                 first = lives.get(buffer.name, (number,))[0]
                 lives[buffer.name] = (first, number, start, start + buffer.nbytes)
     spans = list(lives.values())

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.skipif(
 def _played(tmp_path, monkeypatch):
     monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
     monkeypatch.setattr(config, "_choices", dict(config._choices))
-    monkeypatch.setattr(backend, "missing", lambda: None)
+    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
     monkeypatch.setattr(backend, "memory", emulated)
     config.set_backend("cuda")
     config.set_precision("float32")
 
 
-@pytest.mark.parametrize("check", cuda_use.ANYWHERE, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("check", cuda_use.ANYWHERE, ids=lambda case: case.__name__)
 def test_use(check):
     check("numpy")
 
@@ -46,4 +46,4 @@ def test_no_room_leaves_a_usable_model(monkeypatch):
             cuda_use.equal(model.get_weights(), before)
     assert driver.of("launch")
     for what in ("a program's own memory", "the array '", "within a step"):
-        assert any(what in one for one in told), told
+        assert any(what in message for message in told), told

@@ -12,7 +12,7 @@ from ganglion.compiler.cuda.pipeline import build, pipeline
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.verify import LaunchError, verify_schedule, verify_step
 from ganglion.compiler.plan.kernels import Contract
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import PlanError
 
 SPEC = GpuSpec()
 
@@ -25,18 +25,19 @@ def program():
 @pytest.fixture
 def schedule(program):
     """Return a schedule that a test may break, and of which the kernels stay."""
-    made = build(program, SPEC)
+    result = build(program, SPEC)
     every = [
-        Launch([copy.copy(one) for one in launch.partitions]) for launch in made.every
+        Launch([copy.copy(partition) for partition in launch.partitions])
+        for launch in result.every
     ]
-    for partition in (one for launch in every for one in launch.partitions):
-        fused = [copy.copy(one) for one in partition.fused_kernels]
-        for one in fused:
-            one.unstored = set(one.unstored)
+    for partition in (partition for launch in every for partition in launch.partitions):
+        fused = [copy.copy(kernel) for kernel in partition.fused_kernels]
+        for kernel in fused:
+            kernel.unstored = set(kernel.unstored)
         partition.fused_kernels = fused
-    made = replace(made, every=every, last=[])
-    verify_schedule(made)
-    return made
+    result = replace(result, every=every, last=[])
+    verify_schedule(result)
+    return result
 
 
 def refused(schedule, pattern):
@@ -62,7 +63,9 @@ def test_partitions_that_need_each_other_are_refused(schedule):
 
 def test_arrays_that_are_overwritten_too_early_are_refused(schedule):
     """A product reads weights, which an epilogue of a later launch updates."""
-    partitions = [one for launch in schedule.every for one in launch.partitions]
+    partitions = [
+        partition for launch in schedule.every for partition in launch.partitions
+    ]
     updates = [
         partition
         for partition in partitions
@@ -72,15 +75,20 @@ def test_arrays_that_are_overwritten_too_early_are_refused(schedule):
         )
     ]
     moved = updates[-1]
-    home = next(one for one in schedule.every if moved in one.partitions)
-    home.partitions = [one for one in home.partitions if one is not moved]
-    every = [Launch([moved]), *(one for one in schedule.every if one.partitions)]
+    home = next(launch for launch in schedule.every if moved in launch.partitions)
+    home.partitions = [
+        partition for partition in home.partitions if partition is not moved
+    ]
+    every = [
+        Launch([moved]),
+        *(launch for launch in schedule.every if launch.partitions),
+    ]
     refused(replace(schedule, every=every), r"launch every \d+ \w+ '.+', which")
 
 
 def test_old_values_must_be_read_before_they_are_overwritten(program):
-    made = build(program, SPEC, after="launches")
-    step = made.step
+    schedule = build(program, SPEC, after="launches")
+    step = schedule.step
     reads = {b.name for k in step.every[:-1] for b in k.reads() if b.kind == "state"}
     writer = next(
         kernel
@@ -89,7 +97,7 @@ def test_old_values_must_be_read_before_they_are_overwritten(program):
     )
     late = replace(step, every=(writer, *(k for k in step.every if k is not writer)))
     with pytest.raises(LaunchError, match="launch every"):
-        verify_schedule(replace(made, step=late))
+        verify_schedule(replace(schedule, step=late))
 
 
 def test_a_kernel_must_run_and_only_once(schedule):
@@ -107,17 +115,17 @@ def test_what_stays_with_a_block_is_nobody_elses(schedule):
         for number, fused in numbered
         for key in sorted(fused.writes())
         if key[0] == "arena"
-        and any(n > number and key in one.reads() for n, one in numbered)
+        and any(n > number and key in fused.reads() for n, fused in numbered)
     )
     fused.unstored = {*fused.unstored, key}
     pattern = rf"reads {re.escape(repr(key[1]))}, which launch \d+ keeps in its blocks"
     refused(schedule, pattern)
     fused.unstored.remove(key)
     partition = next(
-        one
+        partition
         for launch in launches
-        for one in launch.partitions
-        if fused in one.fused_kernels
+        for partition in launch.partitions
+        if fused in partition.fused_kernels
     )
     partition.private = {key: 1}
     refused(schedule, pattern)
@@ -132,10 +140,10 @@ def test_what_is_still_being_written_is_not_fetched_early(schedule):
 
 def test_row_wise_blocks_have_all_that_they_read(schedule):
     partition = next(
-        one
+        partition
         for launch in schedule.every
-        for one in launch.partitions
-        if len(one.fused_kernels) > 1 and not one.row_wise
+        for partition in launch.partitions
+        if len(partition.fused_kernels) > 1 and not partition.row_wise
     )
     partition.rows = 64
     refused(schedule, r"launch every \d+ has blocks that need rows of others")
@@ -146,15 +154,15 @@ def test_memory_is_shared_only_in_turn(schedule):
         sorted(key for key in launch.writes() if key in schedule.offsets)
         for launch in schedule.every
     ]
-    one, other = next(keys for keys in used if len(keys) > 1)[:2]
-    offsets = schedule.offsets | {other: schedule.offsets[one]}
+    first, other = next(keys for keys in used if len(keys) > 1)[:2]
+    offsets = schedule.offsets | {other: schedule.offsets[first]}
     message = refused(replace(schedule, offsets=offsets), "share memory of the arena")
-    assert repr(one[1]) in message
+    assert repr(first[1]) in message
     assert "launch every" in message
-    offsets = schedule.offsets | {one: schedule.arena}
-    refused(replace(schedule, offsets=offsets), f"{one[1]!r} leaves the arena")
-    offsets = {key: at for key, at in schedule.offsets.items() if key != one}
-    refused(replace(schedule, offsets=offsets), f"{one[1]!r} has no memory")
+    offsets = schedule.offsets | {first: schedule.arena}
+    refused(replace(schedule, offsets=offsets), f"{first[1]!r} leaves the arena")
+    offsets = {key: at for key, at in schedule.offsets.items() if key != first}
+    refused(replace(schedule, offsets=offsets), f"{first[1]!r} has no memory")
 
 
 def test_the_workspace_is_shared_by_nobody(schedule):
@@ -181,10 +189,10 @@ def test_a_step_reads_nothing_before_it_is_written(program):
 
 def test_every_pass_has_a_name_and_a_reason():
     passes = pipeline(SPEC).passes
-    names = [one.name for one in passes]
+    names = [listed.name for listed in passes]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[a-z0-9-]+", name) for name in names)
-    assert all(one.why for one in passes)
+    assert all(listed.why for listed in passes)
     assert names[-1] == "memory"
 
 

@@ -17,14 +17,16 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import (
     Constant,
     Graph,
+    GraphError,
     Input,
     Node,
     ShapeError,
     Value,
+    evaluate,
     toposort,
+    verify,
 )
-from ganglion.compiler.ir.simplify import evaluate, simplify
-from ganglion.compiler.ir.verify import GraphError, verify
+from ganglion.compiler.ir.simplify import simplify
 from ganglion.layers.base import Layer
 from ganglion.variables import Scope
 
@@ -114,7 +116,7 @@ def test_inputs_come_before_what_uses_them_and_each_value_once() -> None:
     place = {value: number for number, value in enumerate(order)}
     for value in order:
         if isinstance(value, Node):
-            assert all(place[one] < place[value] for one in value.inputs)
+            assert all(place[source] < place[value] for source in value.inputs)
 
 
 # ---- immutability --------------------------------------------------------------------
@@ -273,8 +275,8 @@ def test_a_builtin_layers_nodes_keep_the_line_that_created_it() -> None:
     node = traced(builtin_layer("soft"), 2, 3)
     assert isinstance(node, Node)
     line = line_of(builtin_layer, "where it was created")
-    made = [one for one in toposort([node]) if isinstance(one, Node)]
-    assert {one.origin for one in made} == {origin.Origin("soft", __file__, line)}
+    nodes = [node for node in toposort([node]) if isinstance(node, Node)]
+    assert {node.origin for node in nodes} == {origin.Origin("soft", __file__, line)}
 
 
 def test_layer_paths_nest() -> None:
@@ -329,9 +331,9 @@ _STANDARD = sysconfig.get_path("stdlib")
 )
 def test_a_line_of_a_library_is_not_the_users(file: str) -> None:
     call = _defined_in(file, "def call():\n    return user_line()\n")
-    found = call()
+    line_of_call = call()
     line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
-    assert found == origin.Origin("", __file__, line)
+    assert line_of_call == origin.Origin("", __file__, line)
 
 
 @pytest.mark.parametrize("name", ["cli/app.py", "cli/train.py", "__main__.py"])
@@ -361,7 +363,7 @@ def test_layers_of_the_command_line_name_no_line(
     text = "def call(recipe):\n    raise ValueError(f'made at {user_line()!s:.99}.')\n"
     built = _defined_in(origin._PACKAGE + "recipes.py", text)
     monkeypatch.setattr(train.recipe_book, "build", built)
-    monkeypatch.setattr(train.recipe_book, "load", lambda one: (None, None, None))
+    monkeypatch.setattr(train.recipe_book, "load", lambda name: (None, None, None))
     done = CliRunner().invoke(app.app, ["train", "mnist-mlp"])
     assert str(done.exception) == "made at ."
 
@@ -383,9 +385,9 @@ def test_a_gradient_has_the_origin_of_what_it_differentiates() -> None:
 def test_gradients_are_a_dictionary_without_the_unreachable() -> None:
     x, y, index = f32("x", 3), f32("y", 3), Input("i", (3,), "int32")
     loss = shaping.sum_(p.multiply(x, p.cast(index, dtype="float32")), axes=(0,))
-    found = gradients(loss, [x, y, index])
-    assert set(found) == {x}
-    assert evaluate([found[x]], {x: np.ones(3, "f4"), index: np.array([1, 2, 3])})[
+    slopes = gradients(loss, [x, y, index])
+    assert set(slopes) == {x}
+    assert evaluate([slopes[x]], {x: np.ones(3, "f4"), index: np.array([1, 2, 3])})[
         0
     ].tolist() == [1, 2, 3]
 
@@ -412,9 +414,9 @@ def test_a_gradient_to_an_intermediate_value_and_to_the_loss_itself() -> None:
     x = Input("x", (), "float64")
     middle = p.multiply(x, x)
     loss = p.multiply(middle, middle)
-    found = gradients(loss, [middle, loss, x])
-    values = evaluate([found[middle], found[loss], found[x]], {x: np.float64(2)})
-    assert [float(one) for one in values] == [8, 1, 32]
+    slopes = gradients(loss, [middle, loss, x])
+    values = evaluate([slopes[middle], slopes[loss], slopes[x]], {x: np.float64(2)})
+    assert [float(value) for value in values] == [8, 1, 32]
 
 
 def test_a_diamond_of_fifty_levels_is_linear_work() -> None:

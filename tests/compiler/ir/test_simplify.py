@@ -28,7 +28,7 @@ def filled(number: float) -> Value:
 
 
 def simplified(*values: Value) -> list[Value]:
-    outputs = {f"out{i}": one for i, one in enumerate(values)}
+    outputs = {f"out{i}": value for i, value in enumerate(values)}
     return list(simplify(Graph.of("g", [X, Y, MASK, STATE], outputs)).outputs.values())
 
 
@@ -92,17 +92,17 @@ def test_what_is_no_identity_stays(make: Callable[[], Value]) -> None:
 
 
 def test_zero_minus_x_is_a_negation() -> None:
-    (made,) = simplified(p.subtract(filled(0), X))
-    assert isinstance(made, Node)
-    assert (made.op, made.inputs) == (p.negative, (X,))
+    (value,) = simplified(p.subtract(filled(0), X))
+    assert isinstance(value, Node)
+    assert (value.op, value.inputs) == (p.negative, (X,))
 
 
 @pytest.mark.parametrize("op", [p.maximum, p.minimum])
 def test_a_number_to_compare_with_comes_second(op) -> None:
-    found = simplified(op(filled(2), X), op(X, filled(2)), op(Y, X))
-    assert found[0] is found[1]
-    assert (found[0].inputs[0], splat(found[0].inputs[1])) == (X, 2)
-    assert found[2].inputs == (Y, X)
+    values = simplified(op(filled(2), X), op(X, filled(2)), op(Y, X))
+    assert values[0] is values[1]
+    assert (values[0].inputs[0], splat(values[0].inputs[1])) == (X, 2)
+    assert values[2].inputs == (Y, X)
 
 
 def test_moves_merge() -> None:
@@ -111,20 +111,20 @@ def test_moves_merge() -> None:
     turned = arrays.transpose(arrays.transpose(cube, axes=(1, 2, 0)), axes=(2, 0, 1))
     other = arrays.transpose(arrays.transpose(cube, axes=(1, 2, 0)), axes=(0, 2, 1))
     wide = shaping.broadcast(cube, shape=(5, 4, 2, 3))
-    made = simplified(flat, turned, other, wide)
-    kinds = [(one.op.name, one.inputs[0]) for one in made]  # type: ignore[attr-defined]
+    values = simplified(flat, turned, other, wide)
+    kinds = [(node.op.name, node.inputs[0]) for node in values]  # type: ignore[attr-defined]
     assert kinds[0] == ("reshape", X)
-    assert made[1].shape == (4, 2, 3)
+    assert values[1].shape == (4, 2, 3)
     assert kinds[1] == ("broadcast", X)
-    assert made[2].attrs["axes"] == (1, 0, 2)  # type: ignore[attr-defined]
+    assert values[2].attrs["axes"] == (1, 0, 2)  # type: ignore[attr-defined]
     assert kinds[3] == ("broadcast", X)
 
 
 def test_constants_fold() -> None:
     two, three = Constant(2, "float32"), Constant(3, "float32")
-    (made,) = simplified(p.exp(p.multiply(two, three)))
-    assert isinstance(made, Constant)
-    assert made.array == np.exp(np.float32(6))
+    (value,) = simplified(p.exp(p.multiply(two, three)))
+    assert isinstance(value, Constant)
+    assert value.array == np.exp(np.float32(6))
     row = Constant(np.arange(3, dtype="float32"))
     (total,) = simplified(shaping.sum_(p.add(row, row), axes=(0,)))
     assert isinstance(total, Constant)
@@ -132,25 +132,27 @@ def test_constants_fold() -> None:
 
 
 def test_filled_arrays_fold_as_one_number() -> None:
-    (made,) = simplified(p.add(filled(2), p.multiply(filled(3), filled(4))))
-    assert isinstance(made, Node)
-    assert made.op is shaping.broadcast
-    assert splat(made) == 14
-    assert made.shape == X.shape
+    (value,) = simplified(p.add(filled(2), p.multiply(filled(3), filled(4))))
+    assert isinstance(value, Node)
+    assert value.op is shaping.broadcast
+    assert splat(value) == 14
+    assert value.shape == X.shape
 
 
 def test_large_constants_and_random_numbers_do_not_fold() -> None:
     large = Constant(np.ones(FOLD_LIMIT + 1, "float32"))
     state = Constant(np.array([1, 2], "uint32"))
     draw = OPS["random_uniform"](state, shape=(3,), dtype="float32")
-    made = simplified(p.exp(large), draw, shaping.broadcast(Constant(1.0), shape=(9,)))
-    assert [type(one) for one in made] == [Node, Node, Node]
+    values = simplified(
+        p.exp(large), draw, shaping.broadcast(Constant(1.0), shape=(9,))
+    )
+    assert [type(node) for node in values] == [Node, Node, Node]
 
 
 def test_equal_work_is_shared() -> None:
-    one = p.multiply(p.add(X, Y), filled(2))
+    doubled = p.multiply(p.add(X, Y), filled(2))
     two = p.multiply(p.add(X, Y), filled(2))
-    first, second = simplified(one, two)
+    first, second = simplified(doubled, two)
     assert first is second
     # Also constants, attributes and draws from one state.
     draws = [
@@ -163,7 +165,7 @@ def test_equal_work_is_shared() -> None:
 
 
 def test_what_differs_in_type_or_attributes_is_not_shared() -> None:
-    made = simplified(
+    values = simplified(
         p.cast(X, dtype="float64"),
         p.cast(X, dtype="int32"),
         p.add(X, shaping.fill(2, X)),
@@ -171,7 +173,7 @@ def test_what_differs_in_type_or_attributes_is_not_shared() -> None:
         shaping.sum_(X, axes=(0,)),
         shaping.sum_(X, axes=(1,)),
     )
-    assert len(set(made)) == len(made)
+    assert len(set(values)) == len(values)
 
 
 def test_dead_work_goes_and_inputs_stay() -> None:
@@ -184,11 +186,11 @@ def test_dead_work_goes_and_inputs_stay() -> None:
 
 def test_what_replaces_a_node_keeps_its_origin() -> None:
     node = p.subtract(filled(0), X)
-    (made,) = simplified(node)
-    assert made.origin == node.origin  # type: ignore[attr-defined]
+    (value,) = simplified(node)
+    assert value.origin == node.origin  # type: ignore[attr-defined]
     folded = p.exp(filled(3))
-    (made,) = simplified(folded)
-    assert made.origin == folded.origin  # type: ignore[attr-defined]
+    (value,) = simplified(folded)
+    assert value.origin == folded.origin  # type: ignore[attr-defined]
 
 
 # ---- random graphs -------------------------------------------------------------------
@@ -197,7 +199,8 @@ def test_what_replaces_a_node_keeps_its_origin() -> None:
 def random_inputs(graph: Graph, seed: int) -> dict[Value, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {
-        one: rng.uniform(-1.5, 1.5, one.shape).astype(one.dtype) for one in graph.inputs
+        source: rng.uniform(-1.5, 1.5, source.shape).astype(source.dtype)
+        for source in graph.inputs
     }
 
 
@@ -227,28 +230,30 @@ def test_gradients_of_random_graphs_match_differences(data, steps: int) -> None:
     graph = Maker(data, "float64", smooth=True).graph(steps)
     last = graph.outputs["last"]
     loss = p.sin(shaping.sum_(last, axes=tuple(range(last.ndim))))
-    found = gradients(loss, graph.inputs)
+    slope_of = gradients(loss, graph.inputs)
     known = random_inputs(graph, steps)
-    slopes = Graph.of("slopes", graph.inputs, {k.name: v for k, v in found.items()})
+    slopes = Graph.of("slopes", graph.inputs, {k.name: v for k, v in slope_of.items()})
     small = simplify(slopes)
-    for one in found:
-        (slope,) = evaluate([found[one]], known)
-        (again,) = evaluate([small.outputs[one.name]], known)
+    for source in slope_of:
+        (slope,) = evaluate([slope_of[source]], known)
+        (again,) = evaluate([small.outputs[source.name]], known)
         assert bits(slope) == bits(again)
-        direction = np.random.default_rng(1).uniform(-1, 1, one.shape)
-        expected = directional(loss, known, one, direction)
+        direction = np.random.default_rng(1).uniform(-1, 1, source.shape)
+        expected = directional(loss, known, source, direction)
         # Richardson's rule leaves an error of step^4 x the fifth derivative, and
         # rounding of the loss over the step: both well below 1e-6 of the slope.
         scale = max(1.0, float(np.abs(slope).max()))
         assert np.sum(slope * direction) == pytest.approx(expected, abs=1e-5 * scale**2)
 
 
-def directional(loss, known, one, direction) -> float:
+def directional(loss, known, source, direction) -> float:
     """Return the slope of the loss along a direction, by Richardson's rule."""
 
     def central(step: float) -> float:
         ends = [
-            evaluate([loss], {**known, one: known[one] + sign * step * direction})[0]
+            evaluate(
+                [loss], {**known, source: known[source] + sign * step * direction}
+            )[0]
             for sign in (1, -1)
         ]
         return float(ends[0] - ends[1]) / (2 * step)

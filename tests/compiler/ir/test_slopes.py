@@ -111,7 +111,7 @@ def test_machine_code_has_the_values_and_slopes_of_the_reference(dtype):
     program = cpu_checks.pure(Graph.of("special", [x], outputs))
     with np.errstate(all="ignore"):
         right = reference.compile(program).run({"x": points}, {}, 1)
-        found = cpu_run.compile(program).run({"x": points}, {}, 1)
+        result = cpu_run.compile(program).run({"x": points}, {}, 1)
     near = {"float32": 2e-5, "float64": 1e-9}[dtype]
     for name, values in right.items():
-        np.testing.assert_allclose(found[name], values, near, near, err_msg=name)
+        np.testing.assert_allclose(result[name], values, near, near, err_msg=name)

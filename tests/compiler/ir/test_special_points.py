@@ -66,7 +66,11 @@ def compared(count: int) -> list[str]:
 
 def _needed(function: Any) -> list[str]:
     parameters = inspect.signature(function).parameters.values()
-    return [one.name for one in parameters if one.default is one.empty]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+    ]
 
 
 @pytest.mark.parametrize(("dtype", "relative"), [("float64", 1e-6), ("float32", 1e-4)])

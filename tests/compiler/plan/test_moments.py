@@ -17,8 +17,12 @@ pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 def test_a_bias_that_batch_norm_takes_away_is_never_added():
     plan = build(step_of("mnist-cnn", rows=256, batch=128)[0])
     name = "mnist-cnn/conv2d/bias"
-    readers = [one for one in plan.kernels if name in {b.name for b in one.reads()}]
-    assert {one.shape for one in readers} == {(24,)}  # for the mean, and its update
+    readers = [
+        kernel for kernel in plan.kernels if name in {b.name for b in kernel.reads()}
+    ]
+    assert {reader.shape for reader in readers} == {
+        (24,)
+    }  # for the mean, and its update
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -37,6 +41,6 @@ def test_means_by_another_axis_keep_the_bias(turned):
     data = {v.name: rng.normal(size=v.shape).astype("float32") for v in (x, b)}
     exact = data["x"].astype("float64") + data["b"]
     means = exact.mean((0, 1))
-    found = backend.compile(program).run(data, {}, 1)["away"][0]
+    result = backend.compile(program).run(data, {}, 1)["away"][0]
     expected = exact - (means[:, None] if turned else means)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(result, expected, atol=1e-5)

@@ -18,9 +18,9 @@ def test_every_op(name, seed):
     program = program_of(op, arrays, attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     expected = reference.compile(program).run(data, {}, 1)["y"]
-    found = PlanInterpreter(build(program)).run(data, {}, 1)["y"]
-    assert found.dtype == expected.dtype
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    result = PlanInterpreter(build(program)).run(data, {}, 1)["y"]
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["mnist-perceptron", "mnist-mlp", "mnist-cnn"])
@@ -30,8 +30,8 @@ def test_every_recipe(name, kind):
     data = {key: data[key] for key in program.data}
     other = {key: array.copy() for key, array in state.items()}
     expected = reference.compile(program).run(data, state, 1)
-    found = PlanInterpreter(build(program)).run(data, other, 1)
+    result = PlanInterpreter(build(program)).run(data, other, 1)
     for key, array in state.items():
         np.testing.assert_allclose(other[key], array, rtol=1e-4, atol=1e-5, err_msg=key)
     for key, array in expected.items():
-        np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(result[key], array, rtol=1e-4, atol=1e-5)

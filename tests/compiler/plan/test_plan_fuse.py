@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ganglion.compiler.plan.kernels import Buffer, Load, Loop, View, chained
-from ganglion.compiler.plan.passes.fuse import SMALL_LOOP as SMALL
-from ganglion.compiler.plan.passes.fuse import fuse
+from ganglion.compiler.plan.passes.loops import SMALL_LOOP as SMALL
+from ganglion.compiler.plan.passes.loops import fuse
 
 LARGE = 1 << 16
 FLOAT = np.dtype("float32")
@@ -13,7 +13,7 @@ RATE = View(Buffer("rate", (), FLOAT, "state"), (0,))
 
 
 def state(name, size):
-    return View.whole(Buffer(name, (size,), FLOAT, "state"))
+    return View.of(Buffer(name, (size,), FLOAT, "state"))
 
 
 def update(target, *read):
@@ -23,7 +23,7 @@ def update(target, *read):
 
 
 def stored(kernels):
-    return [[view.buffer.name for _, view in one.outputs] for one in kernels]
+    return [[view.buffer.name for _, view in kernel.outputs] for kernel in kernels]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_a_number_that_both_read_joins_no_large_loops_of_a_gpu(size, joined):
 
 def test_an_array_that_both_read_does():
     a, b, both = (state(name, LARGE) for name in ("a", "b", "both"))
-    made = fuse([update(a, both, RATE), update(b, both, RATE)], large_loop=LARGE)
-    assert stored(made) == [["a", "b"]]
+    fused = fuse([update(a, both, RATE), update(b, both, RATE)], large_loop=LARGE)
+    assert stored(fused) == [["a", "b"]]
 
 
 def test_small_loops_that_share_nothing_are_one():

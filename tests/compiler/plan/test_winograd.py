@@ -70,7 +70,7 @@ def pass_of(name, taps, images, ends, pairs, seed=0):
         "conv_transpose": (("dy", "w"), {"spatial": tuple(images[1:])}),
         "conv_kernel": (("x", "dy"), {"kernel": (taps, taps)}),
     }[name]
-    chosen = [arrays[one].astype("float32") for one in which]
+    chosen = [arrays[name].astype("float32") for name in which]
     return chosen, attrs | window
 
 
@@ -80,9 +80,9 @@ def kinds(plan):
     return {name for name in names if name.startswith("Winograd")}
 
 
-def error(found, expected):
+def error(result, expected):
     """Return the largest error in parts of the largest value."""
-    return np.abs(found - expected).max() / np.abs(expected).max()
+    return np.abs(result - expected).max() / np.abs(expected).max()
 
 
 @pytest.mark.parametrize("span", lower_winograd.SPANS)
@@ -98,9 +98,9 @@ def test_passes_against_float64(always, monkeypatch, span, name, case):
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     plan = build(program)
     assert {k.span for k in plan.kernels if hasattr(k, "span")} == {span}
-    found = compiled(program, 2).run(data, {}, 2)["y"]
+    result = compiled(program, 2).run(data, {}, 2)["y"]
     # A digit and a half of float32 go to the transforms' large and small factors.
-    assert error(found[1], exact) < 4e-5
+    assert error(result[1], exact) < 4e-5
     meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
     # Only the transformed weights are rounded on the interpreter's way.
     assert error(meant, exact) < 2e-6
@@ -114,8 +114,8 @@ def test_any_number_of_threads(always, name, taps):
     program = program_of(OPS[name], arrays, attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
-    for one in results:
-        np.testing.assert_array_equal(one, results[0][:1].repeat(2, 0))
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
 
 
 def test_strided_views_need_no_copy(always):
@@ -133,8 +133,8 @@ def test_strided_views_need_no_copy(always):
     graph = Graph.of("conv", [x, w], {"y": OPS["conv"](part, w, **attrs)})
     program = Program(graph, ("x0", "x1"), (), ("y",))
     exact = OPS["conv"].meaning(*(a.astype("float64") for a in arrays), **attrs)
-    found = backend.compile(program).run({"x0": large, "x1": arrays[1]}, {}, 1)["y"]
-    assert error(found[0], exact) < 4e-5
+    result = backend.compile(program).run({"x0": large, "x1": arrays[1]}, {}, 1)["y"]
+    assert error(result[0], exact) < 4e-5
     assert "slice" not in str(build(program))
 
 
@@ -147,14 +147,14 @@ def test_training_steps_against_the_reference(always, name, tolerance):
     program, data, state = step_of(name, rows=8, batch=8, shuffle=False)
     data = {key: data[key] for key in program.data}
     assert {"WinogradConv", "WinogradGrads"} <= kinds(build(program))
-    expected, found = ({k: a.copy() for k, a in state.items()} for _ in range(2))
+    expected, result = ({k: a.copy() for k, a in state.items()} for _ in range(2))
     losses = reference.compile(program).run(data, expected, 1)
-    others = backend.compile(program).run(data, found, 1)
+    others = backend.compile(program).run(data, result, 1)
     for key, array in losses.items():
         np.testing.assert_allclose(others[key], array, rtol=1e-4)
     for key, array in expected.items():
         moved = np.linalg.norm(array.astype("float64") - state[key])
-        off = np.linalg.norm(array.astype("float64") - found[key])
+        off = np.linalg.norm(array.astype("float64") - result[key])
         assert off <= tolerance * moved + 1e-6, key
 
 
@@ -166,8 +166,8 @@ def test_precise_is_direct(always, choices):
     assert not kinds(build(program))
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     exact = OPS["conv"].meaning(*(a.astype("float64") for a in arrays), **attrs)
-    found = backend.compile(program).run(data, {}, 1)["y"][0]
-    assert error(found, exact) < 1e-6
+    result = backend.compile(program).run(data, {}, 1)["y"][0]
+    assert error(result, exact) < 1e-6
 
 
 def test_precise_by_environment(choices, monkeypatch):
@@ -204,9 +204,9 @@ def test_other_convolutions_are_left_alone(always, change):
     attrs = window | change
     program = program_of(OPS["conv"], [x, w], attrs)
     exact = OPS["conv"].meaning(x.astype("float64"), w.astype("float64"), **attrs)
-    found = backend.compile(program).run({"x0": x, "x1": w}, {}, 1)["y"][0]
+    result = backend.compile(program).run({"x0": x, "x1": w}, {}, 1)["y"][0]
     assert bool(kinds(build(program))) == ("pairs" in change)
-    assert error(found, exact) < 4e-5
+    assert error(result, exact) < 4e-5
 
 
 def test_a_gradient_with_more_tiles_is_the_adjoint(always):
@@ -261,10 +261,10 @@ def test_rows_of_places_that_are_pieces(always, monkeypatch, span, taps, channel
     program = program_of(OPS["conv_kernel"], arrays, attrs)
     exact = OPS["conv_kernel"].meaning(*(a.astype("f8") for a in arrays), **attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
-    found = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
-    assert error(found[0][1], exact) < 4e-5
-    for one in found:
-        np.testing.assert_array_equal(one, found[0][:1].repeat(2, 0))
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    assert error(results[0][1], exact) < 4e-5
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -300,5 +300,5 @@ def test_precise_is_part_of_what_a_step_is_known_by(choices):
 
 def test_float64_is_never_transformed(always):
     arrays, attrs = pass_of("conv", 3, (4, 8, 8), (16, 16), ((1, 1), (1, 1)))
-    wide = [one.astype("float64") for one in arrays]
+    wide = [array.astype("float64") for array in arrays]
     assert not kinds(build(program_of(OPS["conv"], wide, attrs)))

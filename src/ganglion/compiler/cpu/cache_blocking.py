@@ -72,11 +72,11 @@ def _member(kernel: Kernel) -> _Member:
     return _Member(kernel, kernel.footprint(), reads, writes)
 
 
-def goes_with(one: _Member, other: _Member) -> bool:
+def goes_with(member: _Member, other: _Member) -> bool:
     """Return whether two kernels may run side by side."""
-    if one.footprint is None or other.footprint is None:
+    if member.footprint is None or other.footprint is None:
         return False
-    return one.disputed(other) <= one.own & other.own
+    return member.disputed(other) <= member.own & other.own
 
 
 def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...]]:
@@ -93,12 +93,14 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
         ordered += [left[i].kernel for i in members]
         taken = {*first, *members}
         near = enumerate(left[: CPU.block_lookahead])  # no farther is ever looked
-        left[: CPU.block_lookahead] = [one for i, one in near if i not in taken]
+        left[: CPU.block_lookahead] = [member for i, member in near if i not in taken]
     return ordered, tuple(segments)
 
 
 def block(plan: Plan) -> CpuPlan:
     """Return the plan in an order that has long segments, with those."""
+    if all(kernel.cost < CPU.worth_sharing for kernel in plan.kernels):
+        return CpuPlan(**vars(plan))  # one thread runs them all
     kernels, segments = arrange(plan.kernels)
     between = tile_local(kernels, segments)
     fields = vars(plan) | {"kernels": tuple(kernels)}
@@ -145,9 +147,9 @@ def _segment(first: int, count: int, units: int, step: int) -> Segment:
 def _step(units: int, members: Iterable[_Member]) -> int:
     """Return how many units a slice has: equally many in each, if those are many."""
     grains = [
-        one.grain // math.gcd(one.grain, one.units // units)
-        for one in (member.footprint for member in members)
-        if one is not None
+        footprint.grain // math.gcd(footprint.grain, footprint.units // units)
+        for footprint in (member.footprint for member in members)
+        if footprint is not None
     ]
     grain, equal = math.lcm(*grains), thread_split(units, CPU.thread_splits)
     if grain == 1 and (equal >= CPU.enough_slices or units <= CPU.thread_splits):
@@ -156,8 +158,8 @@ def _step(units: int, members: Iterable[_Member]) -> int:
     return -(-wanted // grain) * grain
 
 
-def _units(one: _Member) -> int:
-    return one.footprint.units if one.footprint else 1
+def _units(member: _Member) -> int:
+    return member.footprint.units if member.footprint else 1
 
 
 def _needed(left: Sequence[_Member], skipped: Sequence[int]) -> list[int]:
@@ -191,9 +193,9 @@ def _inside(
     return inside
 
 
-def _gains(one: _Member, members: Sequence[_Member]) -> bool:
+def _gains(member: _Member, members: Sequence[_Member]) -> bool:
     """Return whether a kernel shares slices with a member of a segment."""
-    own = one.touched & one.own
+    own = member.touched & member.own
     return any(own & other.touched & other.own for other in members)
 
 
@@ -229,14 +231,14 @@ def _all_go(
 def tile_local(
     kernels: Sequence[Kernel], segments: Sequence[Segment]
 ) -> frozenset[Buffer]:
-    """Return the buffers that nobody touches but the members of one segment.
+    """Return the buffers that only the members of one segment touch.
 
     Each slice of the segment has a part of its own: a thread needs no more than one.
     """
     users: dict[Buffer, set[int]] = {}
     members = [_member(kernel) for kernel in kernels]
-    for number, one in enumerate(members):
-        for buffer in one.touched:
+    for number, member in enumerate(members):
+        for buffer in member.touched:
             users.setdefault(buffer, set()).add(number)
     local = set()
     for segment in segments:
@@ -263,10 +265,10 @@ def conflict(
     """Return two kernels of a segment that may not run side by side, if any."""
     for segment in segments:
         members = [_member(kernel) for kernel in kernels[segment.first : segment.last]]
-        for i, one in enumerate(members):
-            if one.footprint is None or not _fits(one.footprint, segment):
+        for i, member in enumerate(members):
+            if member.footprint is None or not _fits(member.footprint, segment):
                 return segment.first + i, segment.first + i
             for j in range(i):
-                if not goes_with(one, members[j]):
+                if not goes_with(member, members[j]):
                     return segment.first + j, segment.first + i
     return None

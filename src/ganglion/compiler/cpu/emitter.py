@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganglion.compiler.cpu import functions, philox
+from ganglion.compiler.cpu import functions
 from ganglion.compiler.cpu.text import (
     BOOL,
     I64,
@@ -187,10 +187,10 @@ class Emitter:
             return self._indirect(expr, at, vector, width, known[id(expr.row)])
         if isinstance(expr, Uniform):
             state, element = self.base(expr.state), known[id(expr.element)]
-            return philox.uniform(self.maths, state, element, expr.dtype)
+            return functions.uniform(self.maths, state, element, expr.dtype)
         assert isinstance(expr, Shuffled)
         state, position = self.base(expr.state), known[id(expr.position)]
-        return philox.shuffled(self.maths, state, position, expr.rows)
+        return functions.shuffled(self.maths, state, position, expr.rows)
 
     def _index(self, expr: Index, at: list[str], vector: int, width: int) -> Val:
         first = Val(self.text.affine(at, expr.strides, expr.offset), I64, 1)

@@ -1,4 +1,4 @@
-"""Pools by maximum: gradients are masked early, and computed by who reads them."""
+"""Max pooling: gradients are masked early, and computed by their readers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _is(value: Value, op: Op) -> TypeGuard[Node]:
 
 
 # ---- readers -----------------------------------------------------------------------
-# The gradient of a pool, computed by who reads it instead of stored for them.
+# The gradient of a pool, computed by the kernels that read it instead of stored.
 #
 # Most of what a pool by maximum gives back is zero, and it is as large as the images. A
 # loop that reads it (batch norm's sums, say, and then its gradient) can as well run
@@ -88,18 +88,18 @@ BOOL = np.dtype("bool")
 
 def into_readers(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels without pools' gradients that readers can compute."""
-    made = list(kernels)
+    result = list(kernels)
     for pool in kernels:
         if (
             isinstance(pool, PoolBack)
             and pool.covers
             and len(pool.taps) <= CPU.pool_reader_taps
         ):
-            changed = _changed(made, pool)
+            changed = _changed(result, pool)
             if changed:
-                kept = [changed.get(one, one) for one in made]
-                made = [one for one in kept if one is not pool]
-    return made
+                kept = [changed.get(kernel, kernel) for kernel in result]
+                result = [kernel for kernel in kept if kernel is not pool]
+    return result
 
 
 def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
@@ -107,18 +107,18 @@ def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
     first = kernels.index(pool)
     root = pool.dx.buffer.root
     inputs = {buffer.root for buffer in pool.reads()}
-    made: dict[Kernel, Kernel] = {}
+    readers: dict[Kernel, Kernel] = {}
     last = first
     for number, kernel in enumerate(kernels[first + 1 :], first + 1):
         if root in (buffer.root for buffer in kernel.reads()):
             reader = _Reader.of(kernel, pool)
-            if reader is None or len(made) == CPU.pool_readers:
+            if reader is None or len(readers) == CPU.pool_readers:
                 return {}
-            made[kernel], last = reader.over_windows(), number
+            readers[kernel], last = reader.over_windows(), number
     written = (buffer for kernel in kernels[first:last] for buffer in kernel.writes())
-    if not inputs.isdisjoint(one.root for one in written):
+    if not inputs.isdisjoint(buffer.root for buffer in written):
         return {}
-    return made
+    return readers
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ class _Reader:
             return None
         root = pool.dx.buffer.root
         loads = [
-            one
-            for one in walk(kernel.expr)
-            if isinstance(one, Load) and one.view.buffer.root is root
+            node
+            for node in walk(kernel.expr)
+            if isinstance(node, Load) and node.view.buffer.root is root
         ]
         views = {(load.view.strides, load.view.offset) for load in loads}
         if len(views) != 1:  # more of them, or none: read by an index
@@ -165,9 +165,9 @@ class _Reader:
         shape = tuple(sizes.get(a, n) for a, n in enumerate(self.loop.shape))
         stored: list[tuple[Expr, View]] = []
         taps = np.ndindex(*self.window)
-        for tap, given in zip(taps, self._gradients(), strict=True):
+        for tap, gradient in zip(taps, self._gradients(), strict=True):
             move = self._moved(tap)
-            expr = self._with(moved(self._without(), move), given)
+            expr = self._with(moved(self._without(), move), gradient)
             strides, offset = self.loop.target.strides, self.loop.target.offset
             if not self.loop.reduced:
                 strides, offset = move(strides, offset)
@@ -181,21 +181,21 @@ class _Reader:
         """Return what turns places of images into those of one tap of the windows."""
 
         def move(strides: Shape, offset: int) -> tuple[Shape, int]:
-            made = list(strides)
+            moved = list(strides)
             for axis, size, at in zip(self.spatial, self.window, tap, strict=True):
-                offset += at * made[axis]
-                made[axis] *= size
-            return tuple(made), offset
+                offset += at * moved[axis]
+                moved[axis] *= size
+            return tuple(moved), offset
 
         return move
 
     def _without(self) -> Expr:
         """Return the expression with gaps for the gradient."""
         gap = _Gap(self.pool.dx.buffer.dtype)
-        return mapped(self.loop.expr, lambda one: gap if one in self.loads else one)
+        return mapped(self.loop.expr, lambda node: gap if node in self.loads else node)
 
-    def _with(self, expr: Expr, given: Expr) -> Expr:
-        return mapped(expr, lambda one: given if isinstance(one, _Gap) else one)
+    def _with(self, expr: Expr, gradient: Expr) -> Expr:
+        return mapped(expr, lambda node: gradient if isinstance(node, _Gap) else node)
 
     def _gradients(self) -> list[Expr]:
         """Return the gradient of each element of a window, in the loop over windows."""
@@ -203,14 +203,16 @@ class _Reader:
         places = dict(zip(self.spatial, range(1, 1 + len(self.spatial)), strict=True))
 
         def move(strides: Shape, offset: int) -> tuple[Shape, int]:
-            made = []
+            strides_of_windows = []
             for axis, step in enumerate(self.seen):
                 if axis in places:
-                    made.append(strides[places[axis]])
+                    strides_of_windows.append(strides[places[axis]])
                 else:
                     images, channels = divmod(step, each)
-                    made.append(images * strides[0] + channels * strides[-1])
-            return tuple(made), offset
+                    strides_of_windows.append(
+                        images * strides[0] + channels * strides[-1]
+                    )
+            return tuple(strides_of_windows), offset
 
         def load(view: View) -> Load:
             moved = View(view.buffer, *move(view.strides, view.offset))
@@ -219,13 +221,13 @@ class _Reader:
         elements = [moved(element, move) for element in self.pool.elements]
         known = self.pool.largest
         largest = load(known) if known else chained("maximum", elements)
-        given: Expr = load(self.pool.dy)
+        gradient: Expr = load(self.pool.dy)
         if self.pool.above is not None:
-            none = Literal(given.dtype, 0.0)
-            level = Literal(given.dtype, self.pool.above)
+            none = Literal(gradient.dtype, 0.0)
+            level = Literal(gradient.dtype, self.pool.above)
             over = Apply(BOOL, "less", (level, largest))
-            given = Apply(given.dtype, "where", (over, given, none))
-        return _to_first_largest(elements, largest, given)
+            gradient = Apply(gradient.dtype, "where", (over, gradient, none))
+        return _to_first_largest(elements, largest, gradient)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,30 +241,32 @@ def _spatial(loop: Loop, images: Shape, seen: Shape) -> Shape | None:
     Besides those, a loop may run through images, or some at a time, and channels.
     """
     each, *steps, _ = row_major(images)
-    found = []
+    spatial = []
     for step, size in zip(steps, images[1:-1], strict=True):
         axes = [a for a, s in enumerate(seen) if s == step and loop.shape[a] == size]
         if len(axes) != 1:
             return None
-        found += axes
+        spatial += axes
     for axis, (step, size) in enumerate(zip(seen, loop.shape, strict=True)):
         channels = step * (size - 1) < images[-1]
-        if axis not in found and step % each and not channels:
+        if axis not in spatial and step % each and not channels:
             return None
     kept = len(loop.shape) - loop.reduced
-    one_kind = loop.reduced == 0 or all(axis >= kept for axis in found)
-    return tuple(found) if one_kind else None
+    one_kind = loop.reduced == 0 or all(axis >= kept for axis in spatial)
+    return tuple(spatial) if one_kind else None
 
 
-def _to_first_largest(elements: list[Expr], largest: Expr, given: Expr) -> list[Expr]:
+def _to_first_largest(
+    elements: list[Expr], largest: Expr, gradient: Expr
+) -> list[Expr]:
     """Return for each element what it gets: all of it the first largest, others none.
 
     >>> x = [Literal(np.dtype("float32"), n) for n in (1.0, 3.0)]
-    >>> [one.op for one in _to_first_largest(x, x[1], x[0])]
+    >>> [where.op for where in _to_first_largest(x, x[1], x[0])]
     ['where', 'where']
     """
-    none = Literal(given.dtype, 0.0)
-    made: list[Expr] = []
+    none = Literal(gradient.dtype, 0.0)
+    gradients: list[Expr] = []
     waiting: Expr | None = None
     for element in elements:
         wins: Expr = Apply(BOOL, "equal", (element, largest))
@@ -271,5 +275,5 @@ def _to_first_largest(elements: list[Expr], largest: Expr, given: Expr) -> list[
             wins = Apply(BOOL, "logical_and", (waiting, wins))
             loses = Apply(BOOL, "logical_and", (waiting, loses))
         waiting = loses
-        made.append(Apply(given.dtype, "where", (wins, given, none)))
-    return made
+        gradients.append(Apply(gradient.dtype, "where", (wins, gradient, none)))
+    return gradients

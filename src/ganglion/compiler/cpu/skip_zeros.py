@@ -84,7 +84,7 @@ class Nonzeros(Kernel):
         axes = (*self.batch, *rows, self.inner)
         strides = tuple(axis.left for axis in axes)
         source = View(self.source.buffer, strides, self.source.offset)
-        units, lists = axes[0].size, View.whole(target)
+        units, lists = axes[0].size, View.of(target)
         if units != target.shape[0]:
             return None
         sizes = tuple(axis.size for axis in axes)
@@ -135,7 +135,7 @@ class NonzeroBits(Kernel):
     def footprint(self) -> Footprint | None:
         each = self.source.size // self.parallel
         source = View(self.source, (each, 1)), (self.parallel, each)
-        target = View.whole(self.target), self.target.shape
+        target = View.of(self.target), self.target.shape
         return Footprint.of(self.parallel, [source, target])
 
     def run(self, memory: Memory) -> None:
@@ -167,21 +167,21 @@ class Word:
         return (self.last.size - 1) * self.last.left + 1
 
     @staticmethod
-    def of(one: Contract) -> Word | None:
+    def of(contraction: Contract) -> Word | None:
         """Return the words of a contraction, None where they hold too few."""
-        tiled, (*outer, last) = one.rows[-1], one.inner
-        columns = math.prod(axis.size for axis in one.columns)
+        tiled, (*outer, last) = contraction.rows[-1], contraction.inner
+        columns = math.prod(axis.size for axis in contraction.columns)
         group = CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group
         rows = -(-tiled.size // max(1, tiled.size // group))  # no tile is much smaller
         room = LOADED - (rows - 1) * tiled.left
         if min(tiled.left, last.left) < 1 or room < 1:
             return None
         *others, last = _split(last, (room - 1) // last.left + 1)
-        made = Word(rows, (*outer, *others), Axis(1), last)
-        if made.outer:
-            *others, middle = _split(made.outer[-1], WORD // made.width)
-            made = replace(made, outer=(*made.outer[:-1], *others), middle=middle)
-        return made if made.middle.size * last.size >= CPU.listed_bits else None
+        word = Word(rows, (*outer, *others), Axis(1), last)
+        if word.outer:
+            *others, middle = _split(word.outer[-1], WORD // word.width)
+            word = replace(word, outer=(*word.outer[:-1], *others), middle=middle)
+        return word if word.middle.size * last.size >= CPU.listed_bits else None
 
 
 def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
@@ -198,52 +198,54 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
 
     Convolutions have bits instead.
     """
+    if not any(isinstance(kernel, Contract) and _is_long(kernel) for kernel in kernels):
+        return list(kernels)
     scaled = _scaled_data(kernels)
     finders: dict[object, Nonzeros | NonzeroBits] = {}
-    made: list[Kernel] = []
+    result: list[Kernel] = []
     for kernel in kernels:
         if not isinstance(kernel, Contract) or not _gains(kernel, scaled):
-            made.append(kernel)
+            result.append(kernel)
             continue
         key, find = (_key, _lists) if _is_product(kernel) else (_root, _bits)
         which = key(kernel)
         if which not in finders:
             finders[which] = find(kernel, len(finders))
-            made.append(finders[which])
+            result.append(finders[which])
         finder = finders[which]
         if isinstance(finder, Nonzeros):
-            made.append(replace(kernel, nonzeros=finder.nonzeros))
+            result.append(replace(kernel, nonzeros=finder.nonzeros))
         else:
-            made.append(replace(kernel, bits=finder.target))
-    return made
+            result.append(replace(kernel, bits=finder.target))
+    return result
 
 
-def _is_product(one: Contract) -> bool:
+def _is_product(contraction: Contract) -> bool:
     """Return whether a contraction is no convolution."""
-    return len(one.rows) == 1 and len(one.inner) == 1
+    return len(contraction.rows) == 1 and len(contraction.inner) == 1
 
 
-def _root(one: Contract) -> Buffer:
-    return one.left.buffer.root
+def _root(contraction: Contract) -> Buffer:
+    return contraction.left.buffer.root
 
 
 def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
-    """Return the buffers that hold data: as it was given, or scaled."""
+    """Return the buffers that hold data, unchanged or scaled."""
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
         for buffer in kernel.writes():
             writers.setdefault(buffer.root, []).append(kernel)
-    found: set[Buffer] = set()
+    scaled: set[Buffer] = set()
     for kernel in kernels:
         for buffer in kernel.writes():
             root = buffer.root
             if writers[root][-1] is not kernel:
                 continue
             stored = [e for each in writers[root] for e in _stored(each, root)]
-            rest = [e for e in stored if not _is_zero(e)]  # but for a frame of zeros
-            if rest and all(e and _keeps_zeros(e, found) for e in rest):
-                found.add(root)
-    return found
+            rest = [e for e in stored if not _is_zero(e)]  # except a frame of zeros
+            if rest and all(e and _keeps_zeros(e, scaled) for e in rest):
+                scaled.add(root)
+    return scaled
 
 
 def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:
@@ -258,55 +260,63 @@ def _is_zero(expr: Expr | None) -> bool:
     return isinstance(expr, Literal) and expr.value == 0
 
 
-def _keeps_zeros(expr: Expr, given: set[Buffer]) -> bool:
+def _keeps_zeros(expr: Expr, data: set[Buffer]) -> bool:
     """Return whether an expression is zero wherever the data is."""
     kept: dict[int, bool] = {}
-    for one in walk(expr):
-        if isinstance(one, (Load, Indirect)):
-            buffer = one.view.buffer if isinstance(one, Load) else one.table
+    for node in walk(expr):
+        if isinstance(node, (Load, Indirect)):
+            buffer = node.view.buffer if isinstance(node, Load) else node.table
             root = buffer.root
-            kept[id(one)] = root.kind == "data" or root in given
-        elif isinstance(one, Apply):
-            args = [kept[id(arg)] for arg in one.args]
-            scaled = one.op in ("cast", "negative", "divide") and args[0]
-            kept[id(one)] = scaled or (one.op == "multiply" and any(args))
+            kept[id(node)] = root.kind == "data" or root in data
+        elif isinstance(node, Apply):
+            args = [kept[id(arg)] for arg in node.args]
+            scaled = node.op in ("cast", "negative", "divide") and args[0]
+            kept[id(node)] = scaled or (node.op == "multiply" and any(args))
         else:
-            kept[id(one)] = False
+            kept[id(node)] = False
     return kept[id(expr)]
 
 
-def _gains(one: Contract, given: set[Buffer]) -> bool:
+def _is_long(contraction: Contract) -> bool:
+    """Return whether leaving out zeros can save more than finding them costs."""
+    columns = math.prod(axis.size for axis in contraction.columns)
+    inner = math.prod(axis.size for axis in contraction.inner)
+    return inner >= CPU.listed_inner and columns >= CPU.listed_columns
+
+
+def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
     """Return whether the left operand of a product is data that is worth looking at."""
-    root = _root(one)
-    if root.kind != "data" and root not in given:
+    root = _root(contraction)
+    if root.kind != "data" and root not in scaled:
         return False
-    columns = math.prod(axis.size for axis in one.columns)
-    inner = math.prod(axis.size for axis in one.inner)
-    if inner < CPU.listed_inner or columns < CPU.listed_columns:
+    if not _is_long(contraction):
         return False
-    if _is_product(one):
+    if _is_product(contraction):
         return True
     # Bits are made for all of a buffer, so all of it must be used.
-    images = one.batch[0]
-    return images.size * images.left == root.size >= WORD and Word.of(one) is not None
+    images = contraction.batch[0]
+    return (
+        images.size * images.left == root.size >= WORD
+        and Word.of(contraction) is not None
+    )
 
 
-def _key(one: Contract) -> object:
+def _key(contraction: Contract) -> object:
     """Return what the lists of a product depend on."""
-    axes = (*one.batch, *one.rows, *one.inner)
-    root = _root(one)
-    return root, one.left.offset, tuple((axis.size, axis.left) for axis in axes)
+    axes = (*contraction.batch, *contraction.rows, *contraction.inner)
+    root = _root(contraction)
+    return root, contraction.left.offset, tuple((axis.size, axis.left) for axis in axes)
 
 
-def _lists(one: Contract, number: int) -> Nonzeros:
+def _lists(contraction: Contract, number: int) -> Nonzeros:
     """Return the kernel that lists the nonzeros of a product."""
-    (rows,), (inner,) = one.rows, one.inner
-    columns = math.prod(axis.size for axis in one.columns)
+    (rows,), (inner,) = contraction.rows, contraction.inner
+    columns = math.prod(axis.size for axis in contraction.columns)
     group = min(
         CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group, rows.size
     )
     length = NonzeroIndices.HEAD + -(-inner.size // CPU.vector_width) * CPU.vector_width
-    batch = tuple(axis.size for axis in one.batch)
+    batch = tuple(axis.size for axis in contraction.batch)
     shape = (*batch, -(-rows.size // group), length)
     every = np.arange(inner.size, dtype=_INDEX)
     lists = NonzeroIndices(
@@ -314,13 +324,13 @@ def _lists(one: Contract, number: int) -> Nonzeros:
         group,
         Buffer(f"every{number}", every.shape, _INDEX, "constant", every),
     )
-    return Nonzeros("nonzeros", one.batch, rows, inner, one.left, lists)
+    return Nonzeros("nonzeros", contraction.batch, rows, inner, contraction.left, lists)
 
 
-def _bits(one: Contract, number: int) -> NonzeroBits:
+def _bits(contraction: Contract, number: int) -> NonzeroBits:
     """Return the kernel that marks the elements of a convolution's data."""
-    source = one.left.buffer
-    images = one.batch[0].size
+    source = contraction.left.buffer
+    images = contraction.batch[0].size
     cut = images if source.size % (8 * images) == 0 else 1
     shape = (cut, -(-source.size // (8 * cut)))
     target = Buffer(f"bits{number}", shape, _BYTE, "arena")

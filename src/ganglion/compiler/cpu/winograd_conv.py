@@ -145,7 +145,7 @@ class Conv(Blocks):
         if self.spreads:
             size, before = tiling.span, tiling.before
         extent = self.target[1], self.target[2]
-        view = View.whole(self.kernel.target)
+        view = View.of(self.kernel.target)
         window = Window(view, extent, size, before, self.nowhere, first)
 
         def tile(number: str, where: Where) -> None:

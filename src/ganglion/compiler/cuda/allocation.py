@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import Root, is_map, is_producer
+from ganglion.compiler.cuda.epilogue import is_map, is_producer
 from ganglion.compiler.cuda.launches import (
     NEXT,
     Launch,
@@ -22,16 +22,16 @@ from ganglion.compiler.cuda.launches import (
     without,
 )
 from ganglion.compiler.cuda.row_fusion import row_sizes, whole_rows
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Load, Loop
-from ganglion.compiler.plan.memory import packed, rounded
+from ganglion.compiler.plan.plan import packed, rounded
 
 ALIGNMENT = 256  # bytes
 
 
 def drop_unread_stores(schedule: Schedule) -> Schedule:
     """Do not store what only epilogues of the same fused kernel read."""
-    readers: dict[Root, set[int]] = defaultdict(set)
+    readers: dict[BufferKey, set[int]] = defaultdict(set)
     for _, fused in fused_kernels_of(schedule.every):
         for key in fused.reads():
             readers[key].add(id(fused))
@@ -45,11 +45,11 @@ def drop_unread_stores(schedule: Schedule) -> Schedule:
 def stage_rows(schedule: Schedule) -> Schedule:
     """Keep in shared memory what row-wise partitions compute and read again.
 
-    Arrays that nobody else reads are private, and are never in global memory; others
+    Arrays that no other reads are private, and are never in global memory; others
     are written back, too.
     """
-    users: dict[Root, set[int]] = defaultdict(set)
-    writers: dict[Root, set[int]] = defaultdict(set)
+    users: dict[BufferKey, set[int]] = defaultdict(set)
+    writers: dict[BufferKey, set[int]] = defaultdict(set)
     partitions = list(_partitions(schedule.every))
     for partition in partitions:
         for fused in partition.fused_kernels:
@@ -77,17 +77,17 @@ def _partitions(launches: Sequence[Launch]) -> Iterator[Partition]:
 def round_stores(schedule: Schedule) -> Schedule:
     """Store what only products read, or plain sums, rounded as tensor cores take it."""
     launches = [*schedule.once, *schedule.first, *schedule.every]
-    exact: set[Root] = set()
-    operands: set[Root] = set()
+    exact: set[BufferKey] = set()
+    operands: set[BufferKey] = set()
     for _, fused in fused_kernels_of(launches):
         for kernel in fused.kernels:
             if isinstance(kernel, Contract):
-                operands |= {root(b) for b in kernel.reads() if b.dtype == np.float32}
+                operands |= {b.key for b in kernel.reads() if b.dtype == np.float32}
                 continue
             if not _is_plain_sum(kernel):
-                exact |= {root(b) for b in kernel.reads() if b.kind == "arena"}
+                exact |= {b.key for b in kernel.reads() if b.kind == "arena"}
             if not is_map(kernel):
-                exact |= {root(b) for b in kernel.writes()}
+                exact |= {b.key for b in kernel.writes()}
     names = [name for kind, name in operands - exact if kind == "arena"]
     keys = frozenset((kind, name) for name in names for kind in ("arena", NEXT))
     for _, fused in fused_kernels_of(launches):
@@ -104,7 +104,7 @@ def _is_plain_sum(kernel: Kernel) -> bool:
 
 
 def mark_ready(schedule: Schedule) -> Schedule:
-    """Tell fused kernels what they read that the launch before theirs does not write.
+    """Set what fused kernels read that the launch before theirs does not write.
 
     A launch starts when the one before it is under way, so that the one before that has
     ended. Before the first of a program may be any launch of another one.
@@ -118,7 +118,7 @@ def mark_ready(schedule: Schedule) -> Schedule:
     return replace(schedule)
 
 
-def written_before(schedule: Schedule) -> set[Root] | None:
+def written_before(schedule: Schedule) -> set[BufferKey] | None:
     """Return what may be written right before a step, None if that is unknown."""
     if not schedule.first:
         return None
@@ -135,24 +135,24 @@ def end_run(schedule: Schedule) -> Schedule:
     if not schedule.first:
         return schedule
     left_out: list[Kernel] = []
-    missing: set[Root] = set()
+    missing: set[BufferKey] = set()
     for kernel in schedule.step.for_next:
         counts = any(buffer.kind == "state" for buffer in kernel.writes())
-        if counts or not missing.isdisjoint(root(b) for b in kernel.reads()):
+        if counts or not missing.isdisjoint(b.key for b in kernel.reads()):
             left_out.append(kernel)
-            missing |= {root(b) for b in kernel.writes() if b.kind in ("arena", NEXT)}
+            missing |= {b.key for b in kernel.writes() if b.kind in ("arena", NEXT)}
     return replace(schedule, last=without(schedule.every, left_out))
 
 
 def allocate(schedule: Schedule) -> Schedule:
     """Give temporary arrays memory while they live, and persistent ones forever."""
-    workspace: dict[Root, int] = {}
+    workspace: dict[BufferKey, int] = {}
     end = 0
     persistent = schedule.step.persistent
     launches = [*schedule.once, *schedule.first, *schedule.every]
     for _, fused in fused_kernels_of(launches):
         for buffer in fused.buffers():
-            key = root(buffer)
+            key = buffer.key
             if (key in persistent or buffer.kind == NEXT) and key not in workspace:
                 workspace[key] = end
                 end += rounded(buffer.nbytes, ALIGNMENT)
@@ -170,15 +170,15 @@ def allocate(schedule: Schedule) -> Schedule:
 
 def lifetimes(
     schedule: Schedule,
-) -> tuple[dict[Root, tuple[int, int]], dict[Root, int]]:
+) -> tuple[dict[BufferKey, tuple[int, int]], dict[BufferKey, int]]:
     """Return the first and last launch of arrays in the arena, and their bytes."""
-    lives: dict[Root, tuple[int, int]] = {}
-    sizes: dict[Root, int] = {}
+    lives: dict[BufferKey, tuple[int, int]] = {}
+    sizes: dict[BufferKey, int] = {}
     private = (partition.private for partition in _partitions(schedule.every))
     elsewhere = schedule.step.persistent.union(*private)
     for number, fused in fused_kernels_of(schedule.every):
         for buffer in fused.buffers():
-            key = root(buffer)
+            key = buffer.key
             if key[0] != "arena" or key in elsewhere or key in fused.unstored:
                 continue
             first, _ = lives.get(key, (number, number))

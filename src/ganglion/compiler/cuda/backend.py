@@ -30,7 +30,7 @@ from ganglion.compiler.cuda.memory import (
     contiguous,
 )
 from ganglion.compiler.cuda.prelude import source
-from ganglion.compiler.cuda.text import THREADS, root
+from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import terminal
@@ -42,9 +42,9 @@ MOST_BINDINGS = 4  # whose recordings are kept: every `fit` may have arrays of i
 DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every chunk
 
 
-def missing() -> str | None:
-    """Say why this backend cannot run here, None if it can."""
-    return cuda_driver.missing()
+def unavailable_reason() -> str | None:
+    """Return why this backend cannot run here, None if it can."""
+    return cuda_driver.unavailable_reason()
 
 
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
@@ -98,8 +98,8 @@ def memory() -> Memory:
 
 def free_memory() -> None:
     """Give back to the GPU what no program uses now, if there is one in use."""
-    for one in list(IN_USE):
-        one.free()
+    for memory in list(IN_USE):
+        memory.free()
 
 
 def code_of(functions: Sequence[str], driver: Driver) -> bytes:
@@ -165,8 +165,8 @@ class CompiledProgram:
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
             self._workspace = Workspace(self.emission, on)
-        written = {root(b) for kernel in plan.kernels for b in kernel.writes()}
-        self._written = [n for n, b in plan.state.items() if root(b) in written]
+        written = {b.key for kernel in plan.kernels for b in kernel.writes()}
+        self._written = [n for n, b in plan.state.items() if b.key in written]
         self._prepared = False
         # For tests: temporary memory full of NaN before each run.
         self.poisons = False
@@ -192,8 +192,8 @@ class CompiledProgram:
         With `keep_on_device`, large state stays there, see `device_arrays`.
         """
         results = {
-            name: np.empty((steps, *one.shape), one.dtype)
-            for name, one in self.plan.results.items()
+            name: np.empty((steps, *result.shape), result.dtype)
+            for name, result in self.plan.results.items()
         }
         if steps < 1 or not self.emission.every:
             return results
@@ -219,9 +219,9 @@ class CompiledProgram:
         mirrors = {}
         for name in (*self.plan.data, *self.plan.state):
             is_data = name in self.plan.data
-            one = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
+            mirror = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
             if not device_arrays.is_dirty_on_device(arrays[name]):
-                self._memory.refresh(arrays[name], one, is_data)
+                self._memory.refresh(arrays[name], mirror, is_data)
         return mirrors
 
     def _leave_on_device(
@@ -230,7 +230,7 @@ class CompiledProgram:
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
     ) -> set[str]:
-        """Leave what is large on the device, until somebody wants it."""
+        """Leave large arrays on the device until they are read."""
         large = {
             name
             for name in self._written
@@ -251,7 +251,7 @@ class CompiledProgram:
         copies: Mapping[str, np.ndarray],
         resident: Set[str],
     ) -> None:
-        """Bring the new state to the host, but for what stays on the device."""
+        """Copy the new state to the host, except what stays on the device."""
         wanted = [name for name in self._written if name not in resident]
         for name in wanted:
             device_arrays.forget(id(state[name]))
@@ -288,7 +288,7 @@ class CompiledProgram:
         return binding
 
     def _new_binding(self, mirrors: Mapping[str, Mirror], arena: int) -> _Binding:
-        addresses = {name: one.address for name, one in mirrors.items()}
+        addresses = {name: mirror.address for name, mirror in mirrors.items()}
         arguments = {
             (call, odd): self._driver.arguments(
                 [
@@ -306,8 +306,8 @@ class CompiledProgram:
     ) -> int:
         if buffer.kind in ("data", "state"):
             return mirrors[buffer.name]
-        if buffer.kind == "arena" and root(buffer) in self._schedule.offsets:
-            return arena + self._schedule.offsets[root(buffer)]
+        if buffer.kind == "arena" and buffer.key in self._schedule.offsets:
+            return arena + self._schedule.offsets[buffer.key]
         if odd and buffer.name in self._schedule.double_buffered:
             buffer = replace(buffer, kind="arena" if buffer.kind == NEXT else NEXT)
         return self._workspace.address(buffer)

@@ -18,7 +18,7 @@ from ganglion.compiler.cuda.elementwise import (
     vector_width,
     widest_access,
 )
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.expressions import (
     Bindings,
     cast,
@@ -34,8 +34,8 @@ from ganglion.compiler.cuda.text import (
     computed,
     is_wide,
     power_of_two,
-    root,
 )
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Apply, Expr, Loop
 
 F64 = np.dtype("float64")
@@ -59,7 +59,7 @@ class ColumnSum:
             body.do(f"Spread {self.name}_spread[{width}] = {{}};")
         self._each_lane = f"for (int lane = 0; lane < {width}; lane++)"
 
-    def add(self, flat: str, known: dict[Root, str], stores: list[str]) -> None:
+    def add(self, flat: str, known: dict[BufferKey, str], stores: list[str]) -> None:
         """Append what is added up of some neighbours; the adding goes to `stores`."""
         body, kernel = self.body, self.kernel
         *outer, columns = kernel.outer
@@ -128,8 +128,8 @@ class ColumnSum:
             dtype = computed(view.buffer.dtype)
             total = f"{totals}[{number * columns} + c]"
             value = body.let(c_type(dtype), cast(total, F64, dtype), "out")
-            values[root(view.buffer)] = value
-            if root(view.buffer) not in self.fused.unstored:
+            values[view.buffer.key] = value
+            if view.buffer.key not in self.fused.unstored:
                 body.do(f"{body.element(view, ['i'])} = {value};")
         emit_epilogues(body, self.fused, "i", 1, values)
 

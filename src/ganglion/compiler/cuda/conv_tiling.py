@@ -165,12 +165,12 @@ def _fprop_tilings(
             continue
         base = tile.step(bf16)
         steps = {base: True, 2 * base: conv.channels % (2 * base) == 0}
-        # Whole pixels leave less to reckon.
+        # Whole pixels need less index arithmetic.
         pixels = math.lcm(conv.channels, tile.groups * (16 if bf16 else 8))
         steps |= {pixels: pixels <= 4 * base}
         for tile_y in range(1, min(tile.rows // conv.x, conv.y) + 1):
             images = conv.tile_images(tile_y, tile.rows)
-            for step in (one for one, suits in steps.items() if suits):
+            for step in (width for width, suits in steps.items() if suits):
                 all_stages = -(-product.k // step)
                 for patches in (1, 2):
                     yield FpropTiling(tile, images, tile_y, step, all_stages, patches)
@@ -253,7 +253,7 @@ def _fprop_cost(
 def _fprop_cycles(product: Product, tile: Tile, bf16: bool, even: bool) -> float:
     """Return the cycles that a tile takes for each element of the inner axis.
 
-    Where steps are `even` parts of a pixel's channels, there is less to reckon.
+    Where steps are `even` parts of a pixel's channels, there is less index arithmetic.
     """
     left, right = product.width("left"), product.width("right")
     near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
@@ -357,14 +357,14 @@ def _wgrad_tilings(
         for tile_y in range(1, conv.y + 1):
             images = conv.tile_images(tile_y, 256)
             for stages in (1, 2):
-                one = WgradTiling(
+                tiling = WgradTiling(
                     warps_down, warps_across, tap_rows, images, tile_y, stages, 1
                 )
-                results, tiles = one.results(product, conv), one.tiles(conv)
+                results, tiles = tiling.results(product, conv), tiling.tiles(conv)
                 wanted = {n * spec.processors // results for n in (1, 2)}
                 for n in {parts} if parts else wanted:
                     if 1 <= n <= tiles:
-                        yield replace(one, parts=n)
+                        yield replace(tiling, parts=n)
 
 
 def wgrad_bytes(

@@ -38,7 +38,7 @@ class Driver(Protocol):
     cores: int  # of the host, which compile
 
     def use(self) -> None:
-        """Make this thread speak to the device."""
+        """Make the device current in this thread."""
 
     def compiler(self) -> str:
         """Return all that machine code depends on besides its source."""
@@ -112,8 +112,8 @@ class Driver(Protocol):
 
 
 @cache
-def missing() -> str | None:
-    """Say why there is no GPU to use here, None if there is one."""
+def unavailable_reason() -> str | None:
+    """Return why no GPU can be used here, None if one can."""
     for package in ("cuda.bindings", "cuda.core"):
         try:
             spec = importlib.util.find_spec(package)
@@ -194,7 +194,7 @@ def read_compiler() -> int:
     """Read the files of NVRTC, so that they are in memory; return their bytes.
 
     From front to back that takes a tenth of the time that compiling first takes to get
-    them from a disk. What is wrong with them is told to whoever compiles something.
+    them from a disk. Errors are left to the first compilation, which reports them.
     """
     count, buffer = 0, bytearray(1 << 20)
     with suppress(Exception):
@@ -366,10 +366,10 @@ class CudaDriver:
     def end_capture(self) -> Handle:
         cu = self._cu
         graph = self._check(cu.cuStreamEndCapture(self._stream))
-        made = self._check(cu.cuGraphInstantiate(graph, 0))
+        executable = self._check(cu.cuGraphInstantiate(graph, 0))
         self._check(cu.cuGraphDestroy(graph))
-        self._check(cu.cuGraphUpload(made, self._stream))
-        return made
+        self._check(cu.cuGraphUpload(executable, self._stream))
+        return executable
 
     def replay(self, graph: Handle) -> None:
         self._check(self._cu.cuGraphLaunch(graph, self._stream))

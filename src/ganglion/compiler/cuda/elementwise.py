@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root, Stored, is_copy
+from ganglion.compiler.cuda.epilogue import FusedKernel, Stored, is_copy
 from ganglion.compiler.cuda.expressions import (
     Bindings,
     evaluate,
@@ -22,8 +22,8 @@ from ganglion.compiler.cuda.text import (
     c_type,
     computed,
     is_wide,
-    root,
 )
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Load, Loop, Shape
 
 MOST_BLOCKS = 65_535  # beyond, blocks take several turns
@@ -107,7 +107,7 @@ def emit_epilogues(
     fused: FusedKernel,
     flat: str,
     width: int,
-    values: dict[Root, str],
+    values: dict[BufferKey, str],
     stores: list[str] | None = None,
 ) -> None:
     """Append the epilogues of a kernel at the offset in memory of its results.
@@ -132,10 +132,10 @@ def compute_and_store(
     stored: Stored,
     at: Sequence[str],
     width: int,
-    values: Mapping[Root, str],
+    values: Mapping[BufferKey, str],
     fused: FusedKernel,
     stores: list[str] | None = None,
-) -> dict[Root, str]:
+) -> dict[BufferKey, str]:
     """Compute expressions at some neighbours and store them; return their values."""
     exprs = [expr for expr, _ in stored]
     if width == 1:
@@ -144,9 +144,9 @@ def compute_and_store(
         results = evaluate_vectors(body, exprs, at, width, values)
     with body.into(stores):
         for value, (_, view) in zip(results, stored, strict=True):
-            if root(view.buffer) in fused.unstored:
+            if view.buffer.key in fused.unstored:
                 continue
-            rounds = root(view.buffer) in fused.rounded
+            rounds = view.buffer.key in fused.rounded
             if width > 1:
                 if rounds:
                     body.do(f"round_lanes({value});")
@@ -154,7 +154,7 @@ def compute_and_store(
             else:
                 value = f"rounded_to_tf32({value})" if rounds else value
                 body.do(f"{body.element(view, at)} = {value};")
-    return dict(zip((root(view.buffer) for _, view in stored), results, strict=True))
+    return dict(zip((view.buffer.key for _, view in stored), results, strict=True))
 
 
 # ---- transposing copies ------------------------------------------------------------
@@ -221,7 +221,7 @@ def emit_transpose(fused: FusedKernel, axes: tuple[Axis, Axis, list[Axis]]) -> E
             offset = f"{end} + (b + x) * {beside.write} + (a + u) * {along.write}"
             body.do(f"if (a + u < {along.size} && b + x < {beside.size})")
             value = f"square[x * {TILE + 1} + u]"
-            if root(target.buffer) in fused.rounded:
+            if target.buffer.key in fused.rounded:
                 value = f"rounded_to_tf32({value})"
             body.do(f"  {body.pointer(target.buffer)}[{offset}] = {value};")
         body.do("BARRIER;")

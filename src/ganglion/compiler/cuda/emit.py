@@ -17,7 +17,7 @@ from ganglion.compiler.cuda.elementwise import (
     emit_transpose,
     transposed_axes,
 )
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.function import Function, PartitionText, RowStaging
 from ganglion.compiler.cuda.gemm import emit_contract
 from ganglion.compiler.cuda.launches import (
@@ -37,9 +37,10 @@ from ganglion.compiler.cuda.row_fusion import (
 )
 from ganglion.compiler.cuda.scan_scatter import emit_adds, emit_scan, emit_scatter
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.cuda.text import STEP, Emitted, root
+from ganglion.compiler.cuda.text import STEP, Emitted
 from ganglion.compiler.cuda.tiling import LaunchContext, Product
 from ganglion.compiler.ir.program import Program
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,
@@ -49,7 +50,7 @@ from ganglion.compiler.plan.kernels import (
     Scan,
     Scatter,
 )
-from ganglion.compiler.plan.memory import rounded
+from ganglion.compiler.plan.plan import rounded
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Emission:
     first: tuple[Call, ...]
     every: tuple[Call, ...]
     last: tuple[Call, ...]
-    workspace: dict[Root, int]  # the schedule's, and that of blocks for each other
+    workspace: dict[BufferKey, int]  # the schedule's, and that of blocks for each other
     workspace_bytes: int
     keeps_cache: bool  # rather than memory for the blocks of two launches at once
 
@@ -200,7 +201,7 @@ class _Emitter:
             if buffer.kind == "scratch":
                 self._scratch += 1
                 buffer = replace(buffer, name=f"scratch{self._scratch}")
-                self.workspace[root(buffer)] = self.workspace_bytes
+                self.workspace[buffer.key] = self.workspace_bytes
                 self.workspace_bytes += rounded(buffer.nbytes, ALIGNMENT)
             renamed.append(buffer)
         return tuple(renamed)
@@ -217,9 +218,9 @@ class _Emitter:
     def _row_wise_partition(
         self, partition: Partition, context: LaunchContext
     ) -> PartitionText:
-        whole = partition.derived_from or partition
+        undivided = partition.derived_from or partition
         rows, fused_kernels = (
-            rows_per_block(partition.rows, whole.kernels),
+            rows_per_block(partition.rows, undivided.kernels),
             partition.fused_kernels,
         )
         bodies = [emit_rows(fused, context.spec, rows) for fused in fused_kernels]
@@ -228,7 +229,7 @@ class _Emitter:
             partition.private,
             [partition.written_back_by(fused) for fused in fused_kernels],
             staged_rows(fused_kernels, partition.rows),
-            {root(buffer) for buffer in staged_whole(fused_kernels)},
+            {buffer.key for buffer in staged_whole(fused_kernels)},
             {key for fused in fused_kernels for key in fused.ready},
         )
         blocks = partition.rows // rows
@@ -278,12 +279,12 @@ def emit_rows(fused: FusedKernel, spec: GpuSpec, rows: int) -> Emitted:
     return emit_loop(fused, spec, rows)
 
 
-def constants_of(emission: Emission) -> dict[Root, np.ndarray]:
+def constants_of(emission: Emission) -> dict[BufferKey, np.ndarray]:
     """Return the arrays that a program brings along."""
     constants = {}
     for call in emission.calls:
         for buffer in call.buffers:
             if buffer.kind == "constant":
                 assert buffer.array is not None
-                constants[root(buffer)] = np.ascontiguousarray(buffer.array)
+                constants[buffer.key] = np.ascontiguousarray(buffer.array)
     return constants

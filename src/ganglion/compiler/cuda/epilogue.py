@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
     Axis,
@@ -32,7 +32,6 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-Root = tuple[str, str]
 Stored = tuple[tuple[Expr, View], ...]
 
 
@@ -53,27 +52,29 @@ class FusedKernel:
     kernel: Kernel
     epilogues: list[Loop] = field(default_factory=list)
     column_sums: list[FusedKernel] = field(default_factory=list)
-    unstored: set[Root] = field(default_factory=set)
-    rounded: frozenset[Root] = frozenset()  # what is kept as tensor cores take it
-    ready: frozenset[Root] = frozenset()  # what the launch before does not write
+    unstored: set[BufferKey] = field(default_factory=set)
+    rounded: frozenset[BufferKey] = frozenset()  # what is kept as tensor cores take it
+    ready: frozenset[BufferKey] = frozenset()  # what the launch before does not write
 
     @property
     def kernels(self) -> list[Kernel]:
         """The producer, its epilogues and its column sums."""
-        with_sums = [kernel for one in self.column_sums for kernel in one.kernels]
+        with_sums = [
+            kernel for column_sum in self.column_sums for kernel in column_sum.kernels
+        ]
         return [self.kernel, *self.epilogues, *with_sums]
 
     def add_column_sum(self, kernel: Loop) -> None:
         """Let its blocks add up what they compute."""
         self.column_sums.append(FusedKernel(kernel, unstored=self.unstored))
 
-    def reads(self) -> set[Root]:
-        """Return the memory that is read, but for what is passed on."""
-        return {root(b) for kernel in self.kernels for b in kernel.reads()}
+    def reads(self) -> set[BufferKey]:
+        """Return the memory that is read, except what is passed on in registers."""
+        return {b.key for kernel in self.kernels for b in kernel.reads()}
 
-    def writes(self) -> set[Root]:
+    def writes(self) -> set[BufferKey]:
         """Return the memory that is written."""
-        written = {root(b) for kernel in self.kernels for b in kernel.writes()}
+        written = {b.key for kernel in self.kernels for b in kernel.writes()}
         return written - self.unstored
 
     def buffers(self) -> Iterable[Buffer]:
@@ -170,7 +171,9 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
     if len(kernel.outer) != 2:
         return False
     others = {
-        one.kernel.outer for one in fused.column_sums if isinstance(one.kernel, Loop)
+        column_sum.kernel.outer
+        for column_sum in fused.column_sums
+        if isinstance(column_sum.kernel, Loop)
     }
     if others - {kernel.outer} or kernel.outer[1] > TUNING.most_sum_columns:
         return False
@@ -181,7 +184,7 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
 
 def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
     """Return whether a loop adds up a fused kernel's results, and no more."""
-    targets = {root(view.buffer) for _, view in kernel.outputs}
+    targets = {view.buffer.key for _, view in kernel.outputs}
     return (
         len(kernel.outputs) <= TUNING.most_column_sums
         and all(kind == "arena" for kind, _ in targets)
@@ -216,17 +219,17 @@ def _reads_in_order(fused: FusedKernel, loop: Loop, last: int | None = None) -> 
             return axes
         return (*axes[:last], *axes[last + 1 :], axes[last])
 
-    results = {root(b) for kernel in fused.kernels for b in kernel.writes()}
-    in_order = {root(b) for b in fused.kernel.writes()}
+    results = {b.key for kernel in fused.kernels for b in kernel.writes()}
+    in_order = {b.key for b in fused.kernel.writes()}
     for each in fused.epilogues:
-        in_order |= {root(v.buffer) for _, v in each.outputs if is_flat(v, each.shape)}
+        in_order |= {v.buffer.key for _, v in each.outputs if is_flat(v, each.shape)}
     for expr in walk(*loop.exprs):
-        if isinstance(expr, Load) and root(expr.view.buffer) in results:
+        if isinstance(expr, Load) and expr.view.buffer.key in results:
             view = replace(expr.view, strides=moved(expr.view.strides))
             flat = is_flat(view, moved(loop.shape))
-            if not flat or root(view.buffer) not in in_order:
+            if not flat or view.buffer.key not in in_order:
                 return False
-        elif any(root(b) in results for b in tables_of(expr)):
+        elif any(b.key in results for b in tables_of(expr)):
             return False
     return True
 
@@ -255,15 +258,17 @@ def tables_of(expr: Expr) -> list[Buffer]:
 
 def _may_overwrite(fused: FusedKernel, epilogue: Loop) -> bool:
     """Return whether what an epilogue overwrites is read before at its index only."""
-    results = {root(b) for kernel in fused.kernels for b in kernel.writes()}
+    results = {b.key for kernel in fused.kernels for b in kernel.writes()}
     for _, view in epilogue.outputs:
-        target = root(view.buffer)
+        target = view.buffer.key
         if target in results:
             return False
         read = [
-            kernel for kernel in fused.kernels if target in map(root, kernel.reads())
+            kernel
+            for kernel in fused.kernels
+            if target in (buffer.key for buffer in kernel.reads())
         ]
-        if target in map(root, epilogue.reads()):
+        if target in (buffer.key for buffer in epilogue.reads()):
             read.append(epilogue)
         if read and not is_flat(view, epilogue.shape):
             return False
@@ -272,15 +277,15 @@ def _may_overwrite(fused: FusedKernel, epilogue: Loop) -> bool:
     return True
 
 
-def _reads_in_place(kernel: Kernel, target: Root) -> bool:
+def _reads_in_place(kernel: Kernel, target: BufferKey) -> bool:
     if not is_map(kernel):
         return False
     assert isinstance(kernel, Loop)
     for expr in walk(*kernel.exprs):
-        if isinstance(expr, Load) and root(expr.view.buffer) == target:
+        if isinstance(expr, Load) and expr.view.buffer.key == target:
             if not is_flat(expr.view, kernel.shape):
                 return False
-        elif any(root(b) == target for b in tables_of(expr)):
+        elif any(b.key == target for b in tables_of(expr)):
             return False
     return True
 

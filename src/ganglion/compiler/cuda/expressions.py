@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import Root
-from ganglion.compiler.cuda.text import Body, affine, c_type, number, root
+from ganglion.compiler.cuda.text import Body, affine, c_type, number
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,
@@ -74,7 +74,7 @@ class Bindings:
     """
 
     indices: Sequence[str]
-    values: Mapping[Root, str] = field(default_factory=dict)
+    values: Mapping[BufferKey, str] = field(default_factory=dict)
     vectors: Mapping[View, str] = field(default_factory=dict)
 
 
@@ -97,7 +97,7 @@ def evaluate(body: Body, exprs: Sequence[Expr], at: Bindings) -> list[str]:
 
 def _load(body: Body, load: Load, at: Bindings) -> str:
     view = load.view
-    value = at.values.get(root(view.buffer)) or at.vectors.get(view)
+    value = at.values.get(view.buffer.key) or at.vectors.get(view)
     return value or body.let(c_type(load.dtype), body.element(view, at.indices))
 
 
@@ -171,13 +171,13 @@ def evaluate_vectors(
     exprs: Sequence[Expr],
     indices: Sequence[str],
     width: int,
-    values: Mapping[Root, str],
+    values: Mapping[BufferKey, str],
     axis: int = -1,
 ) -> list[str]:
     """Compute expressions at neighbours along an axis; return arrays of values."""
     vectors: dict[View, str] = {}
     for expr in walk(*exprs):
-        if isinstance(expr, Load) and root(expr.view.buffer) not in values:
+        if isinstance(expr, Load) and expr.view.buffer.key not in values:
             view = expr.view
             if view not in vectors and is_vector_access(view, width, axis):
                 vectors[view] = body.array(c_type(expr.dtype), width, "q")

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ganglion.compiler.cuda.epilogue import Root
 from ganglion.compiler.cuda.launches import Priority
-from ganglion.compiler.cuda.text import THREADS, Emitted, c_type, fill, root
+from ganglion.compiler.cuda.text import THREADS, Emitted, c_type, fill
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.memory import rounded
+from ganglion.compiler.plan.plan import rounded
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class RowStaging:
     """
 
     rows: int  # of a block
-    private: Mapping[Root, int]  # only this partition writes and reads these
-    written_back: Sequence[Mapping[Root, int]]  # by each body, for others to read
-    staged: Mapping[Root, int]  # written by others, and copied at the start
-    staged_whole: Collection[Root]  # the same, all rows of them
-    ready: Collection[Root]  # before the launch: copied before others have ended
+    private: Mapping[BufferKey, int]  # only this partition writes and reads these
+    written_back: Sequence[Mapping[BufferKey, int]]  # by each body, for others to read
+    staged: Mapping[BufferKey, int]  # written by others, and copied at the start
+    staged_whole: Collection[BufferKey]  # the same, all rows of them
+    ready: Collection[BufferKey]  # before the launch: copied before others have ended
 
     def size(self, buffer: Buffer) -> int:
         """Return how many elements of an array a block has, 0 for none."""
-        key = root(buffer)
+        key = buffer.key
         if key in self.staged_whole:
             return buffer.size
         known = (self.private, self.staged, *self.written_back)
@@ -47,19 +47,19 @@ class PartitionText:
     staging: RowStaging | None = None  # of row-wise fused kernels
 
     def order(self) -> tuple[bool, int, float, int]:
-        """Sort what takes long to the front, and what nobody waits for to the end."""
+        """Sort long partitions to the front, and deferred ones to the end."""
         work = max(body.work for body in self.bodies)
         return self.blocks > 1, self.priority.value, -work, -self.blocks
 
     @cached_property
-    def buffers(self) -> dict[Root, Buffer]:
+    def buffers(self) -> dict[BufferKey, Buffer]:
         """The arrays of all bodies."""
-        return {root(b): b for body in self.bodies for b in body.buffers}
+        return {b.key: b for body in self.bodies for b in body.buffers}
 
     @cached_property
-    def _layout(self) -> tuple[dict[Root, int], int]:
+    def _layout(self) -> tuple[dict[BufferKey, int], int]:
         """The offsets of arrays in shared memory, and the end of them all."""
-        offsets: dict[Root, int] = {}
+        offsets: dict[BufferKey, int] = {}
         end = rounded(max(body.shared for body in self.bodies), 16)
         for key, buffer in self.buffers.items():
             if size := self.staging.size(buffer) if self.staging else 0:
@@ -74,7 +74,7 @@ class PartitionText:
 
     def staged(self, buffer: Buffer) -> str:
         """Return the address of a block's copy of an array, "" if it has none."""
-        offset = self._layout[0].get(root(buffer))
+        offset = self._layout[0].get(buffer.key)
         kind = c_type(buffer.dtype)
         return "" if offset is None else f"({kind}*)(shared_bytes + {offset})"
 
@@ -85,7 +85,7 @@ class Function:
     def __init__(self, partitions: Iterable[PartitionText]) -> None:
         self.buffers: list[Buffer] = []
         self._bodies: dict[str, str] = {}
-        self._arguments: dict[Root, str] = {}
+        self._arguments: dict[BufferKey, str] = {}
         self._scratch = 0
         self._partitions: list[tuple[int, list[str]]] = []
         start = 0
@@ -158,7 +158,7 @@ class Function:
         if (staging := partition.staging) is None:
             return
         for buffer in partition.bodies[number].buffers:
-            if root(buffer) in staging.written_back[number]:
+            if buffer.key in staging.written_back[number]:
                 size = staging.size(buffer)
                 target = f"{self._argument(buffer)} + ({block}) * {size}"
                 yield f"write_back<{size}>({target}, {partition.staged(buffer)});"
@@ -168,12 +168,12 @@ class Function:
         staging, address = partition.staging, partition.staged(buffer)
         if not address or staging is None:
             return self._argument(buffer)
-        if root(buffer) in staging.staged_whole:
+        if buffer.key in staging.staged_whole:
             return address
         return f"{address} - ({block}) * {staging.size(buffer)}"
 
     def _argument(self, buffer: Buffer) -> str:
-        key = root(buffer)
+        key = buffer.key
         if buffer.kind == "scratch":  # never shared, whatever it is called
             self._scratch += 1
             key = ("scratch", f"#{self._scratch}")

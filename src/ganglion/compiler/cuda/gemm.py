@@ -26,7 +26,7 @@ from ganglion.compiler.cuda.conv_tiling import (
     wgrad_bytes,
 )
 from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root, joined, sizes
+from ganglion.compiler.cuda.epilogue import FusedKernel, joined, sizes
 from ganglion.compiler.cuda.passes.operands import Scaled
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
@@ -39,7 +39,6 @@ from ganglion.compiler.cuda.text import (
     computed,
     is_wide,
     number,
-    root,
     split_index,
 )
 from ganglion.compiler.cuda.tiling import (
@@ -55,6 +54,7 @@ from ganglion.compiler.cuda.tiling import (
     plain_splits,
     shared_bytes,
 )
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Axis, Contract, View
 
 _ROW_OF_TILE = ["  DEVICE int row_of(int m0, int row) { return m0 + row; }"]
@@ -78,7 +78,7 @@ def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
     if not on_tensor_cores(kernel, spec.products):
         return _Contraction(fused, kernel, spec, bf16=False).on_plain_cores()
     contraction = _Contraction(fused, kernel, spec, spec.bf16)
-    ready = root(kernel.right.buffer) in fused.ready
+    ready = kernel.right.buffer.key in fused.ready
     context = replace(context, weights_ready=ready)
     tiling = _cheapest_tiling(kernel, context, bool(fused.column_sums))
     if isinstance(tiling, FpropTiling):
@@ -116,7 +116,7 @@ class _Contraction:
         self.body = Body(is_wide(fused.buffers(), self.product.m * self.product.n))
         self.width = _stored_width(fused, self.product)
         # Operands that can be fetched before the launch before has come to its end.
-        self.prefetched: set[Root] = set()
+        self.prefetched: set[BufferKey] = set()
         self.column_sums = [
             ColumnSum(self.body, column_sum, self.width)
             for column_sum in fused.column_sums
@@ -136,7 +136,7 @@ class _Contraction:
     def on_tensor_cores(self, tiling: Tiling, most: int) -> Emitted:
         """Return a product on tensor cores."""
         step = tiling.tile.step(self.bf16)
-        self.prefetched = {root(b) for b in self.kernel.reads()} & self.fused.ready
+        self.prefetched = {b.key for b in self.kernel.reads()} & self.fused.ready
         self._append("contract_on_tensor_cores", tiling, step)
         shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
         return self._tiled(tiling, step, shared, most)
@@ -160,7 +160,7 @@ class _Contraction:
         geometry = conv_fprop_of(product, self.bf16)
         assert geometry is not None
         blocks = fprop_blocks(product, geometry, tiling, context)
-        self.prefetched = {root(b) for b in self.kernel.reads()} & self.fused.ready
+        self.prefetched = {b.key for b in self.kernel.reads()} & self.fused.ready
         self._append(
             "conv_fprop",
             Tiling(tile, 1, tiling.stages),
@@ -255,14 +255,14 @@ class _Contraction:
         flags = {
             "LEFT_ROWS": product.along_rows,
             "LEFT_AGAIN": product.again > TUNING.window_reuse,
-            "PREFETCH_LEFT": root(left) in self.prefetched,
-            "PREFETCH_RIGHT": root(right) in self.prefetched,
+            "PREFETCH_LEFT": left.key in self.prefetched,
+            "PREFETCH_RIGHT": right.key in self.prefetched,
             "LEFT_SAME": _rows_alike(product, tile, step),
             "LEFT_EVEN": _is_even(product.inner, "left", step),
             "RIGHT_EVEN": _is_even(product.inner, "right", step),
             "SPLIT_K": product.parts > 1,
-            "ROUND_LEFT": root(left) not in self.fused.rounded,
-            "ROUND_RIGHT": root(right) not in self.fused.rounded,
+            "ROUND_LEFT": left.key not in self.fused.rounded,
+            "ROUND_RIGHT": right.key not in self.fused.rounded,
             "BF16": self.bf16,
         }
         offsets = {
@@ -331,12 +331,12 @@ class _Contraction:
         flat = body.let(body.index, offset, "flat")
         value = f"value[{turn}]"
         stores: list[str] = []
-        if root(out.buffer) not in fused.unstored:
+        if out.buffer.key not in fused.unstored:
             with body.into(stores):
-                if root(out.buffer) in fused.rounded:
+                if out.buffer.key in fused.rounded:
                     body.do(f"round_lanes({value});")
                 body.do(f"store_lanes({body.pointer(out.buffer)} + {flat}, {value});")
-        values = {root(out.buffer): value if self.width > 1 else f"{value}[0]"}
+        values = {out.buffer.key: value if self.width > 1 else f"{value}[0]"}
         emit_epilogues(body, fused, flat, self.width, values, stores)
         for column_sum in self.column_sums:
             column_sum.add(flat, values, stores)

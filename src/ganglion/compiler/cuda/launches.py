@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.passes.rewrite import read_by, rename_buffers, written_by
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel
 from ganglion.compiler.plan.plan import Plan
 
@@ -43,12 +44,12 @@ class StepKernels:
         return replace(self, once=once, prefetched=prefetched, every=every)
 
     @property
-    def persistent(self) -> set[Root]:
+    def persistent(self) -> set[BufferKey]:
         """Temporary arrays that steps find as they are: made once or prefetched."""
         return written_by(self.once) | self._prefetched_arrays
 
     @property
-    def _prefetched_arrays(self) -> set[Root]:
+    def _prefetched_arrays(self) -> set[BufferKey]:
         return {key for key in written_by(self.prefetched) if key[0] == "arena"}
 
     @property
@@ -83,8 +84,8 @@ class Partition:
     priority: Priority = Priority.CRITICAL
     # Arrays in the shared memory of row-wise blocks, with the elements of a row:
     # nowhere else, or also in global memory; see `stage_rows`.
-    private: dict[Root, int] = field(default_factory=dict)
-    written_back: dict[Root, int] = field(default_factory=dict)
+    private: dict[BufferKey, int] = field(default_factory=dict)
+    written_back: dict[BufferKey, int] = field(default_factory=dict)
     derived_from: Partition | None = None  # which it is a part of, see `without`
 
     @property
@@ -99,20 +100,24 @@ class Partition:
             return self.derived_from.row_wise
         return self.rows > 0 and len(self.fused_kernels) > 1
 
-    def reads_again(self, key: Root) -> bool:
+    def reads_again(self, key: BufferKey) -> bool:
         """Return whether a later fused kernel reads what an earlier one writes."""
-        writers = (i for i, one in enumerate(self.fused_kernels) if key in one.writes())
+        writers = (
+            i for i, fused in enumerate(self.fused_kernels) if key in fused.writes()
+        )
         later = self.fused_kernels[next(writers) + 1 :]
         return any(key in fused.reads() for fused in later)
 
-    def written_back_by(self, fused: FusedKernel) -> dict[Root, int]:
+    def written_back_by(self, fused: FusedKernel) -> dict[BufferKey, int]:
         """Return what is written back of a fused kernel's results."""
         writes = fused.writes()
         return {key: size for key, size in self.written_back.items() if key in writes}
 
     def index(self, fused: FusedKernel) -> int:
         """Return the position of a fused kernel."""
-        return next(i for i, one in enumerate(self.fused_kernels) if one is fused)
+        return next(
+            i for i, candidate in enumerate(self.fused_kernels) if candidate is fused
+        )
 
 
 @dataclass(eq=False)
@@ -134,7 +139,7 @@ class Launch:
         firsts = (partition.fused_kernels[0].kernel for partition in self.partitions)
         return sum(isinstance(kernel, Contract) for kernel in firsts)
 
-    def writes(self) -> set[Root]:
+    def writes(self) -> set[BufferKey]:
         """Return the memory that is written."""
         return {key for fused in self.fused_kernels for key in fused.writes()}
 
@@ -152,10 +157,10 @@ class Schedule:
     first: list[Launch]
     every: list[Launch]
     last: list[Launch] = field(default_factory=list)
-    offsets: dict[Root, int] = field(default_factory=dict)  # in the arena
+    offsets: dict[BufferKey, int] = field(default_factory=dict)  # in the arena
     arena: int = 0  # bytes
     # Memory that is used for nothing else, zero at first.
-    workspace: dict[Root, int] = field(default_factory=dict)
+    workspace: dict[BufferKey, int] = field(default_factory=dict)
     workspace_bytes: int = 0
 
     @property
@@ -212,8 +217,8 @@ def _partition_without(partition: Partition, gone: set[int]) -> Partition:
 def _fused_without(fused: FusedKernel, gone: set[int]) -> FusedKernel:
     epilogues = [epilogue for epilogue in fused.epilogues if id(epilogue) not in gone]
     column_sums = [
-        _fused_without(one, gone)
-        for one in fused.column_sums
-        if id(one.kernel) not in gone
+        _fused_without(column_sum, gone)
+        for column_sum in fused.column_sums
+        if id(column_sum.kernel) not in gone
     ]
     return replace(fused, epilogues=epilogues, column_sums=column_sums)

@@ -19,7 +19,6 @@ import numpy as np
 from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda.driver import Driver, OutOfMemory
 from ganglion.compiler.cuda.emit import Emission, constants_of
-from ganglion.compiler.cuda.text import root
 from ganglion.compiler.plan.kernels import Buffer
 
 UNIT = 512  # bytes of an allocation
@@ -96,7 +95,7 @@ class Memory:
         return -(-max(nbytes, 1) // UNIT) * UNIT
 
     def release(self, address: int, nbytes: int) -> None:
-        """Keep memory for the next one who needs as much."""
+        """Keep memory for the next allocation of the same size."""
         self._spare[self.rounded(nbytes)].append(address)
 
     def discard(self, free: Callable[[], None]) -> None:
@@ -133,7 +132,7 @@ class Memory:
             self.collect()
             self._give_back()
             address, _ = self._arena
-            if address:  # whoever runs next asks for it, and records anew
+            if address:  # the next run allocates it, and records again
                 self._arena = (0, 0)
                 self.driver.free(address)
 
@@ -208,7 +207,7 @@ class Memory:
             self.driver.free_host(mirror.host_copy)
 
     def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
-        """Copy an array to the device if it has changed; tell whether it has."""
+        """Copy an array to the device if it has changed; return whether it has."""
         if is_data:
             if mirror.is_current:
                 return False
@@ -263,7 +262,7 @@ def _equal(host_copy: np.ndarray, array: np.ndarray) -> bool:
     if len(host_copy) <= COMPARED_AT_ONCE:
         return host_copy.tobytes() == array.tobytes()
     new, words = as_bytes(array), len(host_copy) // 8 * 8
-    first, second = (one[:words].view(np.uint64) for one in (host_copy, new))
+    first, second = (array[:words].view(np.uint64) for array in (host_copy, new))
     return np.array_equal(first, second) and np.array_equal(
         host_copy[words:], new[words:]
     )
@@ -306,8 +305,8 @@ class Workspace:
         if not emission.schedule.plan.results:
             self.capacity = 1 << 60
         self.results = {
-            name: self._allocate(one.nbytes * self.capacity)
-            for name, one in emission.schedule.plan.results.items()
+            name: self._allocate(result.nbytes * self.capacity)
+            for name, result in emission.schedule.plan.results.items()
         }
         self._step = self._allocate(4)
 
@@ -323,12 +322,12 @@ class Workspace:
     def address(self, buffer: Buffer) -> int:
         """Return where a buffer is."""
         if buffer.kind == "constant":
-            return self._constants[root(buffer)]
+            return self._constants[buffer.key]
         if buffer.kind == "result":
             return self.results[buffer.name]
         if buffer.kind == "step":
             return self._step
-        return self._base + self._emission.workspace[root(buffer)]
+        return self._base + self._emission.workspace[buffer.key]
 
     def restart(self) -> None:
         """Count steps from zero."""

@@ -36,13 +36,12 @@ from ganglion.compiler.pipeline import (
 from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
-from ganglion.compiler.plan.passes.collapse import collapse
-from ganglion.compiler.plan.passes.fuse import fuse
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
     transpose_narrow,
     without_empty,
 )
+from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.moments import one_pass
 
 

@@ -6,7 +6,7 @@ import math
 
 from ganglion.compiler.cuda.column_sums import MOST_ROWS, ColumnSum, threads_across
 from ganglion.compiler.cuda.elementwise import MOST_BLOCKS, vector_width
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.expressions import evaluate_vectors, store_vector
 from ganglion.compiler.cuda.text import (
     THREADS,
@@ -17,8 +17,8 @@ from ganglion.compiler.cuda.text import (
     computed,
     is_wide,
     number,
-    root,
 )
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Load, PoolBack, View, walk
 
 
@@ -84,7 +84,7 @@ def _one_window(
     stores: list[str] = []
     for dx, name, values in zip(targets, slopes, known, strict=True):
         flat = body.let(body.index, affine(at, dx.strides, dx.offset), "flat")
-        values[root(dx.buffer)] = name
+        values[dx.buffer.key] = name
         if width == 1:  # column sums take values then, not arrays of them
             values = {key: f"{value}[0]" for key, value in values.items()}
         for column_sum in column_sums:
@@ -96,19 +96,19 @@ def _one_window(
 
 def _load_beside(
     body: Body, kernel: PoolBack, dx: View, at: list[str], width: int
-) -> dict[Root, str]:
+) -> dict[BufferKey, str]:
     """Load what elements are made of that lies in memory as their gradients do.
 
     Column sums read the same.
     """
-    values: dict[Root, str] = {}
+    values: dict[BufferKey, str] = {}
     for expr in walk(*kernel.elements):
         if not isinstance(expr, Load) or expr.view.buffer.size != dx.buffer.size:
             continue
         view = expr.view
         if (view.strides, view.offset) == (dx.strides, dx.offset):
             (name,) = evaluate_vectors(body, [expr], at, width, {})
-            values[root(view.buffer)] = name
+            values[view.buffer.key] = name
     return values
 
 

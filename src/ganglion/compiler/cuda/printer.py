@@ -88,7 +88,7 @@ def _rows(partition: Partition) -> str:
 
 
 def _fused(fused: FusedKernel, indent: str, role: str = "") -> Iterator[str]:
-    """Yield a kernel, what goes on with its values, and sums of what it computes."""
+    """Yield a kernel, its epilogues, and the column sums of its results."""
     yield from _kernel(fused.kernel, indent, role)
     deeper = f"{indent}  "
     for loop in fused.epilogues:

@@ -18,7 +18,7 @@ from ganglion.compiler.cuda.elementwise import (
     emit_epilogues,
     vector_width,
 )
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.expressions import (
     Bindings,
     cast,
@@ -36,8 +36,8 @@ from ganglion.compiler.cuda.text import (
     is_wide,
     number,
     power_of_two,
-    root,
 )
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
@@ -347,7 +347,7 @@ class _Reduction:
     def _finish(self) -> None:
         body, kernel, width = self.body, self.kernel, self.tiling.width
         at = self._outer()
-        values: dict[Root, str] = {}
+        values: dict[BufferKey, str] = {}
         totals = zip(self.totals, self.dtypes, kernel.outputs, strict=True)
         for total, total_dtype, (_, view) in totals:
             dtype = computed(view.buffer.dtype)
@@ -357,8 +357,8 @@ class _Reduction:
             else:
                 value = cast(f"{total}[lane]", total_dtype, dtype)
             self._each_lane(f"{name}[lane] = {value};")
-            values[root(view.buffer)] = name if width > 1 else f"{name}[0]"
-            if root(view.buffer) in self.fused.unstored:
+            values[view.buffer.key] = name if width > 1 else f"{name}[0]"
+            if view.buffer.key in self.fused.unstored:
                 continue
             if width > 1:
                 store_vector(body, name, view, at, width)

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from ganglion.compiler.cuda.epilogue import (
     FusedKernel,
-    Root,
     is_flat,
     tables_of,
 )
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
@@ -29,7 +28,7 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-Access = tuple[Root, View, tuple[int, ...]]
+Access = tuple[BufferKey, View, tuple[int, ...]]
 
 
 def fusable_rows(kernel: Kernel) -> int:
@@ -76,12 +75,12 @@ def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
     every = [*kernels, new]
     if not rows or any(fusable_rows(kernel) != rows for kernel in every):
         return False
-    written: set[Root] = {root(b) for kernel in every for b in kernel.writes()}
-    steps: dict[Root, set[int]] = defaultdict(set)
+    written: set[BufferKey] = {b.key for kernel in every for b in kernel.writes()}
+    steps: dict[BufferKey, set[int]] = defaultdict(set)
     for kernel in every:
         assert isinstance(kernel, Loop)
         for expr in walk(*kernel.exprs):
-            if any(root(b) in written for b in tables_of(expr)):
+            if any(b.key in written for b in tables_of(expr)):
                 return False
         for key, view, shape in _accesses(kernel):
             if key in written:
@@ -92,19 +91,19 @@ def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
     return all(len(strides) == 1 for strides in steps.values())
 
 
-def row_sizes(kernels: Sequence[Kernel]) -> dict[Root, int]:
+def row_sizes(kernels: Sequence[Kernel]) -> dict[BufferKey, int]:
     """Return the arrays that kernels compute row-wise, with the elements of a row."""
-    sizes: dict[Root, int] = {}
+    sizes: dict[BufferKey, int] = {}
     for kernel in kernels:
         assert isinstance(kernel, Loop)
         for _, view in kernel.outputs:
             size = view.buffer.size // kernel.outer[0]
             if _row_stride(view, kernel.outer) == size:
-                sizes[root(view.buffer)] = size
+                sizes[view.buffer.key] = size
     return sizes
 
 
-def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
+def whole_rows(kernels: Sequence[Kernel]) -> set[BufferKey]:
     """Return the arrays of which kernels make every element, each of them once."""
     views = [
         (view, kernel.outer)
@@ -112,8 +111,8 @@ def whole_rows(kernels: Sequence[Kernel]) -> set[Root]:
         if isinstance(kernel, Loop)
         for _, view in kernel.outputs
     ]
-    writes = Counter(root(view.buffer) for view, _ in views)
-    flat = {root(view.buffer) for view, outer in views if is_flat(view, outer)}
+    writes = Counter(view.buffer.key for view, _ in views)
+    flat = {view.buffer.key for view, outer in views if is_flat(view, outer)}
     return {key for key in flat if writes[key] == 1}
 
 
@@ -123,11 +122,11 @@ def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
     All rows need all of them, or they are very small.
     """
     loads = [view for _, view, _ in _loads_of_others(fused_kernels)]
-    row_wise = {root(view.buffer) for view in loads if any(view.strides[:1])}
-    staged: dict[Root, Buffer] = {}
+    row_wise = {view.buffer.key for view in loads if any(view.strides[:1])}
+    staged: dict[BufferKey, Buffer] = {}
     room = TUNING.most_staged_bytes
     for buffer in (view.buffer for view in loads):
-        key = root(buffer)
+        key = buffer.key
         alike = key not in row_wise or buffer.nbytes <= TUNING.staged_whole_bytes
         if key not in staged and alike and buffer.nbytes <= room:
             staged[key] = buffer
@@ -135,9 +134,11 @@ def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
     return list(staged.values())
 
 
-def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, int]:
+def staged_rows(
+    fused_kernels: Sequence[FusedKernel], rows: int
+) -> dict[BufferKey, int]:
     """Return arrays of which blocks only read their own rows, and a row's elements."""
-    steps: dict[Root, set[int | None]] = defaultdict(set)
+    steps: dict[BufferKey, set[int | None]] = defaultdict(set)
     sizes = {}
     kernels = [
         kernel
@@ -146,7 +147,7 @@ def staged_rows(fused_kernels: Sequence[FusedKernel], rows: int) -> dict[Root, i
         if isinstance(kernel, Loop)
     ]
     exprs = [expr for kernel in kernels for expr, _ in kernel.outputs]
-    for table in (root(b) for one in walk(*exprs) for b in tables_of(one)):
+    for table in (b.key for node in walk(*exprs) for b in tables_of(node)):
         steps[table].add(None)  # any row of it may be asked for
     for key, view, shape in _loads_of_others(fused_kernels):
         sizes[key] = view.buffer.size // rows
@@ -166,17 +167,17 @@ def _loads_of_others(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
     }
     for kernel in (kernel for fused in fused_kernels for kernel in fused.kernels):
         if isinstance(kernel, Loop):
-            for one in walk(*kernel.exprs):
-                if isinstance(one, Load) and root(one.view.buffer) not in written:
-                    yield root(one.view.buffer), one.view, kernel.shape
+            for node in walk(*kernel.exprs):
+                if isinstance(node, Load) and node.view.buffer.key not in written:
+                    yield node.view.buffer.key, node.view, kernel.shape
 
 
 def _accesses(kernel: Loop) -> Iterator[Access]:
     for expr in walk(*kernel.exprs):
         if isinstance(expr, Load):
-            yield root(expr.view.buffer), expr.view, kernel.shape
+            yield expr.view.buffer.key, expr.view, kernel.shape
     for _, view in kernel.outputs:
-        yield root(view.buffer), view, kernel.outer
+        yield view.buffer.key, view, kernel.outer
 
 
 def _row_stride(view: View, shape: tuple[int, ...]) -> int | None:

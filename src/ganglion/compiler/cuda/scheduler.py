@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from ganglion.compiler.cuda.epilogue import (
     FusedKernel,
-    Root,
     can_fuse_column_sum,
     can_fuse_epilogue,
     can_fuse_partial_column_sum,
@@ -26,7 +25,7 @@ from ganglion.compiler.cuda.launches import (
 from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
 from ganglion.compiler.cuda.row_fusion import can_fuse_rows, fusable_rows
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
 
 
@@ -46,25 +45,25 @@ class _LastUses:
     """Which fused kernels used each array last."""
 
     def __init__(self) -> None:
-        self._writers: dict[Root, list[FusedKernel]] = defaultdict(list)
-        self._readers: dict[Root, list[FusedKernel]] = defaultdict(list)
+        self._writers: dict[BufferKey, list[FusedKernel]] = defaultdict(list)
+        self._readers: dict[BufferKey, list[FusedKernel]] = defaultdict(list)
 
     def needs(self, kernel: Kernel) -> list[FusedKernel]:
         """Return what must be done before a kernel."""
-        reads = dict.fromkeys(root(b) for b in kernel.reads())
-        writes = dict.fromkeys(root(b) for b in kernel.writes())
+        reads = dict.fromkeys(b.key for b in kernel.reads())
+        writes = dict.fromkeys(b.key for b in kernel.writes())
         users = [fused for key in reads | writes for fused in self._writers[key]]
         users += [fused for key in writes for fused in self._readers[key]]
-        # In an order that is the same in every process:
+        # In an order that is the same in every process.
         return list({id(fused): fused for fused in users}.values())
 
     def note(self, kernel: Kernel, fused: FusedKernel) -> None:
         """Remember what a kernel touches; those before it are waited for through it."""
-        for one in {root(b) for b in kernel.writes()}:
-            self._writers[one] = [fused]
-            self._readers[one] = []
-        for one in {root(b) for b in kernel.reads()}:
-            self._readers[one].append(fused)
+        for key in {b.key for b in kernel.writes()}:
+            self._writers[key] = [fused]
+            self._readers[key] = []
+        for key in {b.key for b in kernel.reads()}:
+            self._readers[key].append(fused)
 
 
 class Scheduler:
@@ -133,10 +132,10 @@ class Scheduler:
     def _launch_of(self, fused: FusedKernel) -> int:
         return self._partition_of[id(fused)].launch
 
-    def _before(self, one: FusedKernel, other: FusedKernel) -> bool:
-        mine, theirs = self._partition_of[id(one)], self._partition_of[id(other)]
+    def _before(self, fused: FusedKernel, other: FusedKernel) -> bool:
+        mine, theirs = self._partition_of[id(fused)], self._partition_of[id(other)]
         if mine is theirs:
-            return mine.index(one) < mine.index(other)
+            return mine.index(fused) < mine.index(other)
         return mine.launch < theirs.launch
 
     def _place_in_launch(
@@ -144,17 +143,19 @@ class Scheduler:
     ) -> None:
         last = max((self._launch_of(need) for need in needs), default=-1)
         small = is_small(fused.kernel)
-        # Sums for a next step are taken as those for the first, in other company.
+        # Sums for the next step are computed as those for the first, in another launch.
         row_wise = priority is not Priority.PREFETCH or is_map(fused.kernel)
         needed = (self._partition_of[id(need)] for need in needs)
-        latest = {id(one): one for one in needed if one.launch == last}
+        latest = {
+            id(partition): partition for partition in needed if partition.launch == last
+        }
         partitions = list(latest.values())
         length = sum(len(partition.fused_kernels) for partition in partitions)
         follows = (
             small and partitions and all(partition.small for partition in partitions)
         )
         follows = follows and not any(partition.row_wise for partition in partitions)
-        # Without hurry, one after the other would only make a launch longer.
+        # Deferred kernels in a chain would only make a launch longer.
         may = priority is Priority.CRITICAL or last + 1 >= len(self.launches)
         may = may and length < TUNING.longest_partition
         if may and row_wise and self._continues(fused.kernel, partitions):
@@ -169,7 +170,7 @@ class Scheduler:
             waits = large or (priority is not Priority.CRITICAL and not small)
             launch = self._launch_without_products(last + 1) if waits else last + 1
             if launch == len(self.launches) and priority is not Priority.CRITICAL:
-                launch = last + 1  # rather in bad company than last and alone
+                launch = last + 1  # rather beside others than in a launch of its own
             partition = self._new_partition(fused, small, launch)
             partition.priority = priority
             partition.rows = fusable_rows(fused.kernel) if row_wise else 0
@@ -227,7 +228,7 @@ def _reads_from(kernel: Kernel, fused: FusedKernel) -> bool:
 
 
 def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
-    """Let a producer add up what it computes, or go on with what it added up."""
+    """Let a producer add up what it computes, or fuse an epilogue of its column sum."""
     if can_fuse_column_sum(producer, kernel):
         producer.add_column_sum(kernel)
         return True
@@ -248,7 +249,7 @@ def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
 def launches_of(
     kernels: Sequence[Kernel], prefetched: Sequence[Kernel] = ()
 ) -> list[Launch]:
-    """Return the launches of kernels, and of others for which nobody waits."""
+    """Return the launches of kernels, and of others that no kernel waits for."""
     scheduler = Scheduler()
     critical, deferred = by_priority(kernels)
     for priority, group in (
@@ -278,8 +279,8 @@ def by_priority(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
     """
     critical: list[Kernel] = []
     deferred: list[Kernel] = []
-    read: set[Root] = set()  # by critical ones that come after
-    written: set[Root] = set()
+    read: set[BufferKey] = set()  # by critical ones that come after
+    written: set[BufferKey] = set()
     for kernel in reversed(kernels):
         reads, writes = read_by([kernel]), written_by([kernel])
         waited_for = writes & read or (reads | writes) & written

@@ -138,11 +138,6 @@ def split_index(linear: str, sizes: Sequence[int]) -> list[str]:
     return indices[::-1]
 
 
-def root(buffer: Buffer) -> tuple[str, str]:
-    """Return the name of a buffer's memory: those of the same name share it."""
-    return buffer.kind, buffer.name
-
-
 @dataclass(frozen=True)
 class Emitted:
     """A kernel's body, what it is called with, and how many blocks it fills."""
@@ -236,7 +231,7 @@ class Body:
 
     def pointer(self, buffer: Buffer) -> str:
         """Return the name of a buffer's address."""
-        key = root(buffer)
+        key = buffer.key
         if key not in self._names:
             name = f"p{len(self.buffers)}"
             self.buffers.append(buffer)

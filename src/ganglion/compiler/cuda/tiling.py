@@ -191,7 +191,7 @@ def choose_tiling(
         for tiling in tilings
         if product.tiles(tiling.tile) * tiling.splits <= most_blocks
     ]
-    costs = {one: _cost(product, one, spec, stored) for one in few or tilings}
+    costs = {tiling: _cost(product, tiling, spec, stored) for tiling in few or tilings}
     best = min(costs, key=costs.__getitem__)
     return best, costs[best]
 

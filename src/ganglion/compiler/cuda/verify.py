@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ganglion.compiler.cuda.allocation import lifetimes, written_before
-from ganglion.compiler.cuda.epilogue import FusedKernel, Root
+from ganglion.compiler.cuda.epilogue import FusedKernel
 from ganglion.compiler.cuda.launches import (
     NEXT,
     Launch,
@@ -23,21 +23,21 @@ from ganglion.compiler.cuda.launches import (
 )
 from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
 from ganglion.compiler.cuda.row_fusion import can_fuse_rows
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Kernel
-from ganglion.compiler.plan.verify import PlanError
+from ganglion.compiler.plan.plan import PlanError
 
 
 class LaunchError(PlanError):
     """Launches that break their own rules: a bug in Ganglion, not in the model."""
 
 
-TEMPORARY = ("arena", NEXT)  # kinds of arrays that somebody must have written
+TEMPORARY = ("arena", NEXT)  # kinds of arrays that a kernel must have written
 
 
 def verify_step(step: StepKernels) -> None:
     """Raise `LaunchError` if a kernel reads what none before it has written."""
-    written: set[Root] = set()
+    written: set[BufferKey] = set()
     for number, kernel in enumerate((*step.once, *step.prefetched, *step.every)):
         for key in read_by([kernel]) - written:
             if key[0] in TEMPORARY:
@@ -63,7 +63,9 @@ def verify_schedule(schedule: Schedule) -> None:
     if schedule.last:
         last = _Launches(name, "last", schedule.last)
         last.verify([k for k in both if id(k) in last.positions], known)
-    missing = {(NEXT, one) for one in step.double_buffered} - written_by(step.for_next)
+    missing = {(NEXT, array) for array in step.double_buffered} - written_by(
+        step.for_next
+    )
     for _, array in missing:
         raise LaunchError(f"{name}: no launch makes {array!r} for the next step")
     if schedule.offsets or schedule.workspace:
@@ -85,7 +87,7 @@ class _Position:
             return self.order <= other.order
         return self.launch < other.launch
 
-    def keeps(self, key: Root, reader: _Position) -> bool:
+    def keeps(self, key: BufferKey, reader: _Position) -> bool:
         """Return whether a result stays in registers or shared memory of its block."""
         if key in self.fused.unstored:
             return self.fused is not reader.fused
@@ -110,10 +112,10 @@ class _Launches:
     def _error(self, launch: int, what: str) -> LaunchError:
         return LaunchError(f"{self._name}: launch {self._when} {launch} {what}")
 
-    def verify(self, kernels: Iterable[Kernel], known: set[Root]) -> None:
+    def verify(self, kernels: Iterable[Kernel], known: set[BufferKey]) -> None:
         """Check that kernels run as if one after the other; some arrays are known."""
-        writer: dict[Root, _Position] = {}
-        readers: dict[Root, list[_Position]] = defaultdict(list)
+        writer: dict[BufferKey, _Position] = {}
+        readers: dict[BufferKey, list[_Position]] = defaultdict(list)
         for kernel in kernels:
             here = self.positions.get(id(kernel))
             if here is None:
@@ -129,7 +131,11 @@ class _Launches:
                 writer[key] = here
 
     def _verify_read(
-        self, key: Root, here: _Position, writer: _Position | None, known: set[Root]
+        self,
+        key: BufferKey,
+        here: _Position,
+        writer: _Position | None,
+        known: set[BufferKey],
     ) -> None:
         array = repr(key[1])
         if writer is None:
@@ -149,7 +155,7 @@ class _Launches:
 
     def _verify_write(
         self,
-        key: Root,
+        key: BufferKey,
         here: _Position,
         writer: _Position | None,
         readers: Iterable[_Position],
@@ -168,7 +174,7 @@ class _Launches:
                 f"{_order(writer, here)}",
             )
 
-    def verify_ready(self, before: set[Root] | None) -> None:
+    def verify_ready(self, before: set[BufferKey] | None) -> None:
         """Check that nothing is fetched early that the launch before writes."""
         for number, launch in enumerate(self._launches):
             for fused in launch.fused_kernels:
@@ -205,11 +211,11 @@ def _verify_memory(schedule: Schedule) -> None:
             raise LaunchError(f"{schedule.plan.name}: {key[1]!r} has no memory")
     _verify_apart(schedule, "arena", schedule.offsets, sizes, lives)
     persistent = {
-        root(buffer): buffer.nbytes
+        buffer.key: buffer.nbytes
         for launch in (*schedule.once, *schedule.first, *schedule.every)
         for fused in launch.fused_kernels
         for buffer in fused.buffers()
-        if root(buffer) in schedule.workspace
+        if buffer.key in schedule.workspace
     }
     forever = dict.fromkeys(persistent, (0, len(schedule.every)))
     _verify_apart(schedule, "workspace", schedule.workspace, persistent, forever)
@@ -218,20 +224,20 @@ def _verify_memory(schedule: Schedule) -> None:
 def _verify_apart(
     schedule: Schedule,
     memory: str,
-    offsets: Mapping[Root, int],
-    sizes: Mapping[Root, int],
-    lives: Mapping[Root, tuple[int, int]],
+    offsets: Mapping[BufferKey, int],
+    sizes: Mapping[BufferKey, int],
+    lives: Mapping[BufferKey, tuple[int, int]],
 ) -> None:
     """Walk through an area by offsets: what overlaps must not live together."""
     end = schedule.arena if memory == "arena" else schedule.workspace_bytes
-    open_ones: list[Root] = []
+    open_ones: list[BufferKey] = []
     for key in sorted(lives, key=lambda key: offsets[key]):
         start = offsets[key]
         if start < 0 or start + sizes[key] > end:
             raise LaunchError(
                 f"{schedule.plan.name}: {key[1]!r} leaves the {memory} of {end} bytes"
             )
-        open_ones = [one for one in open_ones if offsets[one] + sizes[one] > start]
+        open_ones = [live for live in open_ones if offsets[live] + sizes[live] > start]
         for other in open_ones:
             first, last = lives[key]
             if first <= lives[other][1] and lives[other][0] <= last:

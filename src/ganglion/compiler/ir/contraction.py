@@ -328,7 +328,7 @@ def _conv_domain(*which: str, **attrs: Any) -> Any:
     shapes = {"x": (2, 6, 5, 4), "w": (3, 2, 2, 6), "y": (2, 3, 5, 6)}
 
     def draw(rng: np.random.Generator) -> Case:
-        arrays = [rng.uniform(-1, 1, shapes[one]) for one in which]
+        arrays = [rng.uniform(-1, 1, shapes[argument]) for argument in which]
         return arrays, attrs | _SAMPLE_WINDOW
 
     return draw

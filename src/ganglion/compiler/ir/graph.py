@@ -7,8 +7,10 @@ a node says so.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import (
     Callable,
+    Collection,
     Generator,
     Iterable,
     Iterator,
@@ -22,12 +24,81 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ganglion.compiler.ir import origin as origins
-from ganglion.compiler.ir.operators import Operators
 from ganglion.compiler.ir.origin import Origin
 
 Shape = tuple[int, ...]
 Case = tuple[list[np.ndarray], dict[str, Any]]
 T = TypeVar("T")
+RECORD = np.dtype(object)  # the type of what holds several arrays: a loop's results
+
+
+# ---- Python's operators --------------------------------------------------------------
+# The functions behind them live far above (`ganglion.ops`), which registers them here;
+# so `x + 1` means the same for values, variables and Keras tensors.
+
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+def register_operators(functions: dict[str, Callable[..., Any]]) -> None:
+    """Register the function that each operator calls."""
+    _functions.update(functions)
+
+
+def call_function(name: str, *args: Any) -> Any:
+    """Call the function that is registered by this name."""
+    return _functions[name](*args)
+
+
+def _binary(name: str) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        return _functions[name](self, other)
+
+    return operator
+
+
+def _reflected(name: str) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        return _functions[name](other, self)
+
+    return operator
+
+
+def _unary(name: str) -> Any:
+    def operator(self: Any) -> Any:
+        return _functions[name](self)
+
+    return operator
+
+
+class Operators:
+    """Mixin: arithmetic, comparison, matrix product and indexing."""
+
+    __slots__ = ()
+    __array_ufunc__: Any = None  # so that `ndarray + x` asks x, not NumPy
+
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __floordiv__ = _binary("floor_divide")
+    __rfloordiv__ = _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("mod"), _reflected("mod")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    # As in NumPy, so that `mask = labels == 0` means what it says. They are hashed by
+    # identity: sets and dictionaries hold them, `in` on a list does not work.
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __hash__ = object.__hash__
+    __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
+    __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")
+    __neg__, __abs__ = _unary("negative"), _unary("absolute")
+    __invert__ = _unary("logical_not")
+    __getitem__ = _binary("getitem")
+
+
+# ---- values and nodes ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +160,8 @@ class Value(Operators):
     @property
     def type_text(self) -> str:
         """The type as printed in a graph, for example ``float32[128,10]``."""
+        if self.dtype == RECORD:
+            return "record"
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -174,16 +247,19 @@ class Graph:
     @staticmethod
     def of(name: str, inputs: Iterable[Input], outputs: Mapping[str, Value]) -> Graph:
         """Make a graph from its ends; the nodes are found and sorted."""
-        found = tuple(v for v in toposort(outputs.values()) if isinstance(v, Node))
+        nodes = tuple(v for v in toposort(outputs.values()) if isinstance(v, Node))
         ends = MappingProxyType(dict(outputs))
-        return Graph(name, tuple(inputs), ends, found)
+        return Graph(name, tuple(inputs), ends, nodes)
 
     def __str__(self) -> str:
         return "\n".join(_print(self))
 
 
-def toposort(roots: Iterable[Value]) -> list[Value]:
-    """Return the roots and all they depend on, inputs first (iterative)."""
+def toposort(roots: Iterable[Value], ends: Collection[Value] = ()) -> list[Value]:
+    """Return the roots and all they depend on, inputs first (iterative).
+
+    Nothing behind the `ends` is looked at.
+    """
     order: list[Value] = []
     seen: set[Value] = set()
     for root in roots:
@@ -195,14 +271,33 @@ def toposort(roots: Iterable[Value]) -> list[Value]:
             elif value not in seen:
                 seen.add(value)
                 stack.append((value, True))
-                if isinstance(value, Node):
-                    stack.extend((one, False) for one in reversed(value.inputs))
+                if isinstance(value, Node) and value not in ends:
+                    stack.extend((source, False) for source in reversed(value.inputs))
     return order
+
+
+def evaluate(
+    values: list[Value], known: Mapping[Value, np.ndarray] | None = None
+) -> list[np.ndarray]:
+    """Compute values from constants (and ``known`` inputs), keeping nothing."""
+    results: dict[Value, np.ndarray] = dict(known or {})
+    with np.errstate(all="ignore"):
+        for value in toposort(values, ends=known or ()):
+            if value in results:
+                continue
+            if isinstance(value, Constant):
+                results[value] = value.array
+            elif isinstance(value, Node):
+                arguments = [results[x] for x in value.inputs]
+                results[value] = np.asarray(value.op.meaning(*arguments, **value.attrs))
+            else:
+                raise ValueError(f"{value!r} has no value outside of its trace")
+    return [results[value] for value in values]
 
 
 def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
     """Return a node with other inputs."""
-    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+    if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):
         return node
     return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)
 
@@ -216,18 +311,18 @@ def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
     for value in toposort(graph.outputs.values()):
         new[value] = value
         if isinstance(value, Node):
-            inputs = tuple(new[one] for one in value.inputs)
+            inputs = tuple(new[source] for source in value.inputs)
             new[value] = rule(value, rebuild(value, inputs))
     outputs = {name: new[value] for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)
 
 
 def _print(graph: Graph) -> Iterator[str]:
-    names: dict[Value, str] = {one: one.name for one in graph.inputs}
+    names: dict[Value, str] = {symbol: symbol.name for symbol in graph.inputs}
     yield f"graph {graph.name}"
     width = max([len(name) for name in names.values()], default=0)
-    for one in graph.inputs:
-        yield f"  {one.name:<{width}}  input {one.type_text}"
+    for symbol in graph.inputs:
+        yield f"  {symbol.name:<{width}}  input {symbol.type_text}"
 
     def show(value: Value) -> str:
         return names.get(value) or _print_constant(value)
@@ -238,11 +333,16 @@ def _print(graph: Graph) -> Iterator[str]:
         arguments += [f"{key}={_print_attr(v)}" for key, v in node.attrs.items()]
         line = f"  %{number} {node.type_text} = {node.op.name}({', '.join(arguments)})"
         yield f"{line:<72}  # {node.origin}" if node.origin.layer else line
+        for body in node.attrs.values():
+            if isinstance(body, Graph):
+                yield from (f"    {text}" for text in _print(body))
     ends = ", ".join(f"{name}={show(v)}" for name, v in graph.outputs.items())
     yield f"  return {ends}"
 
 
 def _print_attr(value: Any) -> str:
+    if isinstance(value, Graph):
+        return value.name
     return str(value).replace(" ", "")
 
 
@@ -291,3 +391,44 @@ def finished(start: Deep[T]) -> T:
             result = None
     answer: T = result
     return answer
+
+
+# ---- what must hold of every graph, before and after every pass ----------------------
+
+
+class GraphError(Exception):
+    """A graph that breaks its own rules: a bug in Ganglion, not in the model."""
+
+
+def verify(graph: Graph) -> Graph:
+    """Return the graph if it is well formed, else raise `GraphError`."""
+    names = [value.name for value in graph.inputs]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise GraphError(f"{graph.name}: inputs named twice: {', '.join(twice)}")
+    known: set[Value] = set(graph.inputs)
+    for number, node in enumerate(graph.nodes):
+        _verify_node(graph, number, node, known)
+        known.add(node)
+    for name, value in graph.outputs.items():
+        if value not in known and not isinstance(value, Constant):
+            raise GraphError(f"{graph.name}: output {name} is not computed")
+    return graph
+
+
+def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> None:
+    where = f"{graph.name} %{number} {node.op.name}"
+    for value in node.inputs:
+        if isinstance(value, Input) and value not in known:
+            raise GraphError(f"{where}: uses the undeclared input {value.name}")
+        if value not in known and not isinstance(value, Constant):
+            raise GraphError(f"{where}: uses a value before it is computed")
+    for body in node.attrs.values():
+        if isinstance(body, Graph):
+            verify(body)
+    try:
+        inferred = node.op.infer(*node.inputs, **node.attrs)
+    except ShapeError as error:
+        raise GraphError(f"{where}: {error}") from error
+    if inferred != (node.shape, node.dtype):
+        raise GraphError(f"{where}: is {node.type_text}, inferred {inferred}")

@@ -95,10 +95,10 @@ def here() -> Origin:
     entry = _stack.entries[-1]
     if entry.frame is None:
         return entry.fallback
-    found = user_line(stop=entry.frame)
-    if found is UNKNOWN:
-        found = entry.fallback
-    return found._replace(layer=entry.layer)
+    origin = user_line(stop=entry.frame)
+    if origin is UNKNOWN:
+        origin = entry.fallback
+    return origin._replace(layer=entry.layer)
 
 
 def user_line(stop: FrameType | None = None) -> Origin:

@@ -1,7 +1,7 @@
 """Simplification: fold constants, drop identities, share equal work, forget the dead.
 
 One walk in order rebuilds the graph; each rule looks at one node whose inputs are
-already simple. Every rule keeps values bit for bit (but for the sign of zero).
+already simple. Every rule keeps values bit for bit (except for the sign of zero).
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from ganglion.compiler.ir.graph import (
     Node,
     Op,
     Value,
+    evaluate,
     rebuild,
     toposort,
+    verify,
 )
-from ganglion.compiler.ir.verify import verify
+from ganglion.compiler.ir.scan import merge_scans, with_bodies
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
@@ -29,36 +31,21 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
     verify(graph)
+    return _simplified(merge_scans(graph))
+
+
+def _simplified(graph: Graph) -> Graph:
+    graph = merge_scans(with_bodies(graph, _simplified))
     new: dict[Value, Value] = {}
     shared: dict[Any, Value] = {}
     for value in toposort(graph.outputs.values()):
         if isinstance(value, Node):
-            inputs = tuple(new[one] for one in value.inputs)
+            inputs = tuple(new[source] for source in value.inputs)
             new[value] = _simple(rebuild(value, inputs), shared)
         else:
             new[value] = _share(value, shared)
     outputs = {name: new[value] for name, value in graph.outputs.items()}
     return verify(Graph.of(graph.name, graph.inputs, outputs))
-
-
-def evaluate(
-    values: list[Value], known: Mapping[Value, np.ndarray] | None = None
-) -> list[np.ndarray]:
-    """Compute values from constants (and ``known`` inputs), keeping nothing."""
-    results: dict[Value, np.ndarray] = dict(known or {})
-    with np.errstate(all="ignore"):
-        for value in toposort(values):
-            if value in results:
-                continue
-            if isinstance(value, Constant):
-                results[value] = value.array
-            elif isinstance(value, Node):
-                arguments = [results[one] for one in value.inputs]
-                made = value.op.meaning(*arguments, **value.attrs)
-                results[value] = np.asarray(made)
-            else:
-                raise ValueError(f"{value!r} has no value outside of its trace")
-    return [results[value] for value in values]
 
 
 def _simple(node: Node, shared: dict[Any, Value]) -> Value:
@@ -83,11 +70,14 @@ def _share(value: Value, shared: dict[Any, Value]) -> Value:
 
 
 def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(sorted((key, repr(value)) for key, value in attrs.items()))
+    return tuple(
+        (key, id(value) if isinstance(value, Graph) else repr(value))
+        for key, value in sorted(attrs.items())
+    )
 
 
 def _fold(node: Node) -> Value | None:
-    if node.op.kind == "random" or not node.inputs:
+    if node.op.kind in ("random", "loop") or not node.inputs:
         return None
     if all(isinstance(value, Constant) for value in node.inputs):
         grows = node.op.name in ("broadcast", "pad")
@@ -95,8 +85,8 @@ def _fold(node: Node) -> Value | None:
             return Constant(evaluate([node])[0])
     if node.op.kind == "pointwise" and node.size > 1:
         splats = [splat(value) for value in node.inputs]
-        if all(one is not None for one in splats):
-            scalars = [Constant(one) for one in splats]
+        if all(number is not None for number in splats):
+            scalars = [Constant(number) for number in splats]
             small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
             number = Constant(evaluate([small])[0])
             return _like(node, shaping.broadcast, number, shape=node.shape)
@@ -113,13 +103,70 @@ def splat(value: Value) -> np.ndarray | None:
 
 
 def _is(value: Value, number: float) -> bool:
-    found = splat(value)
-    return found is not None and bool(found == number)
+    scalar = splat(value)
+    return scalar is not None and bool(scalar == number)
 
 
 def _add(node: Node) -> Value | None:
     a, b = node.inputs
-    return a if _is(b, 0) else b if _is(a, 0) else None
+    return a if _is(b, 0) else b if _is(a, 0) else _joined(node)
+
+
+def _joined(node: Node) -> Value | None:
+    """Concatenate what is padded with zeros to stand side by side: split gates."""
+    parts = _padded_parts(node)
+    if len(parts) < 2:
+        return None
+    axis = parts[0][0]
+    if any(other != axis for other, _, _ in parts):
+        return None
+    parts.sort(key=lambda part: part[1])
+    runs: list[list[tuple[int, int, Value]]] = []
+    for part in parts:
+        start, end = (
+            part[1],
+            runs[-1][-1][1] + runs[-1][-1][2].shape[axis] if runs else 0,
+        )
+        if runs and start < end:
+            return None  # they overlap: that is a sum
+        if runs and start == end:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    if len(runs) == len(parts):
+        return None
+    total: Value | None = None
+    for run in runs:
+        values = [value for _, _, value in run]
+        joined = arrays.concat(*values, axis=axis) if len(values) > 1 else values[0]
+        before = run[0][1]
+        after = node.shape[axis] - before - joined.shape[axis]
+        pairs = [(0, 0)] * node.ndim
+        pairs[axis] = (before, after)
+        if before or after:
+            zeros = (0,) * node.ndim
+            joined = arrays.pad(joined, pairs=tuple(pairs), interior=zeros, value=0.0)
+        total = joined if total is None else pointwise.add(total, joined)
+    return total
+
+
+def _padded_parts(value: Value) -> list[tuple[int, int, Value]]:
+    """Return axis, start and what is padded of each summand; none if one is not."""
+    parts: list[tuple[int, int, Value]] = []
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Node) and value.op is pointwise.add:
+            pending.extend(value.inputs)
+            continue
+        if not isinstance(value, Node) or value.op is not arrays.pad:
+            return []
+        pairs = value.attrs["pairs"]
+        axes = [axis for axis, pair in enumerate(pairs) if any(pair)]
+        if len(axes) != 1 or any(value.attrs["interior"]) or value.attrs["value"]:
+            return []
+        parts.append((axes[0], pairs[axes[0]][0], value.inputs[0]))
+    return parts
 
 
 def _subtract(node: Node) -> Value | None:
@@ -189,6 +236,21 @@ def _transpose(node: Node) -> Value | None:
     return _like(node, arrays.transpose, inner, axes=tuple(first[a] for a in axes))
 
 
+def _concat(node: Node) -> Value | None:
+    """Concatenate at once what is concatenated in turn."""
+    axis = node.attrs["axis"]
+    parts: list[Value] = []
+    for x in node.inputs:
+        is_inner = isinstance(x, Node) and x.op is arrays.concat
+        if is_inner and x.attrs["axis"] == axis:  # type: ignore[attr-defined]
+            parts.extend(x.inputs)  # type: ignore[attr-defined]
+        else:
+            parts.append(x)
+    if len(parts) == len(node.inputs):
+        return None
+    return rebuild(node, tuple(parts))
+
+
 def _like(node: Node, op: Op, x: Value, **attrs: Any) -> Node:
     """Put another op in the place of a node, for the same result."""
     return Node(op, (x,), attrs, node.shape, node.dtype, node.origin)
@@ -215,6 +277,7 @@ _RULES: dict[str, Callable[[Node], Value | None]] = {
     "reshape": _reshape,
     "broadcast": _broadcast,
     "transpose": _transpose,
+    "concat": _concat,
     "cast": _cast,
     "sum": _sum,
     "pad": _keeps_shape,

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from ganglion.compiler.ir.table import OPS
 
 Shape = tuple[int, ...]
+BufferKey = tuple[str, str]  # kind and name
 Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
 
 # Costs in nanoseconds of one core, roughly: a factor of ten decides, not one of two.
@@ -37,6 +38,11 @@ class Buffer:
     def root(self) -> Buffer:
         """The buffer whose memory it is: itself, or what it is another shape of."""
         return self.alias_of or self
+
+    @property
+    def key(self) -> BufferKey:
+        """What names its memory: copies of a buffer, of other types too, share it."""
+        return self.kind, self.name
 
     @property
     def size(self) -> int:
@@ -74,8 +80,8 @@ class View:
     offset: int = 0
 
     @staticmethod
-    def whole(buffer: Buffer) -> View:
-        """Return the view of a whole buffer by its own axes."""
+    def of(buffer: Buffer) -> View:
+        """Return the view of all of a buffer by its own axes."""
         return View(buffer, row_major(buffer.shape))
 
 
@@ -101,7 +107,7 @@ class Memory:
         steps = tuple(s * flat.itemsize for s in view.strides)
         return as_strided(flat[view.offset :], shape, steps)
 
-    def whole(self, buffer: Buffer) -> np.ndarray:
+    def array(self, buffer: Buffer) -> np.ndarray:
         """Return a buffer in its own shape."""
         return self.flat(buffer).reshape(buffer.shape)
 
@@ -327,20 +333,20 @@ def sources(*exprs: Expr) -> list[Buffer]:
 def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """Return an expression with all of it changed, from the bottom up."""
     changed: dict[int, Expr] = {}
-    for one in walk(expr):
+    for node in walk(expr):
         fields: dict[str, Any] = {}
-        for name, value in vars(one).items():
+        for name, value in vars(node).items():
             if isinstance(value, Expr):
                 fields[name] = changed[id(value)]
             elif name == "args":
                 fields[name] = tuple(changed[id(arg)] for arg in value)
-        changed[id(one)] = change(replace(one, **fields) if fields else one)
+        changed[id(node)] = change(replace(node, **fields) if fields else node)
     return changed[id(expr)]
 
 
 def moved(expr: Expr, move: Move) -> Expr:
     """Return an expression for other axes: strides and offsets are changed."""
-    return mapped(expr, lambda one: one.moved(move))
+    return mapped(expr, lambda node: node.moved(move))
 
 
 def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:

@@ -1,4 +1,4 @@
-"""A plan run in NumPy: tells a bug of the planner from one of code generation."""
+"""A plan run in NumPy, to separate bugs of the planner from those of emitters."""
 
 from __future__ import annotations
 

@@ -71,11 +71,13 @@ class Footprint:
         """Return the footprint of a kernel whose first axis has so many units."""
         own: set[Buffer] = set()
         shared: set[Buffer] = set()
-        for one in touched:
-            if isinstance(one, Buffer):
-                shared.add(one.root)
+        for access in touched:
+            if isinstance(access, Buffer):
+                shared.add(access.root)
             else:
-                (own if _has_equal_parts(*one) else shared).add(one[0].buffer.root)
+                (own if _has_equal_parts(*access) else shared).add(
+                    access[0].buffer.root
+                )
         return Footprint(units, frozenset(own - shared))
 
 
@@ -339,7 +341,7 @@ class Contract(Kernel):
         ]
         if self.nonzeros:
             lists = self.nonzeros.buffer
-            touched.append((View.whole(lists), lists.shape))
+            touched.append((View.of(lists), lists.shape))
         if self.bits:
             touched.append(self.bits)  # words reach into the next image's
         return Footprint.of(self.batch[0].size, touched)

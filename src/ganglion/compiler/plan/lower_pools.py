@@ -60,13 +60,13 @@ def _element(
     padded = any(lo or hi for lo, hi in attrs["pairs"])
     if padded or any(w > s for w, s in zip(window, strides, strict=True)):
         view = _surrounded(low, x, attrs["pairs"], lowest)
-        _, found = _windows(view, shape, attrs)
-        return Load(x.dtype, View(view.buffer, found, view.offset))
+        _, windows = _windows(view, shape, attrs)
+        return Load(x.dtype, View(view.buffer, windows, view.offset))
     rank = len(shape) + len(window)
 
     def along(*steps: tuple[int, int]) -> AffineIndex:
-        made = dict(steps)
-        return tuple(made.get(axis, 0) for axis in range(rank)), 0
+        strides_of = dict(steps)
+        return tuple(strides_of.get(axis, 0) for axis in range(rank)), 0
 
     first = len(shape)  # axis of the window
     spatial = [along((i + 1, strides[i]), (first + i, 1)) for i in range(len(window))]
@@ -75,14 +75,14 @@ def _element(
 
 def _surrounded(low: Lowering, x: Value, pairs: Pairs, value: float) -> View:
     if not any(lo or hi for lo, hi in pairs):
-        return View.whole(low.store(x))
+        return View.of(low.store(x))
     spans = zip(x.shape[1:-1], pairs, strict=True)
     spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
     target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
-    whole = View.whole(target)
-    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, value), whole))
-    copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0,) * x.ndim)
-    return whole
+    padded = View.of(target)
+    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, value), padded))
+    copy_into(low, x, padded, ((0, 0), *pairs, (0, 0)), (0,) * x.ndim)
+    return padded
 
 
 def lower_pool(low: Lowering, node: Node) -> None:
@@ -97,11 +97,11 @@ def lower_pool(low: Lowering, node: Node) -> None:
     if low.target.pools_by_window and math.prod(window) <= FEW_TAPS:
         taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
         every = _largest(taps) if is_max else chained("add", taps)
-        low.emit(Loop.of(node.op.name, node.shape, every, View.whole(target)))
+        low.emit(Loop.of(node.op.name, node.shape, every, View.of(target)))
         return
     shape = (*node.shape, *window)
     how, reduced = "max" if is_max else "sum", len(window)
-    low.emit(Loop.of(node.op.name, shape, expr, View.whole(target), reduced, how))
+    low.emit(Loop.of(node.op.name, shape, expr, View.of(target), reduced, how))
 
 
 def _largest(exprs: list[Expr]) -> Expr:
@@ -126,22 +126,22 @@ def _cleared(low: Lowering, node: Node) -> View:
     spatial = tuple(n + lo + hi for n, (lo, hi) in spans)
     shape = (node.shape[0], *spatial, node.shape[-1])
     target = low.new(shape, node.dtype, "pad")
-    whole = View.whole(target)
-    low.emit(Loop.of("fill", shape, Literal(node.dtype, 0.0), whole))
-    return whole
+    cleared = View.of(target)
+    low.emit(Loop.of("fill", shape, Literal(node.dtype, 0.0), cleared))
+    return cleared
 
 
-def _cut_out(low: Lowering, node: Node, whole: View) -> None:
+def _cut_out(low: Lowering, node: Node, padded: View) -> None:
     """Keep what lies inside of the padding."""
     pairs = node.attrs["pairs"]
-    if whole.buffer.shape == node.shape:
-        low.buffers[node] = whole.buffer
+    if padded.buffer.shape == node.shape:
+        low.buffers[node] = padded.buffer
         return
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides[1:], strict=False))
-    inside = Load(node.dtype, View(whole.buffer, whole.strides, offset))
-    low.emit(Loop.of("copy", node.shape, inside, View.whole(target)))
+    offset = sum(lo * s for (lo, _), s in zip(pairs, padded.strides[1:], strict=False))
+    inside = Load(node.dtype, View(padded.buffer, padded.strides, offset))
+    low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
 
 
 def lower_sum_pool_back(low: Lowering, node: Node) -> None:
@@ -153,9 +153,9 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
     if not low.target.pools_by_window:
         _gather_sum_pool_back(low, node)
         return
-    whole = _cleared(low, node)
-    shape, strides = _windows(whole, dy.shape, node.attrs)
-    grads = View.whole(low.store(dy))
+    padded = _cleared(low, node)
+    shape, strides = _windows(padded, dy.shape, node.attrs)
+    grads = View.of(low.store(dy))
     taps = (0,) * len(node.attrs["window"])
     expr = Load(node.dtype, View(grads.buffer, (*grads.strides, *taps)))
     # Windows may overlap: within an image they are added one after the other.
@@ -166,11 +166,11 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
         Load(
             node.dtype, View(grads.buffer, tuple(expr.view.strides[i] for i in order))
         ),
-        View(whole.buffer, tuple(strides[i] for i in order)),
+        View(padded.buffer, tuple(strides[i] for i in order)),
         adds=True,
     )
     low.emit(kernel)
-    _cut_out(low, node, whole)
+    _cut_out(low, node, padded)
 
 
 def _spread(low: Lowering, node: Node, dy: Value) -> None:
@@ -182,12 +182,12 @@ def _spread(low: Lowering, node: Node, dy: Value) -> None:
     ):
         shape += [size, window]
         strides += [step, 0]
-    whole = (*shape, dy.shape[-1])
+    loop_shape = (*shape, dy.shape[-1])
     grads = View(low.store(dy), (*strides, last))
     target = low.new(node.shape, node.dtype)
     low.buffers[node] = target
-    to = View(target, row_major(whole))
-    low.emit(Loop.of(node.op.name, whole, Load(node.dtype, grads), to))
+    to = View(target, row_major(loop_shape))
+    low.emit(Loop.of(node.op.name, loop_shape, Load(node.dtype, grads), to))
 
 
 def _taps_before_channels(rank: int, taps: int) -> list[int]:
@@ -210,17 +210,15 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     if not (low.target.pools_by_window or covers):
         _gather_max_pool_back(low, node, elements, dy)
         return
-    whole = (
-        View.whole(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
-    )
-    _, strides = _windows(whole, y.shape, node.attrs)
+    padded = View.of(low.new(node.shape, node.dtype)) if covers else _cleared(low, node)
+    _, strides = _windows(padded, y.shape, node.attrs)
     starts, steps = strides[: y.ndim], strides[y.ndim :]
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
-    grads, back = View.whole(low.store(dy)), View(whole.buffer, starts)
-    largest = View.whole(low.store(y)) if low.target.pools_by_window else None
+    grads, back = View.of(low.store(dy)), View(padded.buffer, starts)
+    largest = View.of(low.store(y)) if low.target.pools_by_window else None
     moves = (elements, grads, back, taps, covers, largest, above)
     low.emit(PoolBack("max_pool_back", y.shape, *moves))
-    _cut_out(low, node, whole)
+    _cut_out(low, node, padded)
 
 
 def _covers(node: Node, windows: Shape) -> bool:
@@ -301,16 +299,18 @@ class _WindowLayout:
 
     def cleared(self, low: Lowering, dtype: np.dtype) -> View:
         """Return an array of zeros."""
-        made = View.whole(low.new(self._shape, dtype, "pad"))
-        low.emit(Loop.of("fill", self._shape, Literal(dtype, 0), made))
-        return made
+        padded = View.of(low.new(self._shape, dtype, "pad"))
+        low.emit(Loop.of("fill", self._shape, Literal(dtype, 0), padded))
+        return padded
 
-    def windows_of(self, made: View) -> View:
+    def windows_of(self, padded: View) -> View:
         """Return where each window has its value."""
-        first, *steps, last = made.strides
+        first, *steps, last = padded.strides
         pairs = list(zip(steps, self._axes, strict=True))
         strides = (first, *(step * axis.stride for step, axis in pairs), last)
-        return View(made.buffer, strides, sum(step * axis.left for step, axis in pairs))
+        return View(
+            padded.buffer, strides, sum(step * axis.left for step, axis in pairs)
+        )
 
     def copied(self, low: Lowering, values: Value) -> View:
         """Return an array with a value for each window, zeros elsewhere."""
@@ -318,16 +318,18 @@ class _WindowLayout:
         interior = tuple(axis.stride - 1 for axis in self._axes)
         return padded_images(low, values, pairs, interior)
 
-    def asked(self, made: View) -> Load:
+    def asked(self, padded: View) -> Load:
         """Return what an element finds of its windows: (images, taps of a window).
 
         The window in which it is the first tap comes last, so steps go back.
         """
-        steps = made.strides[1:-1]
-        strides = (*made.strides, *(-step for step in steps))
+        steps = padded.strides[1:-1]
+        strides = (*padded.strides, *(-step for step in steps))
         pairs = zip(steps, self._axes, strict=True)
         start = sum(step * (axis.before + axis.left) for step, axis in pairs)
-        return Load(made.buffer.dtype, View(made.buffer, strides, made.offset + start))
+        return Load(
+            padded.buffer.dtype, View(padded.buffer, strides, padded.offset + start)
+        )
 
 
 def _gather_sum_pool_back(low: Lowering, node: Node) -> None:
@@ -349,14 +351,14 @@ def _gather_max_pool_back(
     window = node.attrs["window"]
     here = Index(dtype, (*(0,) * node.ndim, *row_major(window)))
     mine = Apply(BOOL, "equal", (layout.asked(winners), here))
-    given = layout.asked(layout.copied(low, dy))
+    gradient = layout.asked(layout.copied(low, dy))
     zero = Literal(node.dtype, 0.0)
-    _emit_sum(low, node, Apply(node.dtype, "where", (mine, given, zero)))
+    _emit_sum(low, node, Apply(node.dtype, "where", (mine, gradient, zero)))
 
 
 def _emit_sum(low: Lowering, node: Node, expr: Expr) -> None:
     window = node.attrs["window"]
-    target = View.whole(low.new(node.shape, node.dtype))
+    target = View.of(low.new(node.shape, node.dtype))
     low.buffers[node] = target.buffer
     shape = (*node.shape, *window)
     low.emit(Loop.of(node.op.name, shape, expr, target, len(window), "sum"))
@@ -365,8 +367,8 @@ def _emit_sum(low: Lowering, node: Node, expr: Expr) -> None:
 def _first_largest(elements: tuple[Expr, ...], dtype: np.dtype) -> Expr:
     """Return which element is the first of the largest; of NaN, none is."""
     best = chained("maximum", elements)
-    found: Expr = Literal(dtype, len(elements))
+    first: Expr = Literal(dtype, len(elements))
     for number, element in reversed(list(enumerate(elements))):
         wins = Apply(BOOL, "equal", (element, best))
-        found = Apply(dtype, "where", (wins, Literal(dtype, number), found))
-    return found
+        first = Apply(dtype, "where", (wins, Literal(dtype, number), first))
+    return first

@@ -82,12 +82,12 @@ def _best(inputs: Shape, outputs: Shape, taps: int, before: tuple[int, int]) -> 
     """Return the tiling with the size of tile that costs least."""
     every = [Tiling(inputs, outputs, taps, before, span) for span in SPANS]
     enough = [launch for launch in every if launch.tiles >= FEWEST_OF_ALL]
-    return min(enough or every[:1], key=lambda one: one.cost)
+    return min(enough or every[:1], key=lambda tiling: tiling.cost)
 
 
 def _view(low: Lowering, value: Value) -> View:
     view = low.view(value)
-    return view if view.strides[-1] == 1 else View.whole(low.store(value))
+    return view if view.strides[-1] == 1 else View.of(low.store(value))
 
 
 def _zeros(channels: int) -> Buffer:
@@ -99,9 +99,9 @@ def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
     """Cut tiles into at most `at_once` pieces, of blocks of about `most` tiles."""
     images, tiles = tiling.outputs[0], tiling.tiles
     pieces = min(at_once, -(-tiles // FEWEST_TILES))
-    whole = thread_split(images, pieces)
-    piece = tiles // whole
-    if 2 * whole < pieces:  # too few equal ones: whole images, and the last has less
+    equal_pieces = thread_split(images, pieces)
+    piece = tiles // equal_pieces
+    if 2 * equal_pieces < pieces:  # too few: whole images, and the last has less
         each = tiles // images if images >= pieces else 1
         piece = -(-tiles // (each * pieces)) * each
     blocks = -(-piece // max(FEWEST_TILES, most))
@@ -113,9 +113,9 @@ def lower_conv(
 ) -> None:
     """Emit a convolution of x with a kernel of this shape."""
     before = (pairs[0][0], pairs[1][0])
-    whole = _best(x.shape, node.shape, shape[0], before)
-    most = CACHE // (whole.points * (shape[2] + _widest(shape[3])))
-    tiling = _cut(whole, most, low.target.thread_splits)
+    uncut = _best(x.shape, node.shape, shape[0], before)
+    most = CACHE // (uncut.points * (shape[2] + _widest(shape[3])))
+    tiling = _cut(uncut, most, low.target.thread_splits)
     _emit_conv(low, node, x, kernel, shape, tiling, WinogradConv)
 
 
@@ -128,18 +128,18 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     dy, w = node.inputs
     taps, own = w.shape[0], node.attrs["pairs"]
     before = (own[0][0], own[1][0])
-    whole = _best(node.shape, dy.shape, taps, before)
+    adjoint = _best(node.shape, dy.shape, taps, before)
     other = _best(dy.shape, node.shape, taps, before)
-    spreads = whole.cost * 5 <= other.cost * 4
+    spreads = adjoint.cost * 5 <= other.cost * 4
     kernel, shape = _exchanged(low, w, flipped=not spreads)
     if not spreads:
         lower_conv(low, node, dy, kernel, shape, pairs)
         return
-    each = math.prod(whole.across)
-    most = CACHE // (whole.points * each * (shape[2] + _widest(shape[3])))
+    each = math.prod(adjoint.across)
+    most = CACHE // (adjoint.points * each * (shape[2] + _widest(shape[3])))
     images = -(-dy.shape[0] // low.target.thread_splits)
     block = max(1, min(most, images))
-    tiling = replace(whole, piece=images * each, block=block * each)
+    tiling = replace(adjoint, piece=images * each, block=block * each)
     _emit_conv(low, node, dy, kernel, shape, tiling, WinogradSpread)
 
 
@@ -149,14 +149,14 @@ def _widest(channels: int) -> int:
 
 def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
     """Copy a kernel with its channels exchanged, its taps also flipped."""
-    view = View.whole(low.store(w))
+    view = View.of(low.store(w))
     shape = (w.shape[0], w.shape[1], w.shape[3], w.shape[2])
     rows, columns, inside, _ = view.strides
     load = View(view.buffer, (rows, columns, 1, inside))
     if flipped:
         last = (w.shape[0] - 1) * rows + (w.shape[1] - 1) * columns
         load = View(view.buffer, (-rows, -columns, 1, inside), last)
-    target = View.whole(low.new(shape, w.dtype))
+    target = View.of(low.new(shape, w.dtype))
     low.emit(Loop.of("pack", shape, Load(w.dtype, load), target))
     return target, shape
 
@@ -190,8 +190,8 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     images, grads = _view(low, x), _view(low, dy)
     pairs, channels, wide = node.attrs["pairs"], x.shape[3], padded(dy.shape[3])
     before = (pairs[0][0], pairs[1][0])
-    whole = _best(x.shape, dy.shape, node.shape[0], before)
-    points = whole.points
+    uncut = _best(x.shape, dy.shape, node.shape[0], before)
+    points = uncut.points
     each = points * channels * wide
     most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else FEWEST
     fit = max(1, min(most, SUMS // each))
@@ -199,13 +199,13 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     # Few slices are cut by their points, which costs nothing, then by output channels:
     # each piece transforms all images.
     by_rows, groups = slices < FEWEST, 1
-    pairs = whole.span // 2 if by_rows else 1
+    pairs = uncut.span // 2 if by_rows else 1
     while pairs * groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
         groups *= 2
     own, each = padded(dy.shape[3] // groups), points // pairs
     # Each block adds to the sums in memory: it should not be small.
     most = max(CACHE // (each * (channels + own)), 2 * LANES)
-    tiling = _cut(whole, most, slices)
+    tiling = _cut(uncut, most, slices)
     pieces = tiling.pieces
     sums = low.new((pieces, points, channels, wide), FLOAT, "sums")
     region = each * (tiling.stride(channels) + tiling.stride(own))

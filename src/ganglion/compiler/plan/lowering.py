@@ -54,7 +54,7 @@ LONG_SUM = 4096  # elements
 
 @dataclass(frozen=True)
 class Preferences:
-    """What a target wants of lowering."""
+    """What a target requires of lowering."""
 
     # Into how many equal parts a batch, or a long sum, is cut at most for threads to
     # share, whatever their number; a GPU cuts by itself.
@@ -164,7 +164,7 @@ class Lowering:
             return self._reshaped(inner, value.shape)
         target = self.new(value.shape, value.dtype)
         expr = yield self._expanding(value, identity(value.shape), force=True)
-        self.emit(Loop.of(value.op.name, value.shape, expr, View.whole(target)))
+        self.emit(Loop.of(value.op.name, value.shape, expr, View.of(target)))
         return target
 
     def _reshaped(self, buffer: Buffer, shape: Shape) -> Buffer:
@@ -174,12 +174,12 @@ class Lowering:
     def view(self, value: Value) -> View:
         """Return a value as an affine view of a buffer, storing it if it is none."""
         if value in self.buffers or isinstance(value, Constant):
-            return View.whole(self.store(value))
+            return View.of(self.store(value))
         if self._is_movement(value):
             expr = self.at(value, identity(value.shape))
             if isinstance(expr, Load):
                 return expr.view
-        return View.whole(self.store(value))
+        return View.of(self.store(value))
 
     def view_in_any_order(self, value: Value) -> View:
         """Return a view for which any order of axes will do: nothing is transposed."""
@@ -396,14 +396,14 @@ _LAZY: dict[str, Callable[[Lowering, Node, Indices], Deep[Expr]]] = {
 
 
 def copy_into(
-    low: Lowering, x: Value, whole: View, pairs: Pairs, interior: Shape
+    low: Lowering, x: Value, target: View, pairs: Pairs, interior: Shape
 ) -> None:
     """Copy a value into a larger one, after and between what is left free."""
     if x.size == 0:
         return
-    strides = tuple(s * (i + 1) for s, i in zip(whole.strides, interior, strict=True))
-    offset = sum(lo * s for (lo, _), s in zip(pairs, whole.strides, strict=True))
-    view = View(whole.buffer, strides, whole.offset + offset)
+    strides = tuple(s * (i + 1) for s, i in zip(target.strides, interior, strict=True))
+    offset = sum(lo * s for (lo, _), s in zip(pairs, target.strides, strict=True))
+    view = View(target.buffer, strides, target.offset + offset)
     low.emit(Loop.of("copy", x.shape, low.at(x, identity(x.shape)), view))
 
 
@@ -411,11 +411,11 @@ def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> Vie
     """Return images with zeros around (and between) their pixels."""
     if not any(lo or hi for lo, hi in pairs) and not any(interior):
         view = low.view(x)
-        return view if view.strides[-1] == 1 else View.whole(low.store(x))
+        return view if view.strides[-1] == 1 else View.of(low.store(x))
     spans = zip(x.shape[1:-1], pairs, interior, strict=True)
     spatial = tuple(n + lo + hi + max(n - 1, 0) * i for n, (lo, hi), i in spans)
     target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
-    whole = View.whole(target)
-    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, 0.0), whole))
-    copy_into(low, x, whole, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
-    return whole
+    padded = View.of(target)
+    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, 0.0), padded))
+    copy_into(low, x, padded, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
+    return padded

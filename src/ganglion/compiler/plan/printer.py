@@ -48,7 +48,7 @@ def kernel_text(kernel: Kernel) -> str:
     texts = _Texts(kernel.exprs)
     bodies = [f"{_view(v)} {sign} {how}{texts.of(expr)}" for expr, v in kernel.outputs]
     text = f"for {list(kernel.outer)}: " + "\n      and: ".join(bodies)
-    return "".join([text, *(f"\n      with: {one}" for one in texts.named)])
+    return "".join([text, *(f"\n      with: {named}" for named in texts.named)])
 
 
 def _view(view: View) -> str:
@@ -99,12 +99,12 @@ class _Texts:
 
 
 def _own(expr: Expr) -> Iterator[str]:
-    """Yield all that an expression says, but for those below it."""
+    """Yield an expression's own fields, without its subexpressions."""
     yield type(expr).__name__
     for field in fields(expr):
         value = getattr(expr, field.name)
         below = value if isinstance(value, tuple) else (value,)
-        if not any(isinstance(one, Expr) for one in below):
+        if not any(isinstance(item, Expr) for item in below):
             yield repr(value)
 
 

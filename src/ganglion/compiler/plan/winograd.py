@@ -155,8 +155,8 @@ class Tiling:
     @property
     def aligned(self) -> bool:
         """Whether the pieces are equal, and each is some whole images."""
-        whole = self.piece % math.prod(self.across) == 0
-        return whole and self.tiles % self.piece == 0
+        whole_images = self.piece % math.prod(self.across) == 0
+        return whole_images and self.tiles % self.piece == 0
 
     @property
     def images_of_piece(self) -> int:
@@ -244,7 +244,7 @@ class WinogradConv(Tiled):
         return [self.target, self.scratch]
 
     def footprint(self) -> Footprint | None:
-        target = View.whole(self.target), self.target.shape
+        target = View.of(self.target), self.target.shape
         plain = Footprint.of(self.source[0], [(self.images, self.source), target])
         own, images = plain.own | {self.scratch}, self.tiling.images_of_piece
         if self.tiling.aligned:
@@ -260,7 +260,7 @@ class WinogradConv(Tiled):
             transformed[..., panel] = piece
         weights = _both(np.linalg.pinv(self.tiling.matrices.weights), transformed)
         images = memory.see(self.images, source).astype(np.float64)
-        memory.whole(self.target)[...] = self._convolved(images, weights)
+        memory.array(self.target)[...] = self._convolved(images, weights)
 
     def _convolved(self, images: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return OPS["conv"].meaning(images, weights, **_window(self.tiling))
@@ -322,7 +322,7 @@ class WinogradGrads(Tiled):
         attrs = _window(tiling) | {"kernel": (tiling.taps, tiling.taps)}
         exact = OPS["conv_kernel"].meaning(images, grads, **attrs)
         lifted = _both(np.linalg.pinv(tiling.matrices.weights).T, exact)
-        sums = memory.whole(self.sums)
+        sums = memory.array(self.sums)
         sums[...] = 0
         lifted = lifted.reshape(tiling.points, *lifted.shape[2:])
         sums[0, ..., : tiling.outputs[3]] = lifted
@@ -349,10 +349,10 @@ class WinogradKernel(Kernel):
         return [self.target]
 
     def run(self, memory: Memory) -> None:
-        sums = memory.whole(self.sums).astype(np.float64).sum(0)
+        sums = memory.array(self.sums).astype(np.float64).sum(0)
         sums = sums.reshape(self.span, self.span, *sums.shape[1:])[..., : self.shape[3]]
         back = matrices(self.shape[0], self.span).weights.T
-        memory.see(View.whole(self.target), self.shape)[...] = _both(back, sums)
+        memory.see(View.of(self.target), self.shape)[...] = _both(back, sums)
 
 
 def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:

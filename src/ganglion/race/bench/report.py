@@ -36,7 +36,9 @@ def measure(
 ) -> list[Result]:
     """Measure recipes against rivals, both by name; hand on what is there so far."""
     precisions = _precisions(device, precision)
-    chosen = [(recipes.get(name), one) for name in names for one in precisions]
+    chosen = [
+        (recipes.get(name), precision) for name in names for precision in precisions
+    ]
     default = ON_GPU if device == "cuda" else RIVALS
     rivals = default if against is None else against.split(",")
     ours = ["ganglion"] if device == "cuda" else ["ganglion", PRECISE]
@@ -287,8 +289,8 @@ def replaced(text: str, section: str) -> str:
     '# A\n\n## B\n\nnew\n\n## C\n'
     """
     heading = section.partition("\n")[0]
-    before, found, rest = text.partition(f"{heading}\n")
-    if not found:
+    before, separator, rest = text.partition(f"{heading}\n")
+    if not separator:
         return f"{text.rstrip()}\n\n{section}".lstrip()
     after = rest.find("\n## ")
     return before + section + ("" if after < 0 else rest[after:])

@@ -46,7 +46,7 @@ class Result:
     threads: int
     entries: list[Entry]
     operations: float  # floating-point operations of all products in a step
-    peak: dict[str, float]  # GFLOP/s of a matrix product, by who computes it
+    peak: dict[str, float]  # GFLOP/s of a matrix product, by engine
     busy: float = 0.0  # the share of all cores that others used before we began
     remark: str = ""
     interrupted: bool = False
@@ -82,7 +82,11 @@ class Result:
     def best_rival(self) -> Entry | None:
         """Return the rival that is hardest on Ganglion, else the fastest one."""
         ours = self.ours
-        key = (lambda one: self.ratio(one, ours)) if ours else (lambda one: one.median)
+        key = (
+            (lambda rival: self.ratio(rival, ours))
+            if ours
+            else (lambda rival: rival.median)
+        )
         return min(self.rivals, key=key, default=None)
 
     def ratio(self, entry: Entry, to: Entry) -> float:

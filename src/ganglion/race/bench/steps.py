@@ -271,7 +271,7 @@ class Bench:
                 running.process.end()
                 entry.tried[form] = str(error)
                 continue
-            if not begun:  # all began at once: nobody waits for the slowest
+            if not begun:  # all began at once: none waits for the slowest
                 limit = min(limit, max(PATIENCE, 2 * running.entry.start_seconds))
             yield running
 

@@ -165,7 +165,7 @@ class RayRunner(RaceRunner):
         try:
             self._examine_all(folders, plans)
             jobs = [
-                job for one, todo in plans for job in self._jobs(one, folders, todo)
+                job for plan, todo in plans for job in self._jobs(plan, folders, todo)
             ]
             self._run_jobs(jobs)
         finally:
@@ -280,7 +280,7 @@ class RayRunner(RaceRunner):
             return {"lost": f"{lost}{type(error).__name__}: {line.strip()}"}
 
     def _tell(self) -> None:
-        """Tell what the tasks posted since we last looked."""
+        """Report what the tasks have posted since the last call."""
         for name, where, text, is_news in self._news():
             work = {work.name: work for work in self._pending.values()}.get(name)
             if work is None:
@@ -312,7 +312,7 @@ class RayRunner(RaceRunner):
         """Count how often a task is begun: Ray may begin it forever."""
         times = self._begun[work.name] = self._begun.get(work.name, 0) + 1
         if times > RETRIES + 1:
-            refs = [ref for ref, one in self._pending.items() if one is work]
+            refs = [ref for ref, pending in self._pending.items() if pending is work]
             self._ray.cancel(refs[0], force=True)
         again = " again (its worker was lost)" if times > 1 else ""
         return f"{work.what} begins{again}"

@@ -274,7 +274,7 @@ def averages(batches: Iterable[tuple[Any, Any, int]]) -> tuple[float, float]:
 
 
 def up_to_logits(recipe: Recipe, layers: Layers) -> Layers:
-    """Leave the final softmax to the loss, where the rivals' fast functions want it."""
+    """Leave the final softmax to the loss, as the rivals' fast functions expect."""
     if "crossentropy" not in recipe.loss:
         return layers
     kind, arguments = layers[-1]

@@ -54,7 +54,7 @@ class Source:
         program = [sys.executable, "-P", "-m", "ganglion.race.engines.augmented"]
         subprocess.run(program, input=json.dumps(request).encode(), check=True)
         images = np.load(target, mmap_mode="c")
-        target.unlink()  # what is mapped stays until nobody needs it
+        target.unlink()  # a mapping stays until its last user is gone
         return images
 
 

@@ -18,7 +18,7 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
     backend = "numpy" if form == "numpy" else task.device
     if backend not in config.BACKENDS:
         raise Unavailable(f"Ganglion has no backend for {backend} here")
-    if reason := registry.missing(backend):
+    if reason := registry.unavailable_reason(backend):
         raise Unavailable(reason)
     config.set_backend(backend)
     config.set_threads(task.threads)
@@ -28,7 +28,7 @@ def prepare(task: Task, form: str) -> GanglionTrainer:
 
 
 def _freeze(array: Any) -> None:
-    """Let nobody change an array, nor what it is a part of."""
+    """Make an array read-only, and the arrays that it is a view of."""
     while isinstance(array, np.ndarray):
         array.setflags(write=False)
         array = array.base

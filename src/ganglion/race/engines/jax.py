@@ -89,8 +89,8 @@ class JaxTrainer(RivalTrainer):
                 self._compiled[length] = lowered.compile()
             started, losses = time.perf_counter(), []
             for length in lengths:
-                self._state, found = self._compiled[length](self._state, *data)
-                losses.append(found)
+                self._state, chunk_losses = self._compiled[length](self._state, *data)
+                losses.append(chunk_losses)
         else:
             batches = self._split()
             started, losses = time.perf_counter(), []
@@ -173,7 +173,7 @@ def _scan(
 
     split = (task.batches, task.batch_size)
     rows = task.batches * task.batch_size
-    x, y = (one[:rows].reshape(*split, *one.shape[1:]) for one in (x, y))
+    x, y = (array[:rows].reshape(*split, *array.shape[1:]) for array in (x, y))
 
     def body(state: Any, step: Any) -> Any:
         state, (loss, _) = advance(state, (x[step % len(x)], y[step % len(x)]))
@@ -186,7 +186,7 @@ def _take(
     advance: Callable[..., Any], state: Any, sums: Any, data: Any, rows: Any
 ) -> Any:
     """Gather a batch, train on it, and add to the sums of loss and hits."""
-    state, (loss, hits) = advance(state, tuple(one[rows] for one in data))
+    state, (loss, hits) = advance(state, tuple(array[rows] for array in data))
     return state, (sums[0] + loss * len(rows), sums[1] + hits)
 
 
@@ -330,7 +330,7 @@ def _norm(
     else:
         axes = tuple(range(x.ndim - 1))
         mean = jnp.mean(x, axes)
-        variance = jnp.mean(x * x, axes) - mean * mean  # one pass, as XLA likes it
+        variance = jnp.mean(x * x, axes) - mean * mean  # in one pass, which XLA fuses
         momentum = arguments.get("momentum", 0.99)
         for value in (mean, variance):
             index = next(indices)

@@ -120,7 +120,7 @@ def start_worker(command: list[str], env: dict[str, str], log: IO[str]) -> Any:
 
 
 def ending(code: int) -> str:
-    """Say how a process ended.
+    """Return how a process ended.
 
     >>> ending(1), ending(-9)
     ('exit code 1', 'signal SIGKILL')

@@ -117,8 +117,8 @@ def _looped(advance: Callable[..., Any], task: Task) -> Callable[..., Any]:
 
     def loop(x: Any, y: Any, steps: Any) -> Any:
         x, y = (
-            tf.reshape(one[: math.prod(split)], (*split, *one.shape[1:]))
-            for one in (x, y)
+            tf.reshape(array[: math.prod(split)], (*split, *array.shape[1:]))
+            for array in (x, y)
         )
 
         def body(step: Any, total: Any) -> Any:

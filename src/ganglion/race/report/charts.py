@@ -26,7 +26,7 @@ from ganglion.race.results import Epoch, Race, Run
 # An engine has one place, hence one colour (page.css) and one shape, in every report.
 PLACES = ("ganglion", "keras", "tensorflow", "torch", "torch-optimized", "jax",
           "ganglion-numpy", "keras-jax", "keras-torch")  # fmt: skip
-# Outlines around the middle, from -1 to 1: shapes tell engines apart without colour.
+# Outlines around the middle, from -1 to 1: shapes identify engines without colour.
 SHAPES = (
     "M-.9 0A.9 .9 0 1 0 .9 0A.9 .9 0 1 0 -.9 0Z",
     "M-.8-.8H.8V.8H-.8Z",
@@ -39,12 +39,12 @@ SHAPES = (
     "M-1-1L1 1V-1L-1 1Z",
     "M0-1.1L.3-.3H1.1L.45 .2L.7 1L0 .5L-.7 1L-.45 .2L-1.1-.3H-.3Z",
 )
-# Dashes tell races apart; the newest one has full lines.
+# Dashes distinguish races; the newest one has full lines.
 DASHES = ((), (8, 4), (2, 3), (10, 3, 2, 3), (4, 2), (14, 4))
 
 
 def place(engine: str) -> int:
-    """Return an engine's place; one that nobody foresaw keeps its own as well.
+    """Return an engine's index; an unknown engine keeps its own, too.
 
     >>> place("ganglion"), place("torch"), place("another") == place("another")
     (0, 3, True)
@@ -250,7 +250,7 @@ def _clock_controls() -> Html:
 
 
 def _in_words(kind: str, curves: Sequence[dict[str, Any]]) -> str:
-    """Return what a chart shows, for who cannot see it."""
+    """Return a chart's description for screen readers."""
     ends = []
     for line in curves:
         accuracy, times = line["average"]["accuracy"], line["average"]["run"]

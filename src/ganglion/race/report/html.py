@@ -133,7 +133,7 @@ def _recipe(
     for race, letter in zip(races, letters, strict=True):
         first, rest = _parts(race)
         content = [_settings(race), _section("Summary", first, 4)]
-        content += [_section(title, one, 4) for title, one in rest]
+        content += [_section(title, section, 4) for title, section in rest]
         title = f"{letter}: {figures.label(race)}"
         parts.append(_section(title, joined(content), 3))
     return _section(f"{races[0].recipe}: {races[0].title}", joined(parts), 2)

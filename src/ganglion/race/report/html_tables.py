@@ -115,7 +115,7 @@ def first_steps(race: Race) -> Html | None:
 
 
 def problems(race: Race) -> Html | None:
-    """Return the runs that failed, with the end of their logs, and who was skipped."""
+    """Return the runs that failed, with the end of their logs, and those skipped."""
     items = []
     for problem in content.problems(race):
         log = None

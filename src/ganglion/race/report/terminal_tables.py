@@ -74,15 +74,17 @@ def summary(race: Race, width: int = terminal.WIDTH) -> list[Any]:
         f"batch {figures.swept(race, 'batch-size')}, "
         f"{figures.swept(race, 'threads')} threads, {race.device}"
     )
-    results = [[content.engine_name(one), *_result(one, ranked)] for one in ranked]
+    results = [
+        [content.engine_name(group), *_result(group, ranked)] for group in ranked
+    ]
     costs = [_costs(race, group) for group in ranked]
     others = [[f"published: {name}", *rest] for name, *rest in content.published(race)]
     names = (*COSTS, *SIZES)
     if width >= WIDE:
-        rows = [[*one, *other] for one, other in zip(results, costs, strict=True)]
+        rows = [[*result, *other] for result, other in zip(results, costs, strict=True)]
         head = ("engine", *RESULT, *names)
         return [_table(f"{title}; seconds and megabytes", head, rows, others, **look)]
-    rows = [[group.label, *one] for group, one in zip(ranked, costs, strict=True)]
+    rows = [[group.label, *cost] for group, cost in zip(ranked, costs, strict=True)]
     return [
         _table(title, ("engine", *RESULT), results, others, **look),
         _table("seconds and megabytes", ("engine", *names), rows, **look),
@@ -135,7 +137,9 @@ def first_steps(race: Race, groups: list[Group]) -> Any:
     rows = []
     for group in groups:
         losses = group.first_losses
-        alike = [one.first_losses for one in groups if one.settings == group.settings]
+        alike = [
+            other.first_losses for other in groups if other.settings == group.settings
+        ]
         count = in_step(alike)[alike.index(losses)]
         row = [group.label, *(content.loss_text(losses, step) for step in shown)]
         row.append(f"{count} of {len(losses)}")

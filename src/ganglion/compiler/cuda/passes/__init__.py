@@ -1,1 +1,1 @@
-"""Passes over the kernels of a plan that only a GPU wants."""
+"""Passes over the kernels of a plan, for a GPU only."""

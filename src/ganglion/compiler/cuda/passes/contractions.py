@@ -14,7 +14,6 @@ from typing import Any
 
 from ganglion.compiler.cuda.conv_tiling import split_k_of
 from ganglion.compiler.cuda.epilogue import (
-    Root,
     SplitContract,
     is_copy,
     is_flat,
@@ -28,8 +27,9 @@ from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.passes.rewrite import Uses
 from ganglion.compiler.cuda.scheduler import by_priority
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.cuda.text import computed, root
+from ganglion.compiler.cuda.text import computed
 from ganglion.compiler.cuda.tiling import Product
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Axis,
     Buffer,
@@ -46,7 +46,7 @@ from ganglion.compiler.plan.kernels import (
     row_major,
     walk,
 )
-from ganglion.compiler.plan.passes.collapse import collapse
+from ganglion.compiler.plan.passes.loops import collapse
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,16 @@ def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
     and as it is, for the gradient of the weights. The first holds the second.
     """
     uses = Uses(kernels)
-    copies: dict[Root, _Copy] = {}
+    copies: dict[BufferKey, _Copy] = {}
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Loop) and is_copy(kernel):
             assert isinstance(kernel.expr, Load)
             source, target = kernel.expr.view, kernel.target.buffer
             larger = source.buffer.size < target.size
-            lasts = uses.writers[root(target)][-1] == number
+            lasts = uses.writers[target.key][-1] == number
             ours = source.buffer.kind == target.kind == "arena"
             if larger and lasts and ours and is_flat(source, kernel.shape):
-                copies.setdefault(root(source.buffer), _Copy(number, kernel))
+                copies.setdefault(source.buffer.key, _Copy(number, kernel))
     result: list[Kernel] = []
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Contract):
@@ -104,12 +104,12 @@ def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _read_from_copy(
-    kernel: Contract, side: str, copies: dict[Root, _Copy], uses: Uses, number: int
+    kernel: Contract, side: str, copies: dict[BufferKey, _Copy], uses: Uses, number: int
 ) -> Contract:
     """Let one side of a product be read from a copy, where that can be."""
     view: View = getattr(kernel, side)
-    copy = copies.get(root(view.buffer))
-    written = uses.writers[root(view.buffer)]
+    copy = copies.get(view.buffer.key)
+    written = uses.writers[view.buffer.key]
     if copy is None or view.offset or not written[-1] < copy.number < number:
         return kernel
     groups = ("batch", "rows", "columns", "inner")
@@ -174,7 +174,9 @@ def _unrolled(kernel: Loop) -> Loop:
 
 def _side_by_side(expr: Expr, outer: int) -> bool:
     """Whether an expression loads neighbours, of the last axis that is stored."""
-    steps = [one.view.strides[outer - 1] for one in walk(expr) if isinstance(one, Load)]
+    steps = [
+        node.view.strides[outer - 1] for node in walk(expr) if isinstance(node, Load)
+    ]
     return 1 in steps and all(
         0 <= step <= TUNING.most_depthwise_columns for step in steps
     )
@@ -213,7 +215,7 @@ def _at_tap(kernel: Contract, tap: Sequence[int]) -> Contract:
     for side in ("left", "right", "out"):
         view = getattr(kernel, side)
         steps = [
-            getattr(one, side) * i for one, i in zip(kernel.rows, tap, strict=True)
+            getattr(axis, side) * i for axis, i in zip(kernel.rows, tap, strict=True)
         ]
         moved[side] = replace(view, offset=view.offset + sum(steps))
     return replace(kernel, rows=(), **moved)
@@ -276,7 +278,7 @@ def split_column_sums(step: StepKernels) -> StepKernels:
         if len(numbers) == 1
     }
     _, deferred = by_priority(kernels)
-    parts = {id(one): _row_parts(one, producers) for one in deferred}
+    parts = {id(kernel): _row_parts(kernel, producers) for kernel in deferred}
     every: list[Kernel] = []
     for kernel in kernels:
         count = parts.get(id(kernel), 1)
@@ -284,7 +286,7 @@ def split_column_sums(step: StepKernels) -> StepKernels:
     return replace(step, every=tuple(every))
 
 
-def _row_parts(kernel: Kernel, producers: dict[Root, Kernel]) -> int:
+def _row_parts(kernel: Kernel, producers: dict[BufferKey, Kernel]) -> int:
     """Return into how many parts of its rows a sum is split."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
         return 1
@@ -294,7 +296,7 @@ def _row_parts(kernel: Kernel, producers: dict[Root, Kernel]) -> int:
     columns, rows = kernel.shape
     views = [expr.view for expr, _ in kernel.outputs if isinstance(expr, Load)]
     flat = [view for view in views if (view.strides, view.offset) == ((1, columns), 0)]
-    maps = [one for one in flat if is_map(producers.get(root(one.buffer), kernel))]
+    maps = [view for view in flat if is_map(producers.get(view.buffer.key, kernel))]
     if len(maps) != len(kernel.outputs):
         return 1
     wanted = max(columns * rows // TUNING.summed_per_block, 1)
@@ -318,7 +320,7 @@ def _split_rows(kernel: Kernel, parts: int) -> list[Loop]:
         partial = Buffer(name, (parts, columns), dtype, "arena")
         shape, part = (parts, columns, each), rewrite(expr, strides)
         partial_sums.append(
-            Loop.of(kernel.name, shape, part, View.whole(partial), 1, "sum")
+            Loop.of(kernel.name, shape, part, View.of(partial), 1, "sum")
         )
         totals.append((Load(dtype, View(partial, (1, columns))), target))
     total = replace(kernel, shape=(columns, parts), outputs=tuple(totals))

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import Root, is_flat, is_map, tables_of
+from ganglion.compiler.cuda.epilogue import is_flat, is_map, tables_of
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.passes.rewrite import map_buffers, read_by, written_by
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.cuda.text import BF16, root
+from ganglion.compiler.cuda.text import BF16
 from ganglion.compiler.cuda.tiling import Product, on_tensor_cores
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
@@ -55,21 +56,21 @@ class Scaled(Buffer):
 def keep_bytes(step: StepKernels) -> StepKernels:
     """Keep what only products read as bytes, where it is scaled bytes."""
     kernels = step.every
-    scaled_by: dict[Root, tuple[Loop, Expr, Scaled]] = {}
+    scaled_by: dict[BufferKey, tuple[Loop, Expr, Scaled]] = {}
     for kernel in kernels:
         if isinstance(kernel, Loop) and (source_and_buffer := _scaled(kernel)):
-            scaled_by[root(kernel.target.buffer)] = (kernel, *source_and_buffer)
+            scaled_by[kernel.target.buffer.key] = (kernel, *source_and_buffer)
     as_bytes = {
         key for key in scaled_by if _is_read_as_bytes(key, scaled_by[key][2], kernels)
     }
 
     def change(buffer: Buffer) -> Buffer:
-        return scaled_by[root(buffer)][2] if root(buffer) in as_bytes else buffer
+        return scaled_by[buffer.key][2] if buffer.key in as_bytes else buffer
 
     result = []
     for kernel in kernels:
-        if isinstance(kernel, Loop) and root(kernel.target.buffer) in as_bytes:
-            _, source, scaled = scaled_by[root(kernel.target.buffer)]
+        if isinstance(kernel, Loop) and kernel.target.buffer.key in as_bytes:
+            _, source, scaled = scaled_by[kernel.target.buffer.key]
             target = replace(kernel.target, buffer=scaled)
             kernel = replace(kernel, outputs=((source, target),))
         elif isinstance(kernel, Contract):
@@ -95,11 +96,15 @@ def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
         scale, (expr,) = float(factors[0].value), others
     if not isinstance(expr, Apply) or expr.op != "cast" or expr.args[0].dtype != BYTE:
         return None
-    one = target.buffer
-    return expr.args[0], Scaled(one.name, one.shape, BYTE, one.kind, scale=scale)
+    buffer = target.buffer
+    return expr.args[0], Scaled(
+        buffer.name, buffer.shape, BYTE, buffer.kind, scale=scale
+    )
 
 
-def _is_read_as_bytes(key: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> bool:
+def _is_read_as_bytes(
+    key: BufferKey, scaled: Scaled, kernels: Iterable[Kernel]
+) -> bool:
     """Whether all that read an array are products that copy it in whole chunks."""
     users = [kernel for kernel in kernels if key in read_by([kernel])]
     writers = [kernel for kernel in kernels if key in written_by([kernel])]
@@ -110,10 +115,10 @@ def _is_read_as_bytes(key: Root, scaled: Scaled, kernels: Iterable[Kernel]) -> b
     )
 
 
-def _copies_bytes(kernel: Kernel, key: Root, scaled: Scaled) -> bool:
+def _copies_bytes(kernel: Kernel, key: BufferKey, scaled: Scaled) -> bool:
     if not isinstance(kernel, Contract) or not on_tensor_cores(kernel, "tf32"):
         return False
-    if root(kernel.left.buffer) != key or root(kernel.right.buffer) == key:
+    if kernel.left.buffer.key != key or kernel.right.buffer.key == key:
         return False
     left = replace(kernel.left, buffer=scaled)
     return Product(replace(kernel, left=left)).lanes("left") == CHUNK
@@ -129,7 +134,7 @@ def round_operands(step: StepKernels, bf16: bool) -> StepKernels:
     if not bf16:
         return step
     kernels = (*step.once, *step.every)
-    operands = {root(b) for b in _operands(kernels) if b.kind == "arena"}
+    operands = {b.key for b in _operands(kernels) if b.kind == "arena"}
     halved = operands | (_large(kernels) - _updates(kernels) if operands else set())
     halved -= {key for kernel in kernels for key in _needed_exact(kernel)}
     halved -= {key for kernel in kernels for key in _unaligned(kernel)}
@@ -142,82 +147,82 @@ def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
             yield from (buffer for buffer in kernel.reads() if buffer.dtype == F32)
 
 
-def _large(kernels: Sequence[Kernel]) -> set[Root]:
+def _large(kernels: Sequence[Kernel]) -> set[BufferKey]:
     """Return the temporary arrays that are worth keeping in half the bytes."""
     return {
-        root(b)
+        b.key
         for kernel in kernels
         for b in (*kernel.reads(), *kernel.writes())
         if b.kind == "arena" and b.dtype == F32 and b.size >= TUNING.bf16_elements
     }
 
 
-def _updates(kernels: Sequence[Kernel]) -> set[Root]:
+def _updates(kernels: Sequence[Kernel]) -> set[BufferKey]:
     """Return what state is computed from, element by element: gradients of weights."""
-    updates: set[Root] = set()
+    updates: set[BufferKey] = set()
     for kernel in reversed(kernels):
-        written = {(root(b), b.kind) for b in kernel.writes()}
+        written = {(b.key, b.kind) for b in kernel.writes()}
         if is_map(kernel) and any(k == "state" or r in updates for r, k in written):
-            updates |= {root(b) for b in kernel.reads()}
+            updates |= {b.key for b in kernel.reads()}
     return updates
 
 
-def _in_bf16(kernel: Kernel, halved: set[Root]) -> Kernel:
+def _in_bf16(kernel: Kernel, halved: set[BufferKey]) -> Kernel:
     def change(buffer: Buffer) -> Buffer:
-        return replace(buffer, dtype=BF16) if root(buffer) in halved else buffer
+        return replace(buffer, dtype=BF16) if buffer.key in halved else buffer
 
     return map_buffers(kernel, change)
 
 
-def _needed_exact(kernel: Kernel) -> Iterator[Root]:
+def _needed_exact(kernel: Kernel) -> Iterator[BufferKey]:
     """Yield the memory that a kernel needs in its own type."""
     if isinstance(kernel, Loop):
         exprs = kernel.exprs
-        yield from (root(b) for one in walk(*exprs) for b in tables_of(one))
+        yield from (b.key for node in walk(*exprs) for b in tables_of(node))
         # A largest element is found again by its value: it must not be rounded alone.
-        for one in walk(*exprs):
-            if isinstance(one, Apply) and one.op in ("equal", "not_equal"):
-                yield from map(root, sources(*one.args))
+        for node in walk(*exprs):
+            if isinstance(node, Apply) and node.op in ("equal", "not_equal"):
+                yield from (buffer.key for buffer in sources(*node.args))
         if kernel.adds:
-            yield from map(root, kernel.writes())
+            yield from (buffer.key for buffer in kernel.writes())
     elif isinstance(kernel, Contract) and on_tensor_cores(kernel, "bf16"):
         return
     elif not isinstance(kernel, PoolBack):
-        yield from map(root, (*kernel.reads(), *kernel.writes()))
+        yield from (buffer.key for buffer in (*kernel.reads(), *kernel.writes()))
 
 
-def _unaligned(kernel: Kernel) -> Iterator[Root]:
+def _unaligned(kernel: Kernel) -> Iterator[BufferKey]:
     """Yield operands of which no two neighbours can be copied at once."""
     if not isinstance(kernel, Contract):
         return
-    halves = _in_bf16(kernel, {root(b) for b in kernel.reads()})
+    halves = _in_bf16(kernel, {b.key for b in kernel.reads()})
     assert isinstance(halves, Contract)
     product = Product(halves)
     for side, view in (("left", halves.left), ("right", halves.right)):
         if product.lanes(side) < 2:
-            yield root(view.buffer)
+            yield view.buffer.key
 
 
 def _with_copies(
     kernels: Sequence[Kernel], bf16: bool
 ) -> tuple[list[Loop], list[Kernel]]:
     """Let products read copies of weights; return what makes them, and all kernels."""
-    written: set[Root] = set()
-    late: set[Root] = set()  # what products read after it has changed
+    written: set[BufferKey] = set()
+    late: set[BufferKey] = set()  # what products read after it has changed
     for kernel in kernels:
-        late |= written & {root(b) for b in _operands([kernel])}
-        written |= {root(b) for b in kernel.writes()}
-    copies: dict[Root, Loop] = {}
+        late |= written & {b.key for b in _operands([kernel])}
+        written |= {b.key for b in kernel.writes()}
+    copies: dict[BufferKey, Loop] = {}
     for buffer in _operands(kernels):
-        if buffer.kind == "state" and root(buffer) not in late:
-            copies[root(buffer)] = _copy(buffer)
+        if buffer.kind == "state" and buffer.key not in late:
+            copies[buffer.key] = _copy(buffer)
     for kernel in kernels if bf16 else ():
         for key in _unaligned(kernel):  # cannot be bf16: products round it themselves
             copies.pop(key, None)
     names = {key: loop.target.buffer for key, loop in copies.items()}
 
     def change(buffer: Buffer) -> Buffer:
-        return names.get(root(buffer), buffer)
+        return names.get(buffer.key, buffer)
 
     result = [
         map_buffers(kernel, change) if isinstance(kernel, Contract) else kernel

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ganglion.compiler.cuda.epilogue import Root, is_copy, is_map
+from ganglion.compiler.cuda.epilogue import is_copy, is_map
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.passes.rewrite import (
     Uses,
@@ -19,7 +19,8 @@ from ganglion.compiler.cuda.passes.rewrite import (
     rename_buffers,
     written_by,
 )
-from ganglion.compiler.cuda.text import BF16, computed, root
+from ganglion.compiler.cuda.text import BF16, computed
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row_major
 
 
@@ -27,11 +28,15 @@ def split_prefetch(step: StepKernels) -> StepKernels:
     """Separate kernels that may run beside the step before from the others."""
     kernels = step.every
     pieces = [
-        Piece(n, one) for n, kernel in enumerate(kernels) for one in _pieces_of(kernel)
+        Piece(n, part)
+        for n, kernel in enumerate(kernels)
+        for part in _pieces_of(kernel)
     ]
     early = _Candidates(pieces, written_by(step.once)).prefetched
-    prefetched = _joined([one.in_order() for n, one in enumerate(pieces) if n in early])
-    rest = _joined([one for n, one in enumerate(pieces) if n not in early])
+    prefetched = _joined(
+        [piece.in_order() for n, piece in enumerate(pieces) if n in early]
+    )
+    rest = _joined([piece for n, piece in enumerate(pieces) if n not in early])
     copies, names = _before(prefetched, rest)
     result = replace(
         step,
@@ -48,10 +53,7 @@ def keep_prefetched_exact(step: StepKernels) -> StepKernels:
     it reads what was stored: rounded, that would be something else.
     """
     halved = {
-        root(b)
-        for kernel in step.prefetched
-        for b in kernel.writes()
-        if b.dtype == BF16
+        b.key for kernel in step.prefetched for b in kernel.writes() if b.dtype == BF16
     }
     between = halved & read_by(step.prefetched)
     if not between:
@@ -59,7 +61,7 @@ def keep_prefetched_exact(step: StepKernels) -> StepKernels:
 
     def change(buffer: Buffer) -> Buffer:
         exact = computed(buffer.dtype)
-        return replace(buffer, dtype=exact) if root(buffer) in between else buffer
+        return replace(buffer, dtype=exact) if buffer.key in between else buffer
 
     return step.map(lambda kernel: map_buffers(kernel, change))
 
@@ -138,11 +140,11 @@ def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
 class _Candidates:
     """The pieces that may be prefetched: all loops, less those that cannot."""
 
-    def __init__(self, pieces: Sequence[Piece], known: set[Root]) -> None:
+    def __init__(self, pieces: Sequence[Piece], known: set[BufferKey]) -> None:
         self._pieces, self._known = pieces, known
         self._uses = Uses([piece.kernel for piece in pieces])
         self.prefetched = {
-            n for n, one in enumerate(pieces) if isinstance(one.kernel, Loop)
+            n for n, piece in enumerate(pieces) if isinstance(piece.kernel, Loop)
         }
         while wrong := {n for n in self.prefetched if not self._may_prefetch(n)}:
             self.prefetched -= wrong
@@ -162,32 +164,32 @@ class _Candidates:
             return False
         assert isinstance(piece.kernel.expr, Load)
         source, target = piece.kernel.expr.view.buffer, piece.kernel.target.buffer
-        changed = min(self._writer_numbers(root(source)), default=-1) > piece.number
+        changed = min(self._writer_numbers(source.key), default=-1) > piece.number
         return source.kind == "state" and target.kind == "arena" and changed
 
-    def _writer_numbers(self, key: Root) -> list[int]:
+    def _writer_numbers(self, key: BufferKey) -> list[int]:
         return [self._pieces[n].number for n in self._uses.writers[key]]
 
     def _may_write(self, buffer: Buffer) -> bool:
         counts = buffer.kind == "state" and buffer.dtype.kind in "iu"
         if buffer.kind != "arena" and not counts:
             return False  # weights are never prefetched
-        if not self.prefetched.issuperset(self._uses.writers[root(buffer)]):
+        if not self.prefetched.issuperset(self._uses.writers[buffer.key]):
             return False
         order, readers = (
-            self._writer_numbers(root(buffer)),
-            self._uses.readers[root(buffer)],
+            self._writer_numbers(buffer.key),
+            self._uses.readers[buffer.key],
         )
         others = [self._pieces[n].number for n in readers if n not in self.prefetched]
         if not others:
             return True
         if buffer.kind == "arena":
             return min(others) > max(order)
-        return max(others) <= min(order)  # nobody wants what it is after the step
+        return max(others) <= min(order)  # its value after the step is never read
 
     def _may_read(self, buffer: Buffer) -> bool:
-        writers = self._uses.writers[root(buffer)]
-        if buffer.kind == "arena" and root(buffer) not in self._known and not writers:
+        writers = self._uses.writers[buffer.key]
+        if buffer.kind == "arena" and buffer.key not in self._known and not writers:
             return False
         return self.prefetched.issuperset(writers) and not any(
             map(self._copies_old_state, writers)
@@ -196,16 +198,16 @@ class _Candidates:
 
 def _before(
     prefetched: Sequence[Kernel], rest: Sequence[Kernel]
-) -> tuple[list[Kernel], dict[Root, Root]]:
+) -> tuple[list[Kernel], dict[BufferKey, BufferKey]]:
     """Copy the state that prefetched kernels change and others read unchanged."""
     changed = {key for key in written_by(prefetched) if key[0] == "state"}
-    wanted = {root(b): b for one in rest for b in one.reads() if root(b) in changed}
+    wanted = {b.key: b for kernel in rest for b in kernel.reads() if b.key in changed}
     copies: list[Kernel] = []
-    names: dict[Root, Root] = {}
+    names: dict[BufferKey, BufferKey] = {}
     for key, state in wanted.items():
         copy = Buffer(f"{state.name} before", state.shape, state.dtype, "arena")
         steps = row_major(state.shape)
         value = Load(state.dtype, View(state, steps))
         copies.append(Loop.of("copy", state.shape, value, View(copy, steps)))
-        names[key] = root(copy)
+        names[key] = copy.key
     return copies, names

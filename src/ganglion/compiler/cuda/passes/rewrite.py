@@ -1,4 +1,4 @@
-"""Kernels with other buffers, expressions as keys, and who reads and writes what."""
+"""Kernels with other buffers, expressions as keys, and arrays' readers and writers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import Root
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Buffer, Expr, Kernel, walk
 
 Change = Callable[[Buffer], Buffer]
@@ -20,34 +19,34 @@ class Uses:
     """The numbers of the kernels that read and write each array."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
-        self.readers: dict[Root, list[int]] = defaultdict(list)
-        self.writers: dict[Root, list[int]] = defaultdict(list)
+        self.readers: dict[BufferKey, list[int]] = defaultdict(list)
+        self.writers: dict[BufferKey, list[int]] = defaultdict(list)
         for number, kernel in enumerate(kernels):
-            for key in {root(b) for b in kernel.reads()}:
+            for key in {b.key for b in kernel.reads()}:
                 self.readers[key].append(number)
-            for key in {root(b) for b in kernel.writes()}:
+            for key in {b.key for b in kernel.writes()}:
                 self.writers[key].append(number)
 
 
-def read_by(kernels: Iterable[Kernel]) -> set[Root]:
+def read_by(kernels: Iterable[Kernel]) -> set[BufferKey]:
     """Return what kernels read."""
-    return {root(b) for kernel in kernels for b in kernel.reads()}
+    return {b.key for kernel in kernels for b in kernel.reads()}
 
 
-def written_by(kernels: Iterable[Kernel]) -> set[Root]:
+def written_by(kernels: Iterable[Kernel]) -> set[BufferKey]:
     """Return what kernels write."""
-    return {root(b) for kernel in kernels for b in kernel.writes()}
+    return {b.key for kernel in kernels for b in kernel.writes()}
 
 
-def rename_buffers(kernel: Kernel, names: Mapping[Root, Root]) -> Kernel:
+def rename_buffers(kernel: Kernel, names: Mapping[BufferKey, BufferKey]) -> Kernel:
     """Return a kernel with other memory in place of some."""
-    if not any(root(b) in names for b in (*kernel.reads(), *kernel.writes())):
+    if not any(b.key in names for b in (*kernel.reads(), *kernel.writes())):
         return kernel
 
     def change(buffer: Buffer) -> Buffer:
-        if root(buffer) not in names:
+        if buffer.key not in names:
             return buffer
-        kind, name = names[root(buffer)]
+        kind, name = names[buffer.key]
         return replace(buffer, kind=kind, name=name)
 
     return map_buffers(kernel, change)
@@ -63,7 +62,7 @@ def _mapped(value: Any, change: Change, known: dict[int, Any]) -> Any:
     if isinstance(value, Buffer):
         return change(value)
     if isinstance(value, tuple):
-        return tuple(_mapped(one, change, known) for one in value)
+        return tuple(_mapped(item, change, known) for item in value)
     if not is_dataclass(value) or isinstance(value, (type, np.dtype)):
         return value
     if id(value) not in known:
@@ -77,12 +76,16 @@ def _mapped(value: Any, change: Change, known: dict[int, Any]) -> Any:
 
 def _with_mapped_fields(value: Any, change: Change, known: dict[int, Any]) -> Any:
     old = {field.name: getattr(value, field.name) for field in fields(value)}
-    new = {name: _mapped(one, change, known) for name, one in old.items()}
-    changed = any(new[name] is not one for name, one in old.items())
+    new = {
+        name: _mapped(field_value, change, known) for name, field_value in old.items()
+    }
+    changed = any(new[name] is not field_value for name, field_value in old.items())
     return replace(value, **new) if changed else value
 
 
-def expression_key(expr: Expr, same: Mapping[Root, Root] | None = None) -> str:
+def expression_key(
+    expr: Expr, same: Mapping[BufferKey, BufferKey] | None = None
+) -> str:
     """Return a text that equal expressions share; shared parts are written once.
 
     Arrays that are the `same` by another name are written alike.
@@ -90,21 +93,23 @@ def expression_key(expr: Expr, same: Mapping[Root, Root] | None = None) -> str:
     same = same or {}
     numbers: dict[int, int] = {}
     words = []
-    for one in walk(expr):
-        numbers[id(one)] = len(numbers)
-        words.append(type(one).__name__)
-        for field in fields(one):
-            words.append(_word(getattr(one, field.name), numbers, same))
+    for node in walk(expr):
+        numbers[id(node)] = len(numbers)
+        words.append(type(node).__name__)
+        for field in fields(node):
+            words.append(_word(getattr(node, field.name), numbers, same))
     return " ".join(words)
 
 
-def _word(value: Any, numbers: dict[int, int], same: Mapping[Root, Root]) -> str:
+def _word(
+    value: Any, numbers: dict[int, int], same: Mapping[BufferKey, BufferKey]
+) -> str:
     if isinstance(value, Expr):
         return f"#{numbers[id(value)]}"
     if isinstance(value, Buffer):
-        return str(same.get(root(value), root(value)))
+        return str(same.get(value.key, value.key))
     if isinstance(value, tuple):
-        return f"({' '.join(_word(one, numbers, same) for one in value)})"
+        return f"({' '.join(_word(item, numbers, same) for item in value)})"
     if is_dataclass(value):
         parts = (getattr(value, field.name) for field in fields(value))
         return f"[{' '.join(_word(part, numbers, same) for part in parts)}]"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ganglion.compiler.cuda.epilogue import Root, is_map
+from ganglion.compiler.cuda.epilogue import is_map
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.passes.rewrite import Uses, expression_key, map_buffers
-from ganglion.compiler.cuda.text import root
+from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Kernel,
@@ -27,14 +27,14 @@ def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
 
     Padded images are the most of them.
     """
-    writers: dict[Root, list[Output]] = defaultdict(list)
-    buffers: dict[Root, Buffer] = {}
+    writers: dict[BufferKey, list[Output]] = defaultdict(list)
+    buffers: dict[BufferKey, Buffer] = {}
     for number, kernel in enumerate(kernels):
         for which, buffer in enumerate(kernel.writes()):
-            writers[root(buffer)].append((number, which))
-            buffers[root(buffer)] = buffer
-    first: dict[Any, Root] = {}
-    same: dict[Root, Root] = {}
+            writers[buffer.key].append((number, which))
+            buffers[buffer.key] = buffer
+    first: dict[Any, BufferKey] = {}
+    same: dict[BufferKey, BufferKey] = {}
     gone: set[Output] = set()
     # What is ready first is kept: the others' readers come later.
     for key, outputs in sorted(writers.items(), key=lambda item: item[1][-1]):
@@ -50,9 +50,9 @@ def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
             gone |= set(outputs)
 
     def change(buffer: Buffer) -> Buffer:
-        if root(buffer) not in same:
+        if buffer.key not in same:
             return buffer
-        known = buffers[same[root(buffer)]]
+        known = buffers[same[buffer.key]]
         return replace(buffer, name=known.name, alias_of=known.root)
 
     rest = _without(kernels, gone)
@@ -65,7 +65,7 @@ def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Loop):
             outputs = enumerate(kernel.outputs)
-            left = tuple(one for i, one in outputs if (number, i) not in gone)
+            left = tuple(output for i, output in outputs if (number, i) not in gone)
             if left:
                 rest.append(replace(kernel, outputs=left))
         else:
@@ -77,7 +77,7 @@ def _value_key(
     kernels: Sequence[Kernel],
     buffer: Buffer,
     outputs: Sequence[Output],
-    same: dict[Root, Root],
+    same: dict[BufferKey, BufferKey],
 ) -> Any:
     """Return what an array is computed from; None where that is not plain to see."""
     if buffer.kind != "arena":
@@ -96,12 +96,12 @@ def _value_key(
 
 def _changed(
     kernels: Sequence[Kernel],
-    writers: dict[Root, list[Output]],
+    writers: dict[BufferKey, list[Output]],
     start: Output,
     last: Output,
 ) -> bool:
     """Return whether what a kernel reads has changed since an equal one before it."""
-    read = {root(b) for b in kernels[last[0]].reads()}
+    read = {b.key for b in kernels[last[0]].reads()}
     return any(start[0] < n <= last[0] for key in read for n, _ in writers.get(key, []))
 
 
@@ -111,22 +111,22 @@ def hoist_constants(plan: Plan) -> StepKernels:
     uses = Uses(kernels)
     once: list[Kernel] = []
     every: list[Kernel] = []
-    known: set[Root] = set()
+    known: set[BufferKey] = set()
     for number, kernel in enumerate(kernels):
-        alone = all(len(uses.writers[root(b)]) == 1 for b in kernel.writes())
+        alone = all(len(uses.writers[b.key]) == 1 for b in kernel.writes())
         if _is_constant(kernel, known) and (alone or _is_fill(kernels, uses, number)):
             once.append(kernel)
             if alone:
-                known |= {root(b) for b in kernel.writes()}
+                known |= {b.key for b in kernel.writes()}
         else:
             every.append(kernel)
     return StepKernels(plan, tuple(every), tuple(once))
 
 
-def _is_constant(kernel: Kernel, known: set[Root]) -> bool:
+def _is_constant(kernel: Kernel, known: set[BufferKey]) -> bool:
     if not is_map(kernel) or any(b.kind != "arena" for b in kernel.writes()):
         return False
-    return all(b.kind == "constant" or root(b) in known for b in kernel.reads())
+    return all(b.kind == "constant" or b.key in known for b in kernel.reads())
 
 
 def _is_fill(kernels: Sequence[Kernel], uses: Uses, number: int) -> bool:
@@ -135,7 +135,7 @@ def _is_fill(kernels: Sequence[Kernel], uses: Uses, number: int) -> bool:
     assert isinstance(kernel, Loop)
     if len(kernel.outputs) > 1 or not isinstance(kernel.expr, Literal):
         return False
-    key = root(kernel.target.buffer)
+    key = kernel.target.buffer.key
     first, *others = uses.writers[key]
     return (
         first == number

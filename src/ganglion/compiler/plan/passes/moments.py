@@ -51,7 +51,7 @@ def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
     moments, fewest = partial(_moments, most=thread_splits), LONG_SUM
     if in_float64:
         moments, fewest = partial(_float64_moments), FEW
-    pairs = [one for node in graph.nodes if (one := _pair(node, fewest)) is not None]
+    pairs = [pair for node in graph.nodes if (pair := _pair(node, fewest)) is not None]
     if not pairs:
         return graph
     means = {pair.mean: pair for pair in pairs}
@@ -112,16 +112,16 @@ def _moments(x: Value, most: int) -> tuple[Value, Value]:
     slices = thread_split(x.shape[0], most)
     shape = (slices, x.shape[0] // slices, *x.shape[1:])
     cut = reshape(source, shape=shape)
-    one = tuple(range(1, len(shape) - 1))
+    spatial = tuple(range(1, len(shape) - 1))
     first = slice_(
         cut,
         starts=(0,) * len(shape),
-        stops=tuple(1 if axis in one else n for axis, n in enumerate(shape)),
+        stops=tuple(1 if axis in spatial else n for axis, n in enumerate(shape)),
         steps=(1,) * len(shape),
     )
     away = subtract(cut, broadcast(first, shape=shape))
-    sums = sum_(away, axes=one)
-    squares = sum_(multiply(away, away), axes=one)
+    sums = sum_(away, axes=spatial)
+    squares = sum_(multiply(away, away), axes=spatial)
     count = math.prod(shape[1:-1])
     shift = divide(sums, _number(count, sums))
     means = add(reshape(first, shape=sums.shape), shift)

@@ -1,0 +1,98 @@
+"""Layers that run on the host: NumPy and Python, before the compiled step.
+
+Text never enters the compiled graph: what these layers give are numbers, and the step
+begins there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ganglion import symbolic, tree
+from ganglion.compiler.ir.graph import Value
+from ganglion.layers.base import Layer
+from ganglion.ops.dispatch import concrete
+from ganglion.symbolic import KerasTensor
+from ganglion.variables import current_scope
+
+_UNSUPPORTED = {
+    "sparse": "arrays are dense; leave it at False.",
+    "ragged": "rows are padded to one length; leave it at False.",
+}
+
+
+class HostLayer(Layer):
+    """A layer whose `call` computes in NumPy, on what lists and arrays hold.
+
+    A subclass defines `call` over arrays (or what `as_inputs` makes of them), and
+    `compute_output_spec`, which no tracing can tell.
+    """
+
+    runs_on_host = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call on Keras tensors, or on anything that holds texts or numbers."""
+        if symbolic.any_symbolic(args, kwargs):
+            return self._call_symbolic(args, kwargs)
+        if any(isinstance(leaf, Value) for leaf in tree.flatten((args, kwargs))):
+            args, kwargs = self._arrays_of((args, kwargs))
+        self.built = True
+        return self.call(*args, **kwargs)
+
+    def _arrays_of(self, arguments: Any) -> Any:
+        scope = current_scope()
+        if scope is not None and not scope.concrete:
+            raise RuntimeError(
+                f'Layer "{self.name}" ({type(self).__name__}) runs on the host and '
+                "cannot be part of a compiled step. Connect it in a functional or "
+                "Sequential model, with no trained layer before it, or call it on the "
+                "data before `fit`."
+            )
+        return concrete(arguments)
+
+    def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        return self.compute_output_spec(*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs as Keras tensors, from the shapes of the inputs."""
+        inputs = args[0] if args else next(iter(kwargs.values()))
+        shapes = tree.map_leaves(lambda tensor: _Shape(tensor.shape), inputs)
+        shape = self.compute_output_shape(
+            tuple(shapes) if isinstance(shapes, _Shape) else [*map(tuple, shapes)]
+        )
+        return KerasTensor(shape, self.output_dtype)
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output shape for an input shape (None: any size)."""
+        raise NotImplementedError
+
+    @property
+    def output_dtype(self) -> str:
+        """The type of what the layer gives."""
+        return self.dtype
+
+    def own_config(self, **arguments: Any) -> dict[str, Any]:
+        """Return the arguments with the name, the type and `trainable`, as Keras."""
+        base = super().get_config()
+        return {key: base[key] for key in ("name", "trainable", "dtype")} | arguments
+
+    def refuse_option(self, name: str, value: Any) -> None:
+        """Refuse `sparse=True` and `ragged=True`."""
+        if value:
+            raise ValueError(
+                f"{type(self).__name__} does not support `{name}={value!r}`: "
+                f"{_UNSUPPORTED[name]}"
+            )
+
+
+class _Shape(tuple):
+    """A shape as one leaf."""
+
+
+def numbers_from(inputs: Any) -> Any:
+    """Return lists and tuples of numbers as an array; what is an array stays."""
+    if isinstance(inputs, (list, tuple, int, float)):
+        return np.asarray(inputs)
+    return inputs

@@ -14,7 +14,6 @@ from ganglion.compat import unsupported
         ("from ganglion.layers import LSTM", "recurrent.*Conv1D"),
         ("from ganglion.layers.recurrent import LSTM", "recurrent.*Conv1D"),
         ("from ganglion.layers import Dense, RandomHue", "augmentation.*Layer"),
-        ("from ganglion.layers import MultiHeadAttention", "dot_product_attention"),
         ("from ganglion.datasets import imdb", "np.savez"),
         ("from ganglion.applications import VGG16", "pretrained.*model.save"),
         ("from ganglion.applications.vgg16 import VGG16", "pretrained.*model.save"),

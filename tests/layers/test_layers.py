@@ -26,7 +26,9 @@ Shape = tuple[int, ...]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_every_layer_keeps_the_contract(case: Case) -> None:
-    check_layer(lambda: case.make(layers), *case.shapes, x=case.inputs())
+    check_layer(
+        lambda: case.make(layers), *case.shapes, x=case.inputs(), spread=case.spread
+    )
 
 
 def test_every_layer_is_in_the_table() -> None:

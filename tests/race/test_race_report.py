@@ -123,11 +123,11 @@ def test_the_data_of_the_charts_is_what_was_measured() -> None:
 
 
 def test_an_engine_keeps_its_sign_whoever_else_takes_part() -> None:
-    places = [charts.place(name) for name in charts.PLACES]
+    places = [charts.engine_index(name) for name in charts.KNOWN_ENGINES]
     assert len(set(places)) == len(places) < len(charts.SHAPES)
-    new = charts.place("somebody-else")
-    assert new == charts.place("somebody-else")
-    assert new >= charts.PLACES.index("ganglion-numpy")
+    new = charts.engine_index("somebody-else")
+    assert new == charts.engine_index("somebody-else")
+    assert new >= charts.KNOWN_ENGINES.index("ganglion-numpy")
 
 
 def test_every_table_has_a_caption_and_every_heading_its_scope() -> None:
@@ -379,7 +379,7 @@ def test_engines_are_switched_on_and_off(
     chromium: browser.Browser, tmp_path: Path
 ) -> None:
     chromium.open(written(tmp_path, race_made_up.race()))
-    torch = engine_colours(chromium)[charts.place("torch")]
+    torch = engine_colours(chromium)[charts.engine_index("torch")]
     assert torch in chromium.evaluate(COLOURS)[0]
     box = "document.querySelector('input[value=torch]').click()"
     chromium.evaluate(box)

@@ -76,7 +76,7 @@ def job_of(folder, recipe, name, form, device="cpu"):
 def run(jobs):
     """Return the first losses and the epochs of jobs, all in one process."""
     results = []
-    with run_engine.opened(jobs[0], jobs[0].form) as asked:
+    with run_engine.open_session(jobs[0], jobs[0].form) as asked:
         asked.load()
         for job in jobs:
             asked = run_engine.Session(asked.process, job)
@@ -163,7 +163,7 @@ def small_course(tmp_path_factory):
         job = Job(engine, replace(chosen, custom=SMALL), folders, start)
         job = replace(job, form=engine.forms[0])
         losses = {}
-        with run_engine.opened(job, "both") as asked:
+        with run_engine.open_session(job, "both") as asked:
             asked.load()
             for dtype in DTYPES:
                 kind = replace(job, settings=replace(job.settings, dtype=dtype))
@@ -213,7 +213,7 @@ def test_a_device_that_is_not_there_is_named(name, tmp_path):
     chosen = settings.Settings(recipe.name, (name,), 1, 1, 16, 1, "cuda", 1)
     place = Folders(tmp_path, tmp_path)
     job = Job(engine, chosen, place, start, engine.forms[0])
-    with run_engine.opened(job, "refused") as asked:
+    with run_engine.open_session(job, "refused") as asked:
         asked.load()
         with pytest.raises(Unavailable, match="sees no"):
             asked.prepare()

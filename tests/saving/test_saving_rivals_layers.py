@@ -26,7 +26,7 @@ def one_layer(k: Any, case: Any) -> Any:
         for shape in case.shapes
     ]
     layer = case.make(k.layers)
-    return k.Model(inputs, layer(inputs if len(inputs) > 1 else inputs[0]))
+    return k.Model(inputs, case.call(layer, inputs if len(inputs) > 1 else inputs[0]))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -90,7 +90,8 @@ def small_model(api: Any, case: Case) -> Any:
     """Put a layer between its inputs and a dense output."""
     kind = "int32" if case.classes else None
     inputs = [api.Input(shape[1:], dtype=kind) for shape in case.shapes]
-    outputs = case.make(api.layers)(inputs if len(inputs) > 1 else inputs[0])
+    entry = inputs if len(inputs) > 1 else inputs[0]
+    outputs = case.call(case.make(api.layers), entry)
     features = outputs if len(outputs.shape) == 2 else api.layers.Flatten()(outputs)
     return api.Model(inputs, api.layers.Dense(2, activation="tanh")(features))
 

@@ -89,8 +89,12 @@ def fetch(name: str) -> Path:
     'mnist.npz'
     """
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NAMES)}"
+        similar = difflib.get_close_matches(name, NAMES, n=1)
+        hint = (
+            f"did you mean {similar[0]!r}?"
+            if similar
+            else f"there are {', '.join(NAMES)}"
+        )
         raise ValueError(f"no data set is called {name!r}; {hint}")
     module = __getattr__(name)
     module.load_data()

@@ -142,8 +142,8 @@ def _npy(file: IO[bytes], archive: zipfile.ZipFile, name: str) -> Any:
     """
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED:
-        with archive.open(member) as opened:
-            return _array(io.BytesIO(budget.drain(opened, name)), member.file_size)
+        with archive.open(member) as stream:
+            return _array(io.BytesIO(budget.drain(stream, name)), member.file_size)
     file.seek(member.header_offset)
     header = file.read(ZIP_HEADER)
     if len(header) < ZIP_HEADER:

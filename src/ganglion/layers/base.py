@@ -18,6 +18,7 @@ from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.constraints import get as get_constraint
 from ganglion.layers.construction import (
     OldShape,
+    ShapesByName,
     arguments_of,
     as_plain_data,
     as_shapes,
@@ -32,7 +33,7 @@ from ganglion.layers.construction import (
     kept_value,
     name_first,
     refuse_unknown,
-    shape_of,
+    shapes_to_build,
     tensors_of,
     translated,
     translating,
@@ -322,10 +323,7 @@ class Layer(WeightHolder):
             check_inputs(self.input_spec, args[0], self.name, self.created)
         if self._is_built_for_calls():
             return
-        first = args[0] if args else next(iter(kwargs.values()), None)
-        shapes = tree.map_leaves(shape_of, first)
-        if isinstance(shapes, KerasTensor):
-            shapes = shapes.shape
+        shapes = shapes_to_build(self, args, kwargs)
         with forks.held_off(), _building:  # threads may call a new layer at once
             if not self._is_built_for_calls():
                 self._build_once(shapes)
@@ -338,10 +336,13 @@ class Layer(WeightHolder):
         self._building = True
         try:
             with suspended(), origin.inside(self.name, self.created):
-                self.build(unwrapped(shapes))
+                if isinstance(shapes, ShapesByName):
+                    self.build(**shapes)
+                else:
+                    self.build(shapes)
         finally:
             self._building = False
-        self._build_shape = unwrapped(shapes)
+        self._build_shape = shapes
         self.built = True
         if self._initial_weights is not None:
             self.set_weights(self._initial_weights)
@@ -366,13 +367,21 @@ class Layer(WeightHolder):
         """Return what `build` was called with."""
         if self._build_shape is None:
             return None
-        return {"input_shape": self._build_shape}
+        if not isinstance(self._build_shape, ShapesByName):
+            return {"input_shape": self._build_shape}
+        if len(self._build_shape) == 1:
+            return {"input_shape": next(iter(self._build_shape.values()))}
+        return {"shapes_dict": dict(self._build_shape)}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Build as an equal layer was built before."""
-        shape = config.get("input_shape") if config else None
-        if shape is not None and not self.built:
-            self._build_once(as_shapes(shape))
+        config = config or {}
+        if self.built:
+            return
+        if (shape := config.get("input_shape")) is not None:
+            self._build_once(unwrapped(as_shapes(shape)))
+        elif (shapes := config.get("shapes_dict")) is not None:
+            self._build_once(ShapesByName(as_shapes(shapes).items()))
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output shape for an input shape (None: any size)."""

@@ -235,7 +235,7 @@ def data_sets(folder: Path) -> list[Kind]:
     idx = b"\x00\x00\x08\x03" + struct.pack(">3I", *x.shape) + x.tobytes()
     loading.write_cached(folder / "d.npz", Arrays(x, y, x, y))
     sha = Arrays(x, y, x, y).sha256()
-    records = rng.integers(0, 10, (2, decode.CIFAR_RECORD)).astype("u1").tobytes()
+    records = rng.integers(0, 10, (2, 1 + decode.CIFAR_PIXELS)).astype("u1").tobytes()
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w:gz") as archive:
         for name in (*decode.CIFAR_TRAIN, decode.CIFAR_TEST):

@@ -56,10 +56,6 @@ _TABLE = {
     '(`model.save("model.keras")`) and load the file here.': (
         "layers: TFSMLayer TorchModuleWrapper FlaxLayer JaxLayer",
     ),
-    "this data set is not there yet. Load it in Keras once, keep it with "
-    "np.savez, and read that file.": (
-        "datasets: imdb reuters cifar100 boston_housing california_housing",
-    ),
     "one machine with one device trains here. Use the model itself.": (
         "utils: multi_gpu_model",
         "distribution",

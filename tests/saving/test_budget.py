@@ -96,8 +96,8 @@ def test_a_large_model_is_loaded(tmp_path):
         big.optimizer.build(big.trainable_weights)
         for name in ("m.keras", "m.h5"):
             big.save(tmp_path / name)
-            made = saving.load_model(tmp_path / name)
-            np.testing.assert_array_equal(made.get_weights()[0], big.get_weights()[0])
+            model = saving.load_model(tmp_path / name)
+            np.testing.assert_array_equal(model.get_weights()[0], big.get_weights()[0])
     finally:
         monkey.undo()
 

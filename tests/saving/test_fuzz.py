@@ -70,10 +70,10 @@ class Child:
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             if not data:
                 return
-            *whole, self._rest = (self._rest + data).split(b"\n")
-            for one in whole:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
                 patience = PATIENCE
-                yield one.decode()
+                yield line.decode()
 
     def end(self) -> int:
         self.process.kill() if self.process.poll() is None else None

@@ -84,7 +84,7 @@ class Browser:
         if self._session:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        answer = self._until(lambda one: one.get("id") == number, method)
+        answer = self._until(lambda message: message.get("id") == number, method)
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
@@ -126,7 +126,7 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
         self.send("Page.navigate", url=path.resolve().as_uri())
-        if not any(one["method"] == "Page.loadEventFired" for one in self.events):
+        if not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._until(lambda m: m.get("method") == "Page.loadEventFired", "load")
         # Two frames later everything is laid out and drawn.
         self.evaluate(
@@ -149,9 +149,9 @@ class Browser:
     def key(self, name: str) -> None:
         """Press a key and let it go."""
         codes = {"ArrowRight": 39, "ArrowLeft": 37, "Tab": 9, "Escape": 27}
-        given = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
-        self.send("Input.dispatchKeyEvent", type="keyDown", **given)
-        self.send("Input.dispatchKeyEvent", type="keyUp", **given)
+        event = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **event)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def hover(self, x: float, y: float) -> None:
         """Move the mouse to a place in the window."""
@@ -160,9 +160,9 @@ class Browser:
     def requests(self) -> list[str]:
         """Return the addresses the page asked for."""
         return [
-            one["params"]["request"]["url"]
-            for one in self.events
-            if one["method"] == "Network.requestWillBeSent"
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event["method"] == "Network.requestWillBeSent"
         ]
 
     def complaints(self) -> list[str]:
@@ -173,9 +173,9 @@ class Browser:
             "Log.entryAdded",
         )
         return [
-            json.dumps(one["params"])[:500]
-            for one in self.events
-            if one["method"] in kinds
+            json.dumps(event["params"])[:500]
+            for event in self.events
+            if event["method"] in kinds
         ]
 
     def screenshot(self, path: Path) -> None:

@@ -33,10 +33,10 @@ class Model:
         self.saved = []
 
     def get_weights(self):
-        return [one.copy() for one in self.weights]
+        return [weight.copy() for weight in self.weights]
 
     def set_weights(self, weights):
-        self.weights = [one.copy() for one in weights]
+        self.weights = [weight.copy() for weight in weights]
 
     def save(self, filepath, overwrite=True):
         self.saved.append(("model", str(filepath)))
@@ -45,11 +45,11 @@ class Model:
         self.saved.append(("weights", str(filepath)))
 
 
-def fit(model, losses, *given, steps=1, metric="val_loss", begin=0):
+def fit(model, losses, *callbacks, steps=1, metric="val_loss", begin=0):
     """Go through the hooks of `fit`, one epoch per value of the metric."""
     model.stop_training = False
     every = CallbackList(
-        list(given), add_history=True, model=model, verbose=0, epochs=9, steps=steps
+        list(callbacks), add_history=True, model=model, verbose=0, epochs=9, steps=steps
     )
     every.on_train_begin()
     for epoch, loss in enumerate(losses, begin):

@@ -35,9 +35,9 @@ def case(make: Case) -> Case:
 
 
 def model() -> Any:
-    made = keras.Sequential([keras.Input((4,)), layers.Dense(3), layers.Dense(2)])
-    made.compile("adam", "mse")
-    return made
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3), layers.Dense(2)])
+    model.compile("adam", "mse")
+    return model
 
 
 def archive(
@@ -127,10 +127,10 @@ def a_configuration_of_empty_lists(folder: Path) -> Callable[[], Any]:
 
 @case
 def a_million_layers(folder: Path) -> Callable[[], Any]:
-    one = '{"class_name":"ReLU","config":{}}'
-    text = ",".join([one] * 400_000)
-    whole = f'{{"class_name":"Sequential","config":{{"layers":[{text}]}}}}'
-    return archive(folder, compressed=True, text=whole.encode())
+    layer = '{"class_name":"ReLU","config":{}}'
+    text = ",".join([layer] * 400_000)
+    config = f'{{"class_name":"Sequential","config":{{"layers":[{text}]}}}}'
+    return archive(folder, compressed=True, text=config.encode())
 
 
 def nested_twice(depth: int) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def nested_twice(depth: int) -> dict[str, Any]:
             "name": "x",
             "inbound_nodes": [],
         }
-        calls = [{"args": [one], "kwargs": {}} for one in (first, second)]
+        calls = [{"args": [tensor], "kwargs": {}} for tensor in (first, second)]
         entry = {
             "module": "keras.src.models.functional",
             "class_name": "Functional",
@@ -225,10 +225,10 @@ def gzip_inside_of_zip(folder: Path) -> Callable[[], Any]:
         packed = zeros(4)
         for number in range(100):
             place = f"layers/extra_{number}/vars/0"
-            made = file.create_dataset(place, (4096, 4096), "f4", **settings)
+            dataset = file.create_dataset(place, (4096, 4096), "f4", **settings)
             for corner in np.ndindex(4, 4):
-                start = tuple(1024 * one for one in corner)
-                made.id.write_direct_chunk(start, packed)
+                start = tuple(1024 * index for index in corner)
+                dataset.id.write_direct_chunk(start, packed)
 
     return archive(folder, weights=weights, compressed=True)
 
@@ -249,13 +249,15 @@ def many_arrays_of_the_free_size(folder: Path) -> Callable[[], Any]:
 @case
 def one_array_under_many_names(folder: Path) -> Callable[[], Any]:
     path = folder / "m.weights.h5"
-    made = model()
-    made.save_weights(path)
+    network = model()
+    network.save_weights(path)
     with h5py.File(path, "r+") as file:
-        whole = file.create_dataset("layers/dense/vars/2", data=np.zeros(1 << 22, "f4"))
+        dataset = file.create_dataset(
+            "layers/dense/vars/2", data=np.zeros(1 << 22, "f4")
+        )
         for number in range(400):
-            file[f"layers/dense/vars/{number + 3}"] = whole
-    return lambda: made.load_weights(path)
+            file[f"layers/dense/vars/{number + 3}"] = dataset
+    return lambda: network.load_weights(path)
 
 
 def kernel_in_one_chunk(
@@ -292,14 +294,14 @@ def packed_twice(folder: Path) -> Callable[[], Any]:
         settings.set_chunk((4, 3))
         settings.set_deflate(9)
         settings.set_filter(h5py.h5z.FILTER_DEFLATE, 0, (9,))
-        made = h5py.h5d.create(
+        dataset = h5py.h5d.create(
             file["layers/dense/vars"].id,
             b"0",
             h5py.h5t.IEEE_F32LE,
             h5py.h5s.create_simple((4, 3)),
             settings,
         )
-        del made
+        del dataset
 
     return archive(folder, weights=weights)
 
@@ -308,8 +310,8 @@ def packed_twice(folder: Path) -> Callable[[], Any]:
 def a_long_text_named_many_times(folder: Path) -> Callable[[], Any]:
     """An attribute of references, each to the same megabyte."""
     path = folder / "m.h5"
-    made = model()
-    made.save(path)
+    network = model()
+    network.save(path)
     with h5py.File(path, "r+") as file:
         group = file["model_weights"]
         del group.attrs["layer_names"]

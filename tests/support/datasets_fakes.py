@@ -2,15 +2,19 @@
 
 import dataclasses
 import errno
+import hashlib
 import http.server
 import io
 import os
+import pickle
 import subprocess
 import sys
 import tarfile
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +22,10 @@ import pytest
 from ganglion import datasets
 from ganglion.datasets import (
     cifar10,
+    cifar100,
     decode,
     fashion_mnist,
+    keras_files,
     loading,
     mnist,
     sources,
@@ -105,6 +111,44 @@ class Site:
         self.server.server_close()
 
 
+def pickled_lists(rows: list[list[int]], protocol: int = 3) -> bytes:
+    """An ``.npy`` file of lists, as NumPy 1 wrote it."""
+    array = np.empty(len(rows), object)
+    array[:] = rows
+    file = io.BytesIO()
+    head = {"descr": "|O", "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(file, head)
+    return file.getvalue() + pickle.dumps(array, protocol)
+
+
+def texts_file(
+    parts: dict[str, list[list[int]]], labels: dict[str, list[int]]
+) -> bytes:
+    """A file of texts as Keras publishes them."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, rows in parts.items():
+            archive.writestr(f"{name}.npy", pickled_lists(rows))
+        for name, numbers in labels.items():
+            plain = io.BytesIO()
+            np.save(plain, np.array(numbers, np.int64))
+            archive.writestr(f"{name}.npy", plain.getvalue())
+    return file.getvalue()
+
+
+def publish(
+    monkeypatch: pytest.MonkeyPatch, site: Site, module: Any, data: bytes
+) -> None:
+    """Let a site of ours publish a file of Keras' with other content."""
+    digest = hashlib.sha256(data).hexdigest()
+    file = dataclasses.replace(module.FILE, digest=digest)
+    old = module.DATA_SET
+    shapes = (old.train_shape, old.test_shape)
+    monkeypatch.setattr(module, "DATA_SET", file.data_set(old.name, old.title, shapes))
+    monkeypatch.setattr(keras_files, "HOST", site.url)
+    site.answers[f"/{file.name}"] = data
+
+
 def web_set(url: str) -> loading.DataSet:
     """A tiny data set whose only source is ``tiny.npz`` below a URL."""
     return loading.DataSet(
@@ -136,6 +180,8 @@ def go_offline(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
         monkeypatch.setattr(module, "HOST", "http://127.0.0.1:9/")
         expected = dataclasses.replace(module.DATA_SET, sha256=tiny_arrays().sha256())
         monkeypatch.setattr(module, "DATA_SET", expected)
+    for module in (keras_files, cifar100):
+        monkeypatch.setattr(module, "HOST", "http://127.0.0.1:9/")
     monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", "nowhere/fashion-mnist")
 
 

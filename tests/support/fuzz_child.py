@@ -66,7 +66,7 @@ def main() -> None:
     seeds = folder / "seeds"
     seeds.mkdir(exist_ok=True)
     wanted = os.environ.get("GANGLION_FUZZ_KIND", "")
-    kinds = [one for one in all_kinds(seeds) if wanted in one.name]
+    kinds = [kind for kind in all_kinds(seeds) if wanted in kind.name]
     guard = Guard(folder)
     usual = status("VmSize")
     soft = usual + MOST_BYTES + (256 << 20)

@@ -110,27 +110,27 @@ def _archive(data: bytes, rng: Rng) -> bytes:
 
 
 def model_files(folder: Path) -> list[Kind]:
-    made, graph = sequential(), functional()
-    made.save(folder / "s.keras")
+    model, graph = sequential(), functional()
+    model.save(folder / "s.keras")
     graph.save(folder / "g.keras")
-    made.save(folder / "s.h5")
-    made.save_weights(folder / "s.weights.h5")
-    saving.save_checkpoint(folder / "s.checkpoint", made)
-    reader, arguments = made.__reduce_ex__(4)
+    model.save(folder / "s.h5")
+    model.save_weights(folder / "s.weights.h5")
+    saving.save_checkpoint(folder / "s.checkpoint", model)
+    reader, arguments = model.__reduce_ex__(4)
     assert reader is pickling.restored
 
     def weights() -> list[bytes]:
-        return [one.tobytes() for one in made.get_weights()]
+        return [array.tobytes() for array in model.get_weights()]
 
     def back_up(path: Path) -> None:
         shutil.copy(folder / "s.checkpoint", path.parent / CHECKPOINT)
         callback = keras.callbacks.BackupAndRestore(path.parent)
-        callback.set_model(made)
+        callback.set_model(model)
         callback.on_train_begin()
 
     index = {"backups": [{"file": CHECKPOINT, "epoch": 1, "batch": 0}]}
-    text = made.to_json().encode()
-    bytes_of = {one: (folder / one).read_bytes() for one in (
+    text = model.to_json().encode()
+    bytes_of = {name: (folder / name).read_bytes() for name in (
         "s.keras", "g.keras", "s.h5", "s.weights.h5", "s.checkpoint")}  # fmt: skip
     return [
         Kind("model", bytes_of["s.keras"], "m.keras", _archive, saving.load_model),
@@ -138,9 +138,9 @@ def model_files(folder: Path) -> list[Kind]:
         Kind("old model", bytes_of["s.h5"], "m.h5", _changed_h5_texts,
              saving.load_model),
         Kind("weights", bytes_of["s.weights.h5"], "m.weights.h5", mutations.damaged,
-             made.load_weights, weights),
+             model.load_weights, weights),
         Kind("checkpoint", bytes_of["s.checkpoint"], "c", mutations.damaged,
-             lambda path: saving.load_checkpoint(path, made), weights),
+             lambda path: saving.load_checkpoint(path, model), weights),
         Kind("JSON", text, "m.json", mutations.changed_json,
              lambda path: saving.model_from_json(path.read_bytes())),
         Kind("pickled", arguments[0], "p", _archive,
@@ -155,10 +155,10 @@ CHECKPOINT = "epoch-1-batch-0.checkpoint"
 
 def each_layer() -> list[Kind]:
     """Files of every layer there is, with other arguments for it."""
-    made: dict[int, bytes] = {}
+    files: dict[int, bytes] = {}
 
-    def whole(number: int) -> bytes:
-        if number not in made:
+    def file_of(number: int) -> bytes:
+        if number not in files:
             case = CASES[number]
             kind = "int32" if case.classes else "float32"
             inputs = [keras.Input(shape[1:], dtype=kind) for shape in case.shapes]
@@ -166,8 +166,8 @@ def each_layer() -> list[Kind]:
             outputs = layer(inputs if len(inputs) > 1 else inputs[0])
             buffer = io.BytesIO()
             keras.Model(inputs, outputs).save(buffer)
-            made[number] = buffer.getvalue()
-        return made[number]
+            files[number] = buffer.getvalue()
+        return files[number]
 
     def change_layer(data: bytes, rng: Rng) -> bytes:
         entry = json.loads(data)
@@ -184,7 +184,7 @@ def each_layer() -> list[Kind]:
         return text.encode("utf-8", "surrogatepass")
 
     def change(_: bytes, rng: Rng) -> bytes:
-        data = whole(int(rng.integers(len(CASES))))
+        data = file_of(int(rng.integers(len(CASES))))
         return mutations.changed_member(data, rng, {"config.json": change_layer})
 
     return [Kind("layer", b"", "l.keras", change, saving.load_model)] * 3
@@ -197,7 +197,7 @@ def torch_files() -> list[Kind]:
         count = int(np.prod(shape))
         storage = b"(" + _text("storage") + b"ctorch\nFloatStorage\n" + _text(key)
         storage += _text("cpu") + b"K" + bytes([count]) + b"tQ"
-        sizes = b"(" + b"".join(b"K" + bytes([one]) for one in shape) + b"t"
+        sizes = b"(" + b"".join(b"K" + bytes([size]) for size in shape) + b"t"
         strides = b"(" + b"".join(
             b"K" + bytes([int(np.prod(shape[i + 1 :]))]) for i in range(len(shape))
         )
@@ -206,7 +206,7 @@ def torch_files() -> list[Kind]:
 
     pickled = b"\x80\x02}(" + _text("w") + tensor("0", (2, 3))
     pickled += _text("b") + tensor("1", (3,)) + b"u."
-    whole = torch_zip(pickled, {"0": bytes(24), "1": bytes(12)})
+    content = torch_zip(pickled, {"0": bytes(24), "1": bytes(12)})
 
     def change(data: bytes, rng: Rng) -> bytes:
         if rng.random() < 0.2:
@@ -224,7 +224,7 @@ def torch_files() -> list[Kind]:
     torch_file._from_pickles(old)
     read = torch_file.read_state_dict
     return [
-        Kind("PyTorch", whole, "w.pt", change, read),
+        Kind("PyTorch", content, "w.pt", change, read),
         Kind("old PyTorch", old, "w.pt", mutations.damaged, read),
     ]
 
@@ -235,7 +235,7 @@ def data_sets(folder: Path) -> list[Kind]:
     idx = b"\x00\x00\x08\x03" + struct.pack(">3I", *x.shape) + x.tobytes()
     loading.write_cached(folder / "d.npz", Arrays(x, y, x, y))
     sha = Arrays(x, y, x, y).sha256()
-    records = rng.integers(0, 10, (2, decode.CIFAR_RECORD)).astype("u1").tobytes()
+    records = rng.integers(0, 10, (2, 1 + decode.CIFAR_PIXELS)).astype("u1").tobytes()
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w:gz") as archive:
         for name in (*decode.CIFAR_TRAIN, decode.CIFAR_TEST):
@@ -248,7 +248,7 @@ def data_sets(folder: Path) -> list[Kind]:
         return struct.pack(">I", len(body)) + kind + body + crc
 
     def sheet(filters: bytes) -> bytes:
-        lines = [bytes([one]) + rng.bytes(3072) for one in filters]
+        lines = [bytes([label]) + rng.bytes(3072) for label in filters]
         head = struct.pack(">IIBBBBB", 1024, len(filters), 8, 2, 0, 0, 0)
         body = zlib.compress(b"".join(lines))
         return (
@@ -269,7 +269,7 @@ def data_sets(folder: Path) -> list[Kind]:
 
     def fetched(decoder: Any) -> Callable[[Path], Any]:
         def read(path: Path) -> Any:
-            for name in (*decode.IDX_FILES, *(f"{one}.png" for one in SHEETS)):
+            for name in (*decode.IDX_FILES, *(f"{sheet}.png" for sheet in SHEETS)):
                 if path.name != name:
                     shutil.copy(path, path.parent / name)
             for name in ("train_lables.json", "test_lables.json"):
@@ -301,15 +301,15 @@ def images() -> list[Kind]:
     rng = np.random.default_rng(0)
     picture = Image.fromarray(rng.integers(0, 256, (16, 20, 3)).astype("uint8"))
     form = Form((8, 8))
-    found = []
+    results = []
     for name in ("PNG", "JPEG", "GIF", "BMP", "WEBP"):
         buffer = io.BytesIO()
         picture.save(buffer, format=name)
-        found.append(
+        results.append(
             Kind(name, buffer.getvalue(), f"i.{name.lower()}", mutations.damaged,
                  lambda path: decoding.decode(path, form))
         )  # fmt: skip
-    return found
+    return results
 
 
 def caches(folder: Path) -> list[Kind]:
@@ -339,11 +339,11 @@ def caches(folder: Path) -> list[Kind]:
     program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
     data = {name: data[name] for name in program.data}
     ran = backend.compile(program).run(
-        data, {name: one.copy() for name, one in state.items()}, 2
+        data, {name: array.copy() for name, array in state.items()}, 2
     )
     programs = sorted(cpu_cache.folder().glob("*.program"))
-    largest = max(programs, key=lambda one: one.stat().st_size)
-    others = [one.read_bytes() for one in programs]
+    largest = max(programs, key=lambda path: path.stat().st_size)
+    others = [path.read_bytes() for path in programs]
 
     def changed_program(content: bytes, rng: Rng) -> bytes:
         if rng.random() < 0.3:
@@ -352,7 +352,7 @@ def caches(folder: Path) -> list[Kind]:
 
     def compiled_program(path: Path) -> None:
         shutil.copy(path, largest)
-        copied = {name: one.copy() for name, one in state.items()}
+        copied = {name: array.copy() for name, array in state.items()}
         again = backend.compile(program).run(data, copied, 2)
         for name, array in ran.items():
             np.testing.assert_array_equal(again[name], array)

@@ -39,29 +39,29 @@ HOSTILE: list[Any] = [
 
 
 def flipped(data: bytes, rng: Rng) -> bytes:
-    made = bytearray(data)
-    for at in rng.integers(0, max(len(made), 1), int(rng.integers(1, 9))):
-        if made:
-            made[at] ^= 1 << int(rng.integers(8))
-    return bytes(made)
+    changed = bytearray(data)
+    for at in rng.integers(0, max(len(changed), 1), int(rng.integers(1, 9))):
+        if changed:
+            changed[at] ^= 1 << int(rng.integers(8))
+    return bytes(changed)
 
 
 def overwritten(data: bytes, rng: Rng) -> bytes:
-    made = bytearray(data)
-    at = int(rng.integers(0, max(len(made), 1)))
+    changed = bytearray(data)
+    at = int(rng.integers(0, max(len(changed), 1)))
     length = int(rng.integers(1, 64))
-    made[at : at + length] = rng.bytes(len(made[at : at + length]))
-    return bytes(made)
+    changed[at : at + length] = rng.bytes(len(changed[at : at + length]))
+    return bytes(changed)
 
 
 def enlarged_number(data: bytes, rng: Rng) -> bytes:
     """Put an extreme number where one of 1, 2, 4 or 8 bytes may lie."""
-    made, size = bytearray(data), int(rng.choice([1, 2, 4, 8]))
+    changed, size = bytearray(data), int(rng.choice([1, 2, 4, 8]))
     number = EXTREMES[rng.integers(len(EXTREMES))] % 256**size
     order = "little" if rng.random() < 0.7 else "big"
-    at = int(rng.integers(0, max(len(made) - size, 1)))
-    made[at : at + size] = number.to_bytes(size, order)  # type: ignore[arg-type]
-    return bytes(made)
+    at = int(rng.integers(0, max(len(changed) - size, 1)))
+    changed[at : at + size] = number.to_bytes(size, order)  # type: ignore[arg-type]
+    return bytes(changed)
 
 
 def cut(data: bytes, rng: Rng) -> bytes:
@@ -74,7 +74,7 @@ def left_out(data: bytes, rng: Rng) -> bytes:
 
 
 def doubled(data: bytes, rng: Rng) -> bytes:
-    at, to = sorted(int(one) for one in rng.integers(0, len(data) + 1, 2))
+    at, to = sorted(int(position) for position in rng.integers(0, len(data) + 1, 2))
     to = min(to, at + 4096)
     return data[:to] + data[at:to] + data[to:]
 
@@ -85,10 +85,12 @@ def lengthened(data: bytes, rng: Rng) -> bytes:
 
 def moved(data: bytes, rng: Rng) -> bytes:
     size = min(int(rng.integers(1, 64)), len(data))
-    at, to = (int(one) for one in rng.integers(0, max(len(data) - size, 1), 2))
-    made = bytearray(data)
-    made[to : to + size] = data[at : at + size]
-    return bytes(made)
+    at, to = (
+        int(position) for position in rng.integers(0, max(len(data) - size, 1), 2)
+    )
+    changed = bytearray(data)
+    changed[to : to + size] = data[at : at + size]
+    return bytes(changed)
 
 
 BYTES: list[Change] = [flipped, flipped, overwritten, enlarged_number, enlarged_number,
@@ -107,7 +109,7 @@ def damaged(data: bytes, rng: Rng) -> bytes:
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
     """Return every place in a tree, as what holds it and its key."""
-    found, stack = [], [tree]
+    numbers, stack = [], [tree]
     while stack:
         holder = stack.pop()
         keys: Any = ()
@@ -116,9 +118,9 @@ def _places(tree: Any) -> list[tuple[Any, Any]]:
         elif isinstance(holder, list):
             keys = range(len(holder))
         for key in keys:
-            found.append((holder, key))
+            numbers.append((holder, key))
             stack.append(holder[key])
-    return found
+    return numbers
 
 
 def changed_tree(tree: Any, rng: Rng) -> Any:
@@ -172,7 +174,7 @@ def changed_member(data: bytes, rng: Rng, changes: dict[str, Change]) -> bytes:
         parts = {name: archive.read(name) for name in archive.namelist()}
     names = [name for name in parts if any(name.endswith(ending) for ending in changes)]
     name = names[rng.integers(len(names))]
-    change = next(one for ending, one in changes.items() if name.endswith(ending))
+    change = next(change for ending, change in changes.items() if name.endswith(ending))
     parts[name] = change(parts[name], rng)
     if rng.random() < 0.05:
         del parts[list(parts)[rng.integers(len(parts))]]

@@ -45,7 +45,7 @@ class Maker:
         return Constant(np.full(shape, number), self.dtype)
 
     def partner(self, x: Value) -> Value:
-        same = [one for one in self.values if one.shape == x.shape]
+        same = [value for value in self.values if value.shape == x.shape]
         if self.data.draw(st.booleans()):
             return self.data.draw(st.sampled_from(same))
         return self.constant(x.shape)

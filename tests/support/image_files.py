@@ -21,8 +21,8 @@ def folder(place: Path, each=8, classes=tuple(COLOURS), size=(20, 16), ending="p
     for name in classes:
         (place / name).mkdir(parents=True)
         for number in range(each):
-            made = Image.fromarray(pixels(COLOURS[name], number, size))
-            made.save(place / name / f"{number:03}.{ending}")
+            image = Image.fromarray(pixels(COLOURS[name], number, size))
+            image.save(place / name / f"{number:03}.{ending}")
     return place
 
 

@@ -20,16 +20,24 @@ class Case:
     arguments: dict[str, Any] = field(default_factory=dict)
     classes: int | None = None  # inputs are whole numbers below this
     training: bool = False
+    spread: bool = False  # the inputs are arguments of their own, not one list
 
     @property
     def id(self) -> str:
         """Name the case."""
-        given = ",".join(f"{k}={v}" for k, v in self.arguments.items())
-        return f"{self.layer}({given}){' training' if self.training else ''}"
+        arguments = ",".join(f"{k}={v}" for k, v in self.arguments.items())
+        return f"{self.layer}({arguments}){' training' if self.training else ''}"
 
     def make(self, module: Any) -> Any:
         """Make the layer from our module, or from Keras'."""
-        return getattr(module, self.layer)(**self.arguments)
+        name = self.layer.replace("Grouped", "Group")  # Keras shows it so
+        return getattr(module, name)(**self.arguments)
+
+    def call(self, layer: Any, inputs: Any, **options: Any) -> Any:
+        """Call the layer on what `inputs` drew, or on Keras tensors."""
+        if self.spread:
+            return layer(*inputs, **options)
+        return layer(inputs, **options)
 
     def inputs(self, seed: int = 0, special: bool = False) -> Any:
         """Draw what the layer is called on; from few numbers, with zeros and ties."""
@@ -47,7 +55,8 @@ def case(layer: str, *shapes: tuple[int, ...], **arguments: Any) -> Case:
     """Write a case in one line."""
     training = arguments.pop("_training", False)
     classes = arguments.pop("_classes", None)
-    return Case(layer, shapes, arguments, classes, training)
+    spread = arguments.pop("_spread", False)
+    return Case(layer, shapes, arguments, classes, training, spread)
 
 
 STEPS, IMAGE, VOLUME = (2, 9, 4), (2, 9, 7, 4), (2, 5, 6, 4, 2)
@@ -66,6 +75,9 @@ _DENSE = [
         kernel_constraint="non_neg",
     ),
     case("Embedding", (2, 5), input_dim=11, output_dim=3, _classes=11),
+    case("Embedding", (2, 5), input_dim=4, output_dim=3, mask_zero=True, _classes=4),
+    case("Masking", (3, 4, 2)),
+    case("Masking", (3, 4, 1), mask_value=1.0),
     case("Activation", (3, 5), activation="gelu"),
     case("Activation", (3, 5), activation="softmax"),
     case("Identity", (3, 5)),
@@ -215,6 +227,89 @@ _MERGES = [
     case("Dot", (3, 2, 4, 5), (3, 6, 4), axes=(2, 2)),
 ]
 
+_QUERY, _KEYS = (2, 3, 4), (2, 5, 4)
+_ATTENTION = [
+    case("EinsumDense", (3, 5), equation="ab,bc->ac", output_shape=4, bias_axes="c"),
+    case(
+        "EinsumDense",
+        (2, 3, 5),
+        equation="abc,cde->abde",
+        output_shape=(3, 2, 4),
+        bias_axes="e",
+        activation="tanh",
+        kernel_initializer="he_normal",
+    ),
+    case("EinsumDense", (2, 3, 4), equation="...x,xy->...y", output_shape=2),
+    case(
+        "EinsumDense",
+        (2, 3, 4, 2),
+        equation="ab...,bc->ac...",
+        output_shape=5,
+        bias_axes="c",
+    ),
+    case("Attention", _QUERY, _KEYS),
+    case("Attention", _QUERY, (2, 5, 3), _KEYS, use_scale=True),
+    case("Attention", _QUERY, _KEYS, use_scale=True, score_mode="concat"),
+    case("AdditiveAttention", _QUERY, _KEYS),
+    case("AdditiveAttention", _QUERY, (2, 5, 3), _KEYS, use_scale=False),
+    case("MultiHeadAttention", _QUERY, _KEYS, num_heads=2, key_dim=4, _spread=True),
+    case(
+        "MultiHeadAttention",
+        _QUERY,
+        (2, 5, 3),
+        (2, 5, 6),
+        num_heads=2,
+        key_dim=4,
+        value_dim=2,
+        output_shape=5,
+        use_bias=False,
+        use_gate=True,
+        sliding_window=2,
+        kernel_initializer="he_uniform",
+        _spread=True,
+    ),
+    case(
+        "MultiHeadAttention",
+        (2, 3, 2, 4),
+        (2, 5, 2, 4),
+        num_heads=2,
+        key_dim=4,
+        attention_axes=1,
+        output_shape=(2, 3),
+        _spread=True,
+    ),
+    case(
+        "MultiHeadAttention",
+        (2, 3, 2, 4),
+        (2, 2, 3, 4),
+        num_heads=1,
+        key_dim=4,
+        _spread=True,
+    ),
+    case(
+        "GroupedQueryAttention",
+        _QUERY,
+        _KEYS,
+        head_dim=4,
+        num_query_heads=4,
+        num_key_value_heads=2,
+        _spread=True,
+    ),
+    case(
+        "GroupedQueryAttention",
+        _QUERY,
+        _KEYS,
+        (2, 5, 6),
+        head_dim=4,
+        num_query_heads=4,
+        num_key_value_heads=1,
+        use_bias=False,
+        use_gate=True,
+        sliding_window=3,
+        _spread=True,
+    ),
+]
+
 _ACTIVATIONS = [
     case("ReLU", (3, 5)),
     case("ReLU", (3, 5), max_value=0.5),
@@ -265,6 +360,7 @@ CASES = [
     *_POOLS,
     *_NORMS,
     *_MERGES,
+    *_ATTENTION,
     *_ACTIVATIONS,
     *_NOISE,
     *_SCALES,

@@ -184,7 +184,7 @@ def batches(case, shape, weighted, count=3):
             yield y_true, y_pred, rng.integers(0, 4, y_true.shape[: len(shape) - 1])
         else:
             # Keras' counts need a weight for every step; its means do not.
-            is_count = isinstance(made(case), ConfusionMetric)
+            is_count = isinstance(metric_of(case), ConfusionMetric)
             size = shape[:-1] if is_count else shape[:1]
             yield y_true, y_pred, rng.uniform(size=size).astype("float32")
 
@@ -194,7 +194,7 @@ def usable(case, weighted):
     return not weighted or "IoU" not in case[0] or "OneHot" in case[0]
 
 
-def made(case):
+def metric_of(case):
     return getattr(metrics, case[0])(**case[1])
 
 

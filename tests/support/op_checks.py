@@ -28,16 +28,16 @@ def weighted_sum(node: Value, seed: int) -> Value:
     return shaping.sum_(product, axes=tuple(range(node.ndim)))
 
 
-def slopes(loss: Value, known: dict[Value, np.ndarray], one: Value) -> np.ndarray:
+def slopes(loss: Value, known: dict[Value, np.ndarray], source: Value) -> np.ndarray:
     """Return d loss / d one by central differences, one element at a time."""
     step = 1e-5
-    actual = np.zeros(one.shape)
-    for place in np.ndindex(*one.shape):
+    actual = np.zeros(source.shape)
+    for place in np.ndindex(*source.shape):
         ends = []
         for sign in (1, -1):
-            moved = known[one].copy()
+            moved = known[source].copy()
             moved[place] += sign * step
-            ends.append(evaluate([loss], {**known, one: moved})[0])
+            ends.append(evaluate([loss], {**known, source: moved})[0])
         actual[place] = (ends[0] - ends[1]) / (2 * step)
     return actual
 

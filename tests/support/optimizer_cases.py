@@ -60,7 +60,9 @@ SCHEDULES: dict[str, list[dict[str, Any]]] = {
         {"initial_learning_rate": 0.1, "first_decay_steps": 4, "t_mul": 1.5},
     ],
 }
-ALL_SCHEDULES = [(name, one) for name, many in SCHEDULES.items() for one in many]
+ALL_SCHEDULES = [
+    (name, arguments) for name, many in SCHEDULES.items() for arguments in many
+]
 
 OWN_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in NAMES),
@@ -110,6 +112,9 @@ SHARED_OPTIONS: list[dict[str, Any]] = [
 ]
 CASES = [
     *OWN_OPTIONS,
-    *(("SGD", {"learning_rate": 0.1, "momentum": 0.9} | one) for one in SHARED_OPTIONS),
-    *(("Nadam", {"learning_rate": 0.05} | one) for one in SHARED_OPTIONS),
+    *(
+        ("SGD", {"learning_rate": 0.1, "momentum": 0.9} | options)
+        for options in SHARED_OPTIONS
+    ),
+    *(("Nadam", {"learning_rate": 0.05} | options) for options in SHARED_OPTIONS),
 ]

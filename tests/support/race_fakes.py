@@ -49,9 +49,9 @@ class Fake:
         losses = [factor * self._loss / step for step in range(1, count + 1)]
         parts = self._form in ("kink", "coarse") and self._task.dtype == "float32"
         if parts or self._form == "other gradient":
-            losses[4:] = [1.01 * one for one in losses[4:]]
+            losses[4:] = [1.01 * loss for loss in losses[4:]]
         if self._form == "hasty" and self._task.dtype == "float32":
-            losses[1:] = [1.01 * one for one in losses[1:]]
+            losses[1:] = [1.01 * loss for loss in losses[1:]]
         return losses
 
     def epoch(self, order):

@@ -22,8 +22,8 @@ RECIPE = recipes.get("mnist-perceptron")
 def noise(recipe, rows=256):
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (rows, *recipe.input_shape)).astype("uint8")
-    made = recipes.prepared(recipe, x, rng.integers(0, recipe.classes, rows))
-    return made, made, None
+    data = recipes.prepared(recipe, x, rng.integers(0, recipe.classes, rows))
+    return data, data, None
 
 
 def take_noise(monkeypatch):
@@ -47,8 +47,8 @@ def fake(name, *forms, packages=(), install="", module="race_fakes"):
     return Engine(name, module, packages, forms, install)
 
 
-def ends(made):
-    return {(one.engine, one.number): one.status for one in made.finished}
+def ends(race):
+    return {(run.engine, run.number): run.status for run in race.finished}
 
 
 def start(folder, *arguments):

@@ -45,15 +45,15 @@ def run(engine: str, number: int, epochs: int, **more: Any) -> Run:
     chance = random.Random(f"{engine} {number} {more.pop('salt', '')}")
     seconds, imports, prepares, memory, _ = SPEEDS[engine]
     seconds *= more.pop("slower", 1.0)
-    done = tuple(epoch(one + 1, seconds, chance) for one in range(epochs))
+    done = tuple(epoch(number + 1, seconds, chance) for number in range(epochs))
     losses = random.Random(number)  # in lockstep: the same for every engine
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "status": "done",
         "form": FORMS[engine],
         "import_seconds": imports * chance.uniform(0.95, 1.1),
         "prepare_seconds": prepares * chance.uniform(0.95, 1.1),
-        "train_seconds": sum(one.train_seconds for one in done),
-        "test_seconds": sum(one.test_seconds for one in done),
+        "train_seconds": sum(epoch_done.train_seconds for epoch_done in done),
+        "test_seconds": sum(epoch_done.test_seconds for epoch_done in done),
         "epochs": done,
         "first_losses": tuple(
             (2.3026 * math.exp(-step / 30) + losses.uniform(-0.02, 0.02))
@@ -64,13 +64,13 @@ def run(engine: str, number: int, epochs: int, **more: Any) -> Run:
         "peak_memory": int(memory * 1e6 * chance.uniform(0.99, 1.02)),
         "started": f"2026-11-15T06:{10 + number:02d}:00+00:00",
     }
-    return Run(engine, number, number - 1, **given | more)
+    return Run(engine, number, number - 1, **arguments | more)
 
 
 def race(runs: int = 4, epochs: int = 10, **more: Any) -> Race:
     slower, salt = more.pop("slower", 1.0), more.pop("salt", "")
     engines = tuple(SPEEDS)
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "recipe": "mnist-mlp",
         "title": "784 → 512 relu → 512 relu → 10 softmax",
         "epochs": epochs,
@@ -120,10 +120,10 @@ def race(runs: int = 4, epochs: int = 10, **more: Any) -> Race:
         "complete": True,
         "started": "2026-11-15T06:10:00+00:00",
     }
-    return Race(**given | more)
+    return Race(**arguments | more)
 
 
-def with_a_failure(one: Race, engine: str = "tensorflow", **more: Any) -> Race:
+def with_a_failure(race_done: Race, engine: str = "tensorflow", **more: Any) -> Race:
     """Return a race in which every run of an engine crashed."""
     broken = {
         "status": "failed",
@@ -137,6 +137,6 @@ def with_a_failure(one: Race, engine: str = "tensorflow", **more: Any) -> Race:
     } | more
     finished = tuple(
         replace(each, **broken) if each.engine == engine else each
-        for each in one.finished
+        for each in race_done.finished
     )
-    return replace(one, finished=finished)
+    return replace(race_done, finished=finished)

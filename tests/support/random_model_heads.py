@@ -99,8 +99,8 @@ def draw(make: Any) -> Head:
     if labels in ("reals", "bits", "signs") and make.maybe(0.3):
         units = 1
     reduction = make.choose("sum_over_batch_size", "sum_over_batch_size", "sum")
-    given = tuple({**options, "reduction": reduction}.items())
+    arguments = tuple({**options, "reduction": reduction}.items())
     activation = make.rng.choice(activations)
     if metric == "categorical_crossentropy" and activation != "softmax":
         metric = "mse"  # that one divides by the sum of a row, which may be rounding
-    return Head(units, activation, loss, given, labels, metric)
+    return Head(units, activation, loss, arguments, labels, metric)

@@ -58,9 +58,9 @@ def draw(module: Any, seed: int) -> tuple[Any, list[Any], Maker]:
     make = Maker(module, Random(seed))
     inputs = [_input(make) for _ in range(make.choose(1, 1, 1, 2))]
     ends = []
-    for given in inputs:
-        x = given
-        if given.dtype == "int32":
+    for tensor in inputs:
+        x = tensor
+        if tensor.dtype == "int32":
             x = make.layer("Embedding", WORDS, make.choose(2, 4))(x)
         for _ in range(make.rng.randint(0, 3)):
             x = block(make, x)
@@ -102,9 +102,9 @@ def data(model: Any, seed: int, rows: int) -> list[np.ndarray]:
     few = [0.0, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -3.0]
     large = [*few, 6.0, 20.0, -20.0, 100.0, -100.0]
     drawn = []
-    for given in model.inputs:
-        shape = (rows, *given.shape[1:])
-        if given.dtype == "int32":
+    for tensor in model.inputs:
+        shape = (rows, *tensor.shape[1:])
+        if tensor.dtype == "int32":
             drawn.append(rng.integers(0, WORDS, shape).astype("int32"))
         else:
             drawn.append(rng.choice(large if seed % 4 == 0 else few, shape))
@@ -173,23 +173,23 @@ def conv(make: Maker, x: Any) -> Any:
     """Return a convolution of some kind."""
     size, filters = make.choose(1, 2, 3), make.choose(1, 2, 4)
     same = min(x.shape[1:-1]) < 2 * size or make.maybe(0.5)
-    given = options(make) | {"padding": "same" if same else "valid"}
-    depthwise = {k.replace("kernel", "depthwise"): v for k, v in given.items()}
-    plain = {k: v for k, v in given.items() if not k.startswith("kernel")}
+    arguments = options(make) | {"padding": "same" if same else "valid"}
+    depthwise = {k.replace("kernel", "depthwise"): v for k, v in arguments.items()}
+    plain = {k: v for k, v in arguments.items() if not k.startswith("kernel")}
     rank, channels = len(x.shape) - 2, x.shape[-1]
     kind = make.choose(
         "", "", "strided", "dilated", "groups", "Transpose", "Depth", "Sep"
     )
     if kind == "strided":
-        return ranked(make, "Conv", x, filters, size, strides=2, **given)
+        return ranked(make, "Conv", x, filters, size, strides=2, **arguments)
     if kind == "dilated":
-        given["padding"] = "same"
-        return ranked(make, "Conv", x, filters, size, dilation_rate=2, **given)
+        arguments["padding"] = "same"
+        return ranked(make, "Conv", x, filters, size, dilation_rate=2, **arguments)
     if kind == "groups" and channels % 2 == 0:
-        return ranked(make, "Conv", x, 4, size, groups=2, **given)
+        return ranked(make, "Conv", x, 4, size, groups=2, **arguments)
     if kind == "Transpose":
         strides = make.choose(1, 2)
-        return ranked(make, "ConvTranspose", x, filters, size, strides, **given)
+        return ranked(make, "ConvTranspose", x, filters, size, strides, **arguments)
     if kind == "Depth" and rank < 3:
         many = make.choose(1, 2)
         return ranked(
@@ -197,7 +197,7 @@ def conv(make: Maker, x: Any) -> Any:
         )
     if kind == "Sep" and rank < 3:
         return ranked(make, "SeparableConv", x, filters, size, **plain)
-    return ranked(make, "Conv", x, filters, size, **given)
+    return ranked(make, "Conv", x, filters, size, **arguments)
 
 
 def pooled(make: Maker, x: Any) -> Any:
@@ -236,7 +236,7 @@ def active(make: Maker, x: Any) -> Any:
     kind = make.choose("name", "name", "name", "layer")
     if kind == "name":
         return make.layer("Activation", make.choose(*ACTIVATIONS))(x)
-    name, given = make.choose(
+    name, arguments = make.choose(
         ("ReLU", {}),
         ("ReLU", {"max_value": 1.0}),
         ("ReLU", {"max_value": 6.0, "negative_slope": 0.25}),
@@ -246,7 +246,7 @@ def active(make: Maker, x: Any) -> Any:
         ("ELU", {"alpha": 0.5}),
         ("Softmax", {"axis": 1}),
     )
-    return make.layer(name, **given)(x)
+    return make.layer(name, **arguments)(x)
 
 
 def normal(make: Maker, x: Any) -> Any:
@@ -260,15 +260,15 @@ def normal(make: Maker, x: Any) -> Any:
     ]
     if x.shape[-1] % 2 == 0 and len(x.shape) > 2:
         kinds.append(("GroupNormalization", {"groups": 2}))
-    name, given = make.rng.choice(kinds)
+    name, arguments = make.rng.choice(kinds)
     if make.maybe(0.15):
-        given["trainable"] = False
-    return make.layer(name, **given)(x)
+        arguments["trainable"] = False
+    return make.layer(name, **arguments)(x)
 
 
 def idle(make: Maker, x: Any) -> Any:
     """Return what does nothing in training, or adds to the loss alone."""
-    name, given = make.choose(
+    name, arguments = make.choose(
         ("Dropout", {"rate": 0.0}),
         ("GaussianNoise", {"stddev": 0.0}),
         ("Identity", {}),
@@ -276,7 +276,7 @@ def idle(make: Maker, x: Any) -> Any:
         ("Rescaling", {"scale": 0.5, "offset": -0.25}),
         ("Normalization", {"axis": None, "mean": 0.5, "variance": 0.25}),
     )
-    return make.layer(name, **given)(x)
+    return make.layer(name, **arguments)(x)
 
 
 def operated(make: Maker, x: Any) -> Any:
@@ -341,8 +341,8 @@ def shared(make: Maker, x: Any) -> Any:
 
 def nested(make: Maker, x: Any) -> Any:
     """Return a model as a layer of another."""
-    given = make.module.layers.Input(x.shape[1:])
-    inner = make.module.Model(given, dense(make, active(make, given)))
+    tensor = make.module.layers.Input(x.shape[1:])
+    inner = make.module.Model(tensor, dense(make, active(make, tensor)))
     make.text.append("(the last ones: a model of their own)")
     return inner(x)
 

@@ -22,6 +22,6 @@ def small(seed: int = 1, units: int = 3, compiled: bool = True) -> Any:
 
 def same_weights(a: Any, b: Any) -> bool:
     return all(
-        np.array_equal(one, other)
-        for one, other in zip(a.get_weights(), b.get_weights(), strict=True)
+        np.array_equal(array, other)
+        for array, other in zip(a.get_weights(), b.get_weights(), strict=True)
     )

@@ -21,6 +21,7 @@ CLASSES: dict[str, str] = {
     "layers.Deconvolution2D": _NOT_IN_KERAS_3,
     "layers.Deconvolution3D": _NOT_IN_KERAS_3,
     "layers.ThresholdedReLU": _NOT_IN_KERAS_3,
+    "layers.GroupedQueryAttention": "Keras' class has this name, but is shown as Group",
     "callbacks.EpochLogger": "ours: prints the published one-line-an-epoch form",
 }
 

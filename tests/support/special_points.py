@@ -50,8 +50,8 @@ def our_slopes(
     loss = ops.sum(result * _weights(result.shape, result.dtype))
     slopes = gradients(loss, floats)
     reached = [x for x in floats if x in slopes]
-    value, *found = evaluate([result, *(slopes[x] for x in reached)], known)
-    by_input = dict(zip(reached, found, strict=True))
+    value, *results = evaluate([result, *(slopes[x] for x in reached)], known)
+    by_input = dict(zip(reached, results, strict=True))
     return value, [by_input.get(x, np.zeros(x.shape)) for x in floats]
 
 

@@ -24,12 +24,12 @@ def classifier(features=4, classes=3, **compile_arguments):
             layers.Dense(classes, activation="softmax"),
         ]
     )
-    given = {
+    arguments = {
         "optimizer": optimizers.SGD(0.1),
         "loss": "sparse_categorical_crossentropy",
         "metrics": ["accuracy"],
     }
-    model.compile(**(given | compile_arguments))
+    model.compile(**(arguments | compile_arguments))
     return model
 
 

@@ -23,6 +23,7 @@ from ganglion.losses.base import (
     same_rank,
     to_array,
 )
+from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
@@ -280,7 +281,9 @@ class MeanMetricWrapper(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
+        mask = get_keras_mask(y_pred)
         y_true, y_pred = to_array(y_true), to_array(y_pred)
+        sample_weight = masked_weights(sample_weight, mask, self.dtype, "sum")
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         ignored = self._fn_kwargs.get("ignore_class")
         if ignored is not None and sample_weight is not None:

@@ -21,9 +21,9 @@ from ganglion.compiler.cache import digest_of
 from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu import plan as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
+from ganglion.compiler.cpu.backend import Arenas
 from ganglion.compiler.cpu.pipeline import build, verify
 from ganglion.compiler.cpu.plan import Execution
-from ganglion.compiler.cpu.tape import Arenas
 from ganglion.compiler.plan.plan import PlanError
 from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
 

@@ -7,7 +7,7 @@ from folders import GOLDEN
 from step_programs import step_of
 
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu import jit, pipeline
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.threads import executor, filled
@@ -25,7 +25,7 @@ NEON = Target("generic", "+neon", triple="aarch64-unknown-linux-gnu")
 def kernels():
     """Return every kernel of a step of mnist-cnn as text."""
     program, _, _ = step_of("mnist-cnn", rows=128, batch=64)
-    modules, _ = emit.emit(build(program))
+    modules, _ = pipeline.emit(build(program))
     return list(modules.values())
 
 
@@ -115,7 +115,7 @@ def _transposed():
 def test_small_kernels_have_the_agreed_text(make, request):
     inputs, value = make()
     plan = build(pure(Graph.of("golden", inputs, {"y": value})))
-    texts = [emit.emit_kernel(kernel).text for kernel in plan.kernels]
+    texts = [pipeline.emit_kernel(kernel).text for kernel in plan.kernels]
     ours = (
         f"; {str(plan).replace(chr(10), chr(10) + '; ')}\n" + "\n\n".join(texts) + "\n"
     )

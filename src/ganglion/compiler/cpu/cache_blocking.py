@@ -92,8 +92,10 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
             segments.append(_segment(len(ordered), len(members), units, step))
         ordered += [left[i].kernel for i in members]
         taken = {*first, *members}
-        near = enumerate(left[: CPU.block_lookahead])  # no farther is ever looked
-        left[: CPU.block_lookahead] = [member for i, member in near if i not in taken]
+        candidates = enumerate(left[: CPU.block_lookahead])  # no farther is ever looked
+        left[: CPU.block_lookahead] = [
+            member for i, member in candidates if i not in taken
+        ]
     return ordered, tuple(segments)
 
 

@@ -16,6 +16,13 @@ from ganglion.compiler.plan.printer import show
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
+def aligned(nbytes: int) -> np.ndarray:
+    """Return bytes, all zero, that begin at a cache line."""
+    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes]
+
+
 @dataclass(frozen=True)
 class Execution:
     """How a kernel is run: by one thread or shared, and whether all wait after it."""

@@ -29,7 +29,7 @@ from typing import Any
 from ganglion import config
 from ganglion.compiler import cache as code_cache
 from ganglion.compiler.cpu import jit, tuning
-from ganglion.compiler.cpu.tape import aligned
+from ganglion.compiler.cpu.plan import aligned
 
 CORE_NAME = "\0ganglion-core-{}"  # a zero at the start: no file
 # Bytes of a pool: a cache line each for round, sleepers, job, and three of the barrier.

@@ -8,7 +8,12 @@ from functools import cache, partial
 from typing import Any
 
 from ganglion.compiler.cuda import allocation
-from ganglion.compiler.cuda.launches import Schedule, StepKernels
+from ganglion.compiler.cuda.launches import (
+    Schedule,
+    StepKernels,
+    verify_schedule,
+    verify_step,
+)
 from ganglion.compiler.cuda.passes.contractions import (
     depthwise_as_loops,
     narrow_as_loop,
@@ -24,7 +29,6 @@ from ganglion.compiler.cuda.passes.simplify import (
 )
 from ganglion.compiler.cuda.scheduler import schedule
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.cuda.verify import verify_schedule, verify_step
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
     VERIFIERS,

@@ -110,11 +110,11 @@ def _long_sum(
     kept = len(node.shape)
     wide = np.dtype("float64") if node.dtype.kind == "f" else node.dtype
     partial = low.new((parts, *node.shape), wide)
-    cut = (parts, *node.shape, shape[kept] // parts, *shape[kept + 1 :])
+    split_shape = (parts, *node.shape, shape[kept] // parts, *shape[kept + 1 :])
     expr = _shifted(expr, kept, shape[kept] // parts)
     view = View(partial, row_major(partial.shape))
     reduced = len(shape) - kept
-    low.emit(Loop.of("sum", cut, expr, view, reduced, "sum"))
+    low.emit(Loop.of("sum", split_shape, expr, view, reduced, "sum"))
     strides = row_major(partial.shape)
     total = Load(wide, View(partial, (*strides[1:], strides[0])))
     view = View(target, row_major(node.shape))

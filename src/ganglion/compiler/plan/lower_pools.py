@@ -213,8 +213,8 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
     grads, back = View.of(low.store(dy)), View(padded.buffer, starts)
     largest = View.of(low.store(y)) if low.target.pools_by_window else None
-    moves = (elements, grads, back, taps, covers, largest, above)
-    low.emit(PoolBack("max_pool_back", y.shape, *moves))
+    arguments = (elements, grads, back, taps, covers, largest, above)
+    low.emit(PoolBack("max_pool_back", y.shape, *arguments))
     _cut_out(low, node, padded)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ganglion.compiler.cuda.conv_tiling import split_k_of
-from ganglion.compiler.cuda.epilogue import (
+from ganglion.compiler.cuda.conv_tiling import choose_wgrad_tiling, conv_wgrad_of
+from ganglion.compiler.cuda.fusion import (
     SplitContract,
     is_copy,
     is_flat,
@@ -24,11 +24,15 @@ from ganglion.compiler.cuda.epilogue import (
     sizes,
 )
 from ganglion.compiler.cuda.launches import StepKernels
-from ganglion.compiler.cuda.passes.rewrite import Uses
 from ganglion.compiler.cuda.scheduler import by_priority
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import computed
-from ganglion.compiler.cuda.tiling import Product
+from ganglion.compiler.cuda.tiling import (
+    Product,
+    choose_split_k,
+    on_tensor_cores,
+    plain_splits,
+)
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Axis,
@@ -47,6 +51,7 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 from ganglion.compiler.plan.passes.loops import collapse
+from ganglion.compiler.plan.plan import Uses
 
 
 @dataclass(frozen=True)
@@ -62,18 +67,18 @@ class _Copy:
         An axis must stay inside of one of the loop's.
         """
         shape, far = self.loop.shape, self.loop.target.strides
-        near = row_major(shape)
-        left = [(size - 1) * step for size, step in zip(shape, near, strict=True)]
+        packed = row_major(shape)
+        left = [(size - 1) * step for size, step in zip(shape, packed, strict=True)]
         result = []
         for size, stride in axes:
             if size == 1 or stride == 0:
                 result.append(0)
                 continue
-            along = next((a for a, step in enumerate(near) if not stride % step), -1)
+            along = next((a for a, step in enumerate(packed) if not stride % step), -1)
             left[along] -= (size - 1) * stride
             if stride < 0 or left[along] < 0:
                 return None
-            result.append(stride // near[along] * far[along])
+            result.append(stride // packed[along] * far[along])
         return result
 
 
@@ -247,9 +252,25 @@ def split_long_contractions(step: StepKernels, spec: GpuSpec) -> StepKernels:
     for kernel in step.every:
         parts = 1
         if isinstance(kernel, Contract) and is_producer(kernel):
-            parts = split_k_of(kernel, spec)
+            parts = _split_k(kernel, spec)
         every += [kernel] if parts == 1 else _split_contraction(kernel, parts)
     return replace(step, every=tuple(every))
+
+
+def _split_k(kernel: Contract, spec: GpuSpec) -> int:
+    """Return into how many parts to split the sums of a contraction: 1 for none."""
+    product, room = Product(kernel), spec.half
+    short = product.k < TUNING.split_k_length
+    if short or product.m * product.n > TUNING.split_k_most_results:
+        return 1
+    if not on_tensor_cores(kernel, spec.products):
+        return plain_splits(product, spec)
+    parts, cost = choose_split_k(product, spec, room)
+    if product.is_matrix_product:
+        return parts
+    wgrad = conv_wgrad_of(product, spec.bf16)
+    tiling = choose_wgrad_tiling(product, wgrad, spec, room) if wgrad else None
+    return tiling[0].parts if tiling and tiling[1] < cost else parts
 
 
 def _split_contraction(kernel: Kernel, parts: int) -> tuple[SplitContract, Loop]:

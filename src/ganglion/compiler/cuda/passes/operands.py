@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import is_flat, is_map, tables_of
+from ganglion.compiler.cuda.fusion import is_flat, is_map, tables_of
 from ganglion.compiler.cuda.launches import StepKernels
-from ganglion.compiler.cuda.passes.rewrite import map_buffers, read_by, written_by
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import BF16
 from ganglion.compiler.cuda.tiling import Product, on_tensor_cores
@@ -38,6 +37,7 @@ from ganglion.compiler.plan.kernels import (
     sources,
     walk,
 )
+from ganglion.compiler.plan.plan import map_buffers, read_by, written_by
 
 BYTE, F32 = np.dtype("uint8"), np.dtype("float32")
 CHUNK = 16  # bytes that are copied at once
@@ -208,13 +208,13 @@ def _with_copies(
 ) -> tuple[list[Loop], list[Kernel]]:
     """Let products read copies of weights; return what makes them, and all kernels."""
     written: set[BufferKey] = set()
-    late: set[BufferKey] = set()  # what products read after it has changed
+    read_after_change: set[BufferKey] = set()  # what products read after it has changed
     for kernel in kernels:
-        late |= written & {b.key for b in _operands([kernel])}
+        read_after_change |= written & {b.key for b in _operands([kernel])}
         written |= {b.key for b in kernel.writes()}
     copies: dict[BufferKey, Loop] = {}
     for buffer in _operands(kernels):
-        if buffer.kind == "state" and buffer.key not in late:
+        if buffer.kind == "state" and buffer.key not in read_after_change:
             copies[buffer.key] = _copy(buffer)
     for kernel in kernels if bf16 else ():
         for key in _unaligned(kernel):  # cannot be bf16: products round it themselves

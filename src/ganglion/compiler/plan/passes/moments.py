@@ -31,7 +31,7 @@ from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
 from ganglion.compiler.ir.simplify import splat
 from ganglion.compiler.plan.lowering import LONG_SUM, thread_split
 
-FEW = 64  # rows from which one pass is faster, though its sums are wider
+FEWEST_ROWS = 64  # rows from which one pass is faster, though its sums are wider
 
 
 class _Pair(NamedTuple):
@@ -50,7 +50,7 @@ def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
     in_float64 = thread_splits == 1
     moments, fewest = partial(_moments, most=thread_splits), LONG_SUM
     if in_float64:
-        moments, fewest = partial(_float64_moments), FEW
+        moments, fewest = partial(_float64_moments), FEWEST_ROWS
     pairs = [pair for node in graph.nodes if (pair := _pair(node, fewest)) is not None]
     if not pairs:
         return graph
@@ -94,8 +94,8 @@ def _pair(squares: Node, fewest: int) -> _Pair | None:
     total, number = _through(quotient[0], reshape), splat(quotient[1])
     if not isinstance(total, Node) or total.op is not sum_ or number != count:
         return None
-    same = total.inputs[0] is x and tuple(sorted(total.attrs["axes"])) == axes
-    return _Pair(mean, squares) if same else None
+    matches = total.inputs[0] is x and tuple(sorted(total.attrs["axes"])) == axes
+    return _Pair(mean, squares) if matches else None
 
 
 def _operands(value: Value, op: object) -> tuple[Value, ...] | None:
@@ -111,15 +111,15 @@ def _moments(x: Value, most: int) -> tuple[Value, Value]:
     source, bias = _without_bias(x)
     slices = thread_split(x.shape[0], most)
     shape = (slices, x.shape[0] // slices, *x.shape[1:])
-    cut = reshape(source, shape=shape)
+    reshaped = reshape(source, shape=shape)
     spatial = tuple(range(1, len(shape) - 1))
     first = slice_(
-        cut,
+        reshaped,
         starts=(0,) * len(shape),
         stops=tuple(1 if axis in spatial else n for axis, n in enumerate(shape)),
         steps=(1,) * len(shape),
     )
-    away = subtract(cut, broadcast(first, shape=shape))
+    away = subtract(reshaped, broadcast(first, shape=shape))
     sums = sum_(away, axes=spatial)
     squares = sum_(multiply(away, away), axes=spatial)
     count = math.prod(shape[1:-1])

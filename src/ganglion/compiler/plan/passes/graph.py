@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ganglion.compiler.ir.arrays import concat, transpose
+from ganglion.compiler.ir.arrays import concat
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Constant, Graph, Node, Value, rewritten
 from ganglion.compiler.ir.pointwise import multiply
-from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_
+from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_, transpose
 
 NARROW, MANY_ROWS = 16, 32  # columns and rows of a product that is transposed
 

@@ -59,7 +59,7 @@ def without_empty(graph: Graph) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if not new.size:
             return Constant(np.zeros(new.shape, new.dtype))
-        if all(value.size for value in new.inputs):
+        if new.op.kind == "loop" or all(value.size for value in new.inputs):
             return new
         return _from_nothing(new)
 

@@ -8,9 +8,8 @@ from step_programs import step_of
 
 from ganglion.compiler import reference
 from ganglion.compiler.cpu import jit, pipeline
-from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu.jit import Target, executor, filled
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.threads import executor, filled
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS

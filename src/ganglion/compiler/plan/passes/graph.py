@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ganglion.compiler.ir.arrays import concat, transpose
+from ganglion.compiler.ir.arrays import concat
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Constant, Graph, Node, Value, rewritten
 from ganglion.compiler.ir.pointwise import multiply
-from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_
+from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_, transpose
 
 NARROW, MANY_ROWS = 16, 32  # columns and rows of a product that is transposed
 
@@ -59,7 +59,7 @@ def without_empty(graph: Graph) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if not new.size:
             return Constant(np.zeros(new.shape, new.dtype))
-        if all(value.size for value in new.inputs):
+        if new.op.kind == "loop" or all(value.size for value in new.inputs):
             return new
         return _from_nothing(new)
 

@@ -1,0 +1,134 @@
+"""Loops over time for threads: each takes rows of the batch through all steps.
+
+Where the rows of a batch never meet within the loop, a thread runs all steps for some
+of them: it waits for nobody, and weights and state stay in its cache. Otherwise one
+thread runs the whole loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, Kernel
+from ganglion.compiler.plan.time_loop import TimeLoop, Window
+
+# ---- a pass: products by groups of rows ----------------------------------------------
+
+
+def split_rows(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels with the products of loops split by groups of rows."""
+    return [
+        replace(kernel, body=tuple(_by_groups(inner) for inner in kernel.body))
+        if isinstance(kernel, TimeLoop)
+        else kernel
+        for kernel in kernels
+    ]
+
+
+def _by_groups(kernel: Kernel) -> Kernel:
+    if not isinstance(kernel, Contract) or kernel.parallel > 1:
+        return kernel
+    first, *rest = kernel.rows
+    each = max(n for n in range(1, CPU.loop_rows + 1) if first.size % n == 0)
+    if each == first.size:
+        return kernel
+    groups = Axis(first.size // each, first.left * each, 0, first.out * each)
+    rows = (replace(first, size=each), *rest)
+    return replace(kernel, batch=(groups,), rows=rows)
+
+
+def independent_rows(loop: TimeLoop) -> int:
+    """Return into how many parts a batch falls that never meet within the loop."""
+    stacked = {window.buffer: window.stacked for window in loop.windows}
+
+    def memory(buffer: Buffer) -> Buffer:
+        return stacked.get(buffer.root, buffer.root)
+
+    written = {memory(b) for kernel in loop.body for b in kernel.writes()}
+    units = 0
+    for kernel in loop.body:
+        footprint = kernel.footprint()
+        if footprint is None or footprint.grain != 1:
+            return 1
+        touched = {b.root for b in (*kernel.reads(), *kernel.writes())}
+        shared = touched - footprint.own
+        if any(memory(buffer) in written for buffer in shared):
+            return 1
+        units = math.gcd(units, footprint.units)
+    return max(units, 1)
+
+
+# ---- text ----------------------------------------------------------------------------
+
+
+def emit_time_loop(loop: TimeLoop, emit_kernel: Callable[[Kernel], Emitted]) -> Emitted:
+    """Emit a function that calls those of the body, step by step."""
+    return _EmittedLoop(loop, [emit_kernel(kernel) for kernel in loop.body]).emit()
+
+
+class _EmittedLoop:
+    """A loop under construction: the pointers of all calls lie in one frame."""
+
+    def __init__(self, loop: TimeLoop, calls: list[Emitted]) -> None:
+        self.loop, self.calls = loop, calls
+        self.emitter = Emitter()
+        self.text = self.emitter.text
+        self._windows = {window.buffer: window for window in loop.windows}
+        self._functions: dict[str, str] = {}  # definitions by name
+
+    def emit(self) -> Emitted:
+        text, units = self.text, independent_rows(self.loop)
+        count = sum(len(call.buffers) for call in self.calls)
+        text.prelude.append(f"  %frame = alloca [{max(count, 1)} x ptr], align 64")
+        for slot, buffer in self._slots():
+            if buffer.root not in self._windows:
+                self._put(slot, self.emitter.base(buffer))
+        text.each(0, self.loop.steps, 1, lambda step: self._step(step, units))
+        emitted = self.emitter.emitted(units)
+        declared = emitted.declared.union(*(call.declared for call in self.calls))
+        helpers = frozenset(self._functions.values())
+        helpers = helpers.union(*(call.helpers for call in self.calls))
+        return replace(emitted, declared=declared, helpers=helpers)
+
+    def _slots(self) -> Iterator[tuple[int, Buffer]]:
+        return enumerate(buffer for call in self.calls for buffer in call.buffers)
+
+    def _put(self, slot: int, address: str) -> None:
+        place = self.text.address("%frame", "ptr", slot)
+        self.text.do(f"store ptr {address}, ptr {place}, align 8")
+
+    def _step(self, step: str, units: int) -> None:
+        """Move the windows, then call the body's kernels."""
+        addresses: dict[Buffer, str] = {}
+        for slot, buffer in self._slots():
+            window = self._windows.get(buffer.root)
+            if window is not None:
+                if buffer.root not in addresses:
+                    addresses[buffer.root] = self._address(window, step)
+                self._put(slot, addresses[buffer.root])
+        first = 0
+        for call in self.calls:
+            each = call.parallel // units
+            low, high = (self.text.times(bound, each) for bound in ("%lo", "%hi"))
+            frame = self.text.address("%frame", "ptr", first)
+            function = self._function(call)
+            self.text.do(f"call void {function}(ptr {frame}, i64 {low}, i64 {high})")
+            first += len(call.buffers)
+
+    def _address(self, window: Window, step: str) -> str:
+        if window.slots:
+            step = self.text.let(f"urem i64 {step}, {window.slots}")
+        index = self.text.add(self.text.times(step, window.stride), window.offset)
+        return self.emitter.address(window.stacked, index)
+
+    def _function(self, call: Emitted) -> str:
+        """Return the name of a call's function: equal ones are defined once."""
+        name = "@b" + hashlib.sha256(call.text.encode()).hexdigest()[:24]
+        head = f"define internal void {name}("
+        self._functions[name] = call.text.replace("define void @kernel(", head, 1)
+        return name

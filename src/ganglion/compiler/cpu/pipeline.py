@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu.cache_blocking import block, conflict
 from ganglion.compiler.cpu.elementwise import LoopText
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.plan import (
     CpuPlan,
+    block,
+    conflict,
     place_barriers,
     place_in_arena,
     unguarded,
@@ -50,11 +51,11 @@ from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
+    one_pass,
     transpose_narrow,
     without_empty,
 )
 from ganglion.compiler.plan.passes.loops import collapse, fuse
-from ganglion.compiler.plan.passes.moments import one_pass
 from ganglion.compiler.plan.plan import Plan, PlanError
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import (

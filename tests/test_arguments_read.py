@@ -67,7 +67,7 @@ UNREAD = {
     },
 }
 # Methods that a subclass must define with all arguments, whatever it does with them.
-OVERRIDES = ("build", "transform_")
+OVERRIDES = ("build", "compute_mask", "transform_")
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -137,7 +137,6 @@ def test_the_check_sees_an_argument_that_is_ignored():
         (lambda: keras.ops.one_hot(np.array([1]), 3, sparse=True), "`sparse=True`"),
         (lambda: keras.ops.moments(np.ones(3), 0, synchronized=True), "synchronized"),
         (lambda: keras.ops.unstack(np.ones((2, 3)), num=3), "unstack.*3"),
-        (lambda: keras.layers.Lambda(abs, mask=lambda x: x), "mask"),
         (
             lambda: keras.models.clone_model(keras.Sequential(), recursive=True),
             "`recursive`",
@@ -147,13 +146,6 @@ def test_the_check_sees_an_argument_that_is_ignored():
 def test_what_cannot_be_honoured_is_refused_by_name(call, text):
     with pytest.raises(ValueError, match=text):
         call()
-
-
-def test_a_mask_for_a_model_is_refused():
-    x = keras.Input((2,))
-    model = keras.Model(x, keras.layers.Dense(1)(x))
-    with pytest.raises(ValueError, match="`mask` is not supported"):
-        model(np.ones((1, 2), "float32"), mask=np.ones((1, 2), bool))
 
 
 def test_clone_model_knows_its_arguments_and_compiles():

@@ -23,7 +23,7 @@ FLOORS: list[tuple[str, str]] = [
     ("choice", "compiler.registry"),
     (
         "API",
-        "tree variables symbolic serialization keras2 ops random activations "
+        "tree masks variables symbolic serialization keras2 ops random activations "
         "initializers regularizers constraints layers losses metrics optimizers "
         "mixed_precision dtype_policies oldpaths compat",
     ),

@@ -207,7 +207,6 @@ def test_what_the_guide_calls_supported_is():
     [
         "layers.LSTM",
         "layers.GRU",
-        "layers.Masking",
         "layers.TimeDistributed",
         "optimizers.Muon",
         "optimizers.ScheduleFreeAdamW",

@@ -22,7 +22,7 @@ _TABLE = {
     "GlobalMaxPooling1D.": (
         "layers: LSTM GRU SimpleRNN RNN Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D "
         "LSTMCell GRUCell SimpleRNNCell StackedRNNCells CuDNNLSTM CuDNNGRU "
-        "TimeDistributed Wrapper Masking",
+        "TimeDistributed Wrapper",
         "layers.recurrent",
         "layers.wrappers",
         "layers.cudnn_recurrent",

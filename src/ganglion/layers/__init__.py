@@ -10,6 +10,7 @@ from ganglion.layers import (
     einsum_dense,
     image_size,
     inputs,
+    masking,
     merging,
     multi_head,
     norm,
@@ -28,6 +29,7 @@ from ganglion.layers.dropout import *
 from ganglion.layers.einsum_dense import *
 from ganglion.layers.image_size import *
 from ganglion.layers.inputs import *
+from ganglion.layers.masking import *
 from ganglion.layers.merging import *
 from ganglion.layers.merging import _Merge as _Merge  # scripts subclass it
 from ganglion.layers.multi_head import *
@@ -51,6 +53,7 @@ __all__ += dropout.__all__
 __all__ += einsum_dense.__all__
 __all__ += image_size.__all__
 __all__ += inputs.__all__
+__all__ += masking.__all__
 __all__ += merging.__all__
 __all__ += multi_head.__all__
 __all__ += norm.__all__

@@ -29,14 +29,11 @@ _POSITIVE = (
 )  # fmt: skip
 _PER_AXIS = ("kernel_size", "strides", "dilation_rate", "pool_size")
 _NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
-_NO_MASKS = "masks are not supported yet; leave it out."
 _UNSUPPORTED = {  # and what to do instead
     "lora_rank": _NO_LORA,
     "lora_alpha": _NO_LORA,
     "quantization_config": _NO_LORA,
     "gptq_unpacked_column_size": _NO_LORA,
-    "mask_zero": _NO_MASKS,
-    "mask": _NO_MASKS,
     "flash_attention": "leave it out, the compiler chooses how attention is computed.",
     "renorm": "use plain batch statistics.",
     "synchronized": "use plain batch statistics.",

@@ -477,7 +477,9 @@ def activated(layer: Any, outputs: Any) -> Any:
 
 
 def _lift(leaf: Any) -> Any:
-    """Turn arrays and variables among the arguments into values."""
+    """Turn arrays of numbers and variables among the arguments into values."""
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUT":
+        return leaf  # texts, for layers that run on the host
     return read(leaf) if isinstance(leaf, (np.ndarray, Variable)) else leaf
 
 

@@ -1,5 +1,6 @@
 """Fixtures of all tests and doctests: a clean start for each, and the rivals."""
 
+import gc
 import os
 import signal
 import zlib
@@ -8,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from ganglion import config as choices
-from ganglion import keras2, utils, variables
-from ganglion.compiler.cpu import threads
+# The workers share the cores as it is: threads of NumPy and of the rivals would only
+# wait for each other, and burn half of the suite's processor time in doing so.
+for _library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+for _kind in ("INTRAOP", "INTEROP"):
+    os.environ.setdefault(f"TF_NUM_{_kind}_THREADS", "1")
+
+# After the variables, which NumPy reads when it is imported.
+from ganglion import config as choices  # noqa: E402
+from ganglion import keras2, utils, variables  # noqa: E402
+from ganglion.compiler.cpu import threads  # noqa: E402
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
 collect_ignore_glob = ["tests/compat/scripts/*"]
@@ -48,11 +57,13 @@ def keras() -> Any:
 
     Imported once, when the first test asks: it takes seconds.
     """
+    gc.collect()  # what is garbage now would be frozen below, and stay
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     module = pytest.importorskip("keras", "3.15", reason="Keras 3.15 is not installed")
+    gc.freeze()
     if module.backend.backend() != "tensorflow":
         pytest.skip("compares with Keras on TensorFlow: unset KERAS_BACKEND")
     return module
@@ -99,6 +110,12 @@ def pytest_collection_modifyitems(
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_in_sample(item)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the garbage collector that the tests themselves, and all modules, stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_in_sample(item: pytest.Item) -> bool:

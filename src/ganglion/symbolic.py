@@ -20,6 +20,7 @@ from ganglion.compiler.ir.graph import (
     Value,
     call_function,
 )
+from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.system import budget
 from ganglion.variables import Scope, unique_name
 
@@ -317,6 +318,9 @@ def _trace(
         if leaf not in inputs:
             shape = [size if n is None else n for n in leaf.shape]
             inputs[leaf] = Input(leaf.name, shape, leaf.dtype)
+            mask = get_keras_mask(leaf)
+            if mask is not None:
+                set_keras_mask(inputs[leaf], stand_in(mask))
         return inputs[leaf]
 
     with Scope():

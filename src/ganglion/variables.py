@@ -27,10 +27,10 @@ from ganglion.compiler.ir.graph import (
     ShapeError,
     Value,
     call_function,
+    evaluate,
 )
 from ganglion.compiler.ir.origin import layer_path
 from ganglion.compiler.ir.pointwise import cast
-from ganglion.compiler.ir.simplify import evaluate
 from ganglion.system import budget
 
 # NumPy's name of an operator, which `array + variable` calls, and ours.

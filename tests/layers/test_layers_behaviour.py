@@ -14,7 +14,7 @@ from layer_contract import check_layer
 from ganglion import keras2, layers, ops, regularizers
 from ganglion.compiler.ir import graph
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import evaluate
 from ganglion.initializers import compute_fans
 from ganglion.serialization import (
     custom_object_scope,

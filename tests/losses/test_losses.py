@@ -9,8 +9,7 @@ from loss_cases import SHAPES, drawn, every_case
 
 from ganglion import losses, ops
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Input, ShapeError
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, ShapeError, evaluate
 from ganglion.serialization import custom_object_scope
 from ganglion.variables import Scope
 

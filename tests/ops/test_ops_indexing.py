@@ -8,8 +8,7 @@ from ops_cases import X
 from ops_titles import assert_equal
 
 from ganglion import ops
-from ganglion.compiler.ir.graph import Input, ShapeError
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Input, ShapeError, evaluate
 
 KEYS = [
     0, -1, np.int64(1), slice(None), slice(1, None), slice(None, None, -1), slice(5, 1),

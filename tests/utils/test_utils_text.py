@@ -42,8 +42,8 @@ def test_matrices():
     for mode, matrix in wanted.items():
         np.testing.assert_allclose(tokenizer.sequences_to_matrix(rows, mode), matrix)
     tokenizer.fit_on_sequences(rows)
-    found = tokenizer.sequences_to_matrix(rows, "tfidf")
-    assert found[0, 1] == pytest.approx((1 + np.log(2)) * np.log(1 + 2 / 2))
+    weighted = tokenizer.sequences_to_matrix(rows, "tfidf")
+    assert weighted[0, 1] == pytest.approx((1 + np.log(2)) * np.log(1 + 2 / 2))
     with pytest.raises(ValueError, match="Unknown mode 'sum'"):
         tokenizer.sequences_to_matrix(rows, "sum")
     with pytest.raises(ValueError, match="num_words"):
@@ -57,5 +57,5 @@ def test_characters_and_hashes():
     assert text_to_word_sequence("A-b c", lower=False) == ["A", "b", "c"]
     numbers = one_hot("the cat the", 50)
     assert numbers[0] == numbers[2]
-    assert all(0 < one < 50 for one in numbers)
+    assert all(0 < number < 50 for number in numbers)
     assert hashing_trick("a b", 10, len) == [2, 2]

@@ -22,17 +22,12 @@ _TABLE = {
     "GlobalMaxPooling1D.": (
         "layers: LSTM GRU SimpleRNN RNN Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D "
         "LSTMCell GRUCell SimpleRNNCell StackedRNNCells CuDNNLSTM CuDNNGRU "
-        "TimeDistributed Wrapper Masking",
+        "TimeDistributed Wrapper",
         "layers.recurrent",
         "layers.wrappers",
         "layers.cudnn_recurrent",
         "layers.convolutional_recurrent",
         "backend: rnn ctc_batch_cost ctc_decode",
-    ),
-    "attention layers are not there yet. `ops.dot_product_attention` computes "
-    "attention inside of a Layer of your own.": (
-        "layers: MultiHeadAttention Attention AdditiveAttention GroupedQueryAttention "
-        "GroupQueryAttention",
     ),
     "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
     "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "
@@ -61,10 +56,6 @@ _TABLE = {
     '(`model.save("model.keras")`) and load the file here.': (
         "layers: TFSMLayer TorchModuleWrapper FlaxLayer JaxLayer",
     ),
-    "this data set is not there yet. Load it in Keras once, keep it with "
-    "np.savez, and read that file.": (
-        "datasets: imdb reuters cifar100 boston_housing california_housing",
-    ),
     "one machine with one device trains here. Use the model itself.": (
         "utils: multi_gpu_model",
         "distribution",
@@ -83,7 +74,7 @@ _TABLE = {
         "layers: Merge MaxoutDense Highway TimeDistributedDense",
     ),
     f"it is not there yet. {_OWN_LAYER}": (
-        "layers: EinsumDense SpectralNormalization LocallyConnected1D "
+        "layers: SpectralNormalization LocallyConnected1D "
         "LocallyConnected2D MelSpectrogram STFTSpectrogram",
     ),
     "images are not resized or cut into patches by ops yet. Use UpSampling2D, "
@@ -132,11 +123,11 @@ def unsupported_reason(package: str, name: str) -> str | None:
 
 def explain(package: str, name: str, known: Iterable[str] = ()) -> str:
     """Return why a name is unsupported and what to do, or which one may be meant."""
-    shown = f"{package}.{name}".replace("ganglion", "keras", 1)
+    keras_name = f"{package}.{name}".replace("ganglion", "keras", 1)
     why = unsupported_reason(package, name)
     if why is None:
         public = [other for other in known if not other.startswith("_")]
-        near = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
-        meant = " or ".join(map(repr, near))
-        why = "there is no such name." + (f" Did you mean {meant}?" if near else "")
-    return f"{shown}: {why}"
+        similar = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+        meant = " or ".join(map(repr, similar))
+        why = "there is no such name." + (f" Did you mean {meant}?" if similar else "")
+    return f"{keras_name}: {why}"

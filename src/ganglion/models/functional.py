@@ -14,6 +14,7 @@ from ganglion.compiler.ir.graph import Value
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.preprocessing.host import HostOutputs
 from ganglion.layers.preprocessing.words import as_text_array, is_text
+from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.models.host_part import HostPart, host_part_of
 from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
 from ganglion.variables import MOST_CALLS, current_scope, too_many_calls
@@ -56,7 +57,9 @@ class Network:
         """The name of each output: that of the layer which makes it."""
         return [_operation_name(tensor) for tensor in self.flat_outputs]
 
-    def run(self, inputs: Any, extra: list[KerasTensor]) -> tuple[Any, list[Any]]:
+    def run(
+        self, inputs: Any, extra: list[KerasTensor], mask: Any = None
+    ) -> tuple[Any, list[Any]]:
         """Replay the calls; return the outputs and the values of extra tensors."""
         calls = self.calls
         if extra:
@@ -71,6 +74,9 @@ class Network:
             calls = [call for call in calls if call not in on_host]
         else:
             values = self.standard(inputs)
+            for value, of_input in zip(values, tree.flatten(mask), strict=False):
+                if of_input is not None:
+                    set_keras_mask(value, of_input)
             known = dict(zip(self.flat_inputs, values, strict=True))
         for call in calls:
             if call in nested:
@@ -253,9 +259,7 @@ def shared(
     )
     if not plain:
         return call(args, kwargs)
-    names = tree.map_leaves(
-        lambda leaf: id(leaf) if isinstance(leaf, Value) else leaf, (args, kwargs)
-    )
+    names = tree.map_leaves(_identity, (args, kwargs))
     key = (id(network), scope.training, scope.told, repr(names))
     before = scope.changes
     known_before, outputs, *_ = scope.shared_calls.get(key, (None, None))
@@ -266,12 +270,16 @@ def shared(
     return tree.map_leaves(lambda leaf: leaf, outputs)
 
 
+def _identity(leaf: Any) -> Any:
+    return (id(leaf), id(get_keras_mask(leaf))) if isinstance(leaf, Value) else leaf
+
+
 def _fit(value: Any, tensor: KerasTensor, any_size: bool) -> Any:
     """Add or remove a last axis of one, as Keras does, and check the shape.
 
     Another number of rows than `Input(batch_size=...)` says is no mistake in Keras.
     """
-    shape = tuple(value.shape)
+    shape, mask = tuple(value.shape), get_keras_mask(value)
     if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
         is_array = isinstance(value, np.ndarray)  # perhaps of text
         value = value[..., None] if is_array else ops.expand_dims(value, -1)
@@ -288,6 +296,8 @@ def _fit(value: Any, tensor: KerasTensor, any_size: bool) -> Any:
             f'Input "{_operation_name(tensor)}" expects shape {tensor.shape}, but the '
             f"data has shape {(None, *shape[1:])}."
         )
+    if mask is not None:
+        set_keras_mask(value, mask)
     return value
 
 

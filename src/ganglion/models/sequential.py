@@ -10,6 +10,7 @@ from ganglion import keras2
 from ganglion.compiler.ir import origin
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.construction import by_calling
+from ganglion.masks import set_keras_mask
 from ganglion.models.functional import Network
 from ganglion.models.model import LayerList, Model
 from ganglion.serialization import export
@@ -136,6 +137,8 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if self._network is None:
+            if mask is not None:
+                set_keras_mask(inputs, mask)
             for layer in self._stack:
                 inputs = layer(inputs)
             return inputs

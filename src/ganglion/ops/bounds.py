@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganglion.compiler.ir import origin
-from ganglion.compiler.ir.graph import Constant, Input, Node, Value
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Constant, Input, Node, Value, evaluate
 from ganglion.variables import current_scope
 
 

@@ -106,7 +106,7 @@ def _write_h5(path: Path, write: Any, overwrite: bool) -> None:
     def write_file(file: Any) -> None:
         # In memory first: HDF5 reports a full disk too late, and only in part.
         buffer = io.BytesIO()
-        with h5.opened(buffer, "w") as store:
+        with h5.open_h5(buffer, "w") as store:
             write(store)
             h5.seal(store)
         file.write(buffer.getbuffer())
@@ -132,7 +132,7 @@ def load_model(
         path = local_path(filepath)
         check_exists(path)
         if _is_hdf5(path):
-            with h5.opened(path) as file:
+            with h5.open_h5(path) as file:
                 h5.check_seal(file)
                 return legacy.read(file, custom_objects, compile)
         return archive.read(path, custom_objects, compile)
@@ -198,8 +198,8 @@ def load_weights(
 def _opened_weights(path: Path) -> Any:
     check_exists(path)
     if path.suffix == ".keras" and not _is_hdf5(path):
-        return h5.opened(io.BytesIO(archive.read_weights(path)))
-    return h5.opened(path)
+        return h5.open_h5(io.BytesIO(archive.read_weights(path)))
+    return h5.open_h5(path)
 
 
 def _refuse_unknown(name: str, kwargs: dict[str, Any]) -> None:

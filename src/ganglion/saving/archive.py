@@ -48,7 +48,7 @@ def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
         metadata["notes"] = model.notes
     config = to_json(model)
     buffer = io.BytesIO()
-    with h5.opened(buffer, "w") as store:
+    with h5.open_h5(buffer, "w") as store:
         weights.write(model, store)
         state.write(model, store)
     with zipfile.ZipFile(file, "w") as archive:
@@ -87,7 +87,7 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
     training = entry.pop("compile_config", None)
     with (
         serialization.custom_object_scope(custom_objects or {}),
-        h5.opened(io.BytesIO(stored)) as store,
+        h5.open_h5(io.BytesIO(stored)) as store,
     ):
         with uninitialized():
             model = rebuilt(entry)

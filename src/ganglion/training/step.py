@@ -8,6 +8,7 @@ metric sums. What is read becomes an input, what is assigned an output.
 from __future__ import annotations
 
 import inspect
+import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,8 +26,9 @@ from ganglion.compiler.ir.graph import Graph, Input, Node, Value
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.ops.bounds import Limit
+from ganglion.system import forks
 from ganglion.training.data_adapters import Batch, ColumnLimit, Signature, Table
-from ganglion.training.state import Cursor, ModelLock, TrainableModel
+from ganglion.training.state import Cursor, TrainableModel
 from ganglion.variables import Scope, Variable
 
 CACHED_STEPS = 64  # of one model
@@ -411,3 +413,104 @@ def _moved(source: _Origin, node: Node) -> _Origin | None:
     if node.op.name == "reshape" and shape and before and shape[0] == before[0]:
         return source.then(lambda array: array.reshape(len(array), *shape[1:]))
     return source.out_of_order()
+
+
+# ---- threads -----------------------------------------------------------------------
+
+
+@dataclass
+class _ThreadMetrics:
+    """The metrics of a thread inside of `evaluate`, or of a `fit` that may call it."""
+
+    depth: int = 0
+    fits: int = 0
+    sums: dict[Variable, np.ndarray] | None = None  # while other threads run
+
+
+class ModelLock:
+    """Lets the threads that use one model run one at a time, a chunk of steps each.
+
+    `predict` and `evaluate` may be called from any number of threads, also while
+    another one trains. But a step reads weights that another step writes, and the sums
+    of metrics are variables of the model: each thread finds them as it left them.
+    """
+
+    def __init__(self, model: TrainableModel) -> None:
+        self._model = model
+        self._running, self._queue = threading.Lock(), threading.Lock()
+        self._owner: int | None = None  # the thread that is running now
+        self._threads: dict[threading.Thread, _ThreadMetrics] = {}
+        self._last: threading.Thread | None = None  # whose sums the metrics hold
+
+    @contextmanager
+    def acquired(self) -> Iterator[None]:
+        """Use the model while no other thread does; the lock is reentrant.
+
+        Callbacks run without it: they may wait for other threads.
+        """
+        if self._owner == threading.get_ident():
+            yield
+            return
+        with forks.held_off():
+            with (
+                self._queue
+            ):  # a thread that comes again and again lets waiting ones in
+                self._running.acquire()
+            try:
+                self._owner = threading.get_ident()
+                self._switch_metrics(threading.current_thread())
+                yield
+            finally:
+                self._owner = None
+                self._running.release()
+
+    def _switch_metrics(self, thread: threading.Thread) -> None:
+        before, self._last = self._last, thread
+        if before is thread:
+            return
+        if before in self._threads:
+            self._threads[before].sums = {
+                variable: variable.numpy()
+                for metric in self._model.metrics
+                for variable in metric.variables
+            }
+        saved = self._threads.get(thread)
+        if saved is not None and saved.sums is not None:
+            self._model.reset_metrics()  # some may be newer than the sums
+            for variable, array in saved.sums.items():
+                variable.assign(array)
+            saved.sums = None
+
+    @contextmanager
+    def own_metrics(self, *, fits: bool = False) -> Iterator[None]:
+        """Separate this thread's metrics from those of others inside of this block.
+
+        A model can be trained by one thread at a time only.
+        """
+        thread = threading.current_thread()
+        with self.acquired():
+            if fits:
+                self.refuse_training("fit")
+            entry = self._threads.setdefault(thread, _ThreadMetrics())
+            entry.depth += 1
+            entry.fits += fits
+        try:
+            yield
+        finally:
+            entry.depth -= 1
+            entry.fits -= fits
+            if not entry.depth:
+                self._threads.pop(thread, None)
+
+    def refuse_training(self, verb: str) -> None:
+        """Raise an error if another thread is training the model."""
+        here = threading.current_thread()
+        for thread, entry in list(self._threads.items()):
+            # One that is not alive was left behind by a fork.
+            if entry.fits and thread is not here and thread.is_alive():
+                raise RuntimeError(
+                    f'`{verb}`: the model "{self._model.name}" is being trained by '
+                    f'another thread ("{thread.name}"), and only one can train it at a '
+                    "time. Wait until that `fit` returns, or train a copy: "
+                    "models.clone_model(model)."
+                )

@@ -7,11 +7,10 @@ from folders import GOLDEN
 from step_programs import step_of
 
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import emit, jit
-from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu import jit, pipeline
+from ganglion.compiler.cpu.jit import Target, executor, filled
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.threads import executor, filled
-from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
+from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
 
@@ -25,7 +24,7 @@ NEON = Target("generic", "+neon", triple="aarch64-unknown-linux-gnu")
 def kernels():
     """Return every kernel of a step of mnist-cnn as text."""
     program, _, _ = step_of("mnist-cnn", rows=128, batch=64)
-    modules, _ = emit.emit(build(program))
+    modules, _ = pipeline.emit(build(program))
     return list(modules.values())
 
 
@@ -108,14 +107,14 @@ def _skipped():
 
 def _transposed():
     x = Input("x", (3, 4), "uint8")
-    return [x], arrays.transpose(pointwise.cast(x, dtype="float32"), axes=(1, 0))
+    return [x], shaping.transpose(pointwise.cast(x, dtype="float32"), axes=(1, 0))
 
 
 @pytest.mark.parametrize("make", [_scaled, _summed, _product, _skipped, _transposed])
 def test_small_kernels_have_the_agreed_text(make, request):
     inputs, value = make()
     plan = build(pure(Graph.of("golden", inputs, {"y": value})))
-    texts = [emit.emit_kernel(kernel).text for kernel in plan.kernels]
+    texts = [pipeline.emit_kernel(kernel).text for kernel in plan.kernels]
     ours = (
         f"; {str(plan).replace(chr(10), chr(10) + '; ')}\n" + "\n\n".join(texts) + "\n"
     )

@@ -10,15 +10,15 @@ from step_programs import step_of
 
 import ganglion
 from ganglion import config, layers, models
-from ganglion.compiler.cpu import emit, jit
+from ganglion.compiler.cpu import jit, pipeline
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.skip_zeros import Nonzeros
-from ganglion.compiler.ir.arrays import transpose
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import add, cast, divide, fill, maximum, multiply
 from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract
 
@@ -288,7 +288,7 @@ def test_what_is_not_a_number_is_listed():
 )
 def test_the_kernels_compile_for(target):
     program, _, _ = step_of("mnist-mlp", rows=130, batch=128)
-    modules, _ = emit.emit(build(program))
+    modules, _ = pipeline.emit(build(program))
     text = jit.assembly(modules.values(), target)
     assert ("vpcompressd" in text) == (target.cpu == "x86-64-v4")
 

@@ -22,10 +22,11 @@ from ganglion.compiler.ir.graph import (
     Node,
     ShapeError,
     Value,
+    evaluate,
     toposort,
     verify,
 )
-from ganglion.compiler.ir.simplify import evaluate, simplify
+from ganglion.compiler.ir.simplify import simplify
 from ganglion.layers.base import Layer
 from ganglion.variables import Scope
 

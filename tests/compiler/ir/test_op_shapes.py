@@ -9,8 +9,7 @@ from op_checks import assert_gradients, assert_inferred
 from ganglion.compiler.ir import arrays, contraction, pooling, shaping
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Constant, Input
-from ganglion.compiler.ir.simplify import evaluate
+from ganglion.compiler.ir.graph import Constant, Input, evaluate
 
 # ---- awkward shapes --------------------------------------------------------------
 

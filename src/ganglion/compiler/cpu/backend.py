@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
 
 import numpy as np
 
 from ganglion import config
 from ganglion.compiler import cache
-from ganglion.compiler.cpu import emit, jit, tuning
-from ganglion.compiler.cpu import threads as cpu_threads
-from ganglion.compiler.cpu.emit import Record
-from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.plan import CpuPlan, total_work
-from ganglion.compiler.cpu.tape import ARENAS, Layout
+from ganglion.compiler.cpu import jit, pipeline, tuning
+from ganglion.compiler.cpu.pipeline import Record, build
+from ganglion.compiler.cpu.plan import CpuPlan, aligned, total_work
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
@@ -54,7 +55,7 @@ def code_of(plan: CpuPlan) -> tuple[bytes, list[Record]]:
 
 
 def _compiled(plan: CpuPlan) -> tuple[bytes, list[Record]]:
-    modules, calls = emit.emit(plan)
+    modules, calls = pipeline.emit(plan)
     return jit.object_code(modules.values(), jit.host()), calls
 
 
@@ -148,6 +149,9 @@ class CompiledProgram:
     ) -> None:
         threads = self._threads(steps)
         if threads > 1:
+            # Here, because small steps need no pool.
+            from ganglion.compiler.cpu import threads as cpu_threads
+
             with cpu_threads.shared(threads) as pool:
                 if pool is not None:
                     layout = self._layout(threads)
@@ -156,7 +160,7 @@ class CompiledProgram:
                     return
         layout = self._layout(1)
         layout.bind(arrays, arena)
-        cpu_threads.native().alone(layout.job(steps))
+        jit.native().alone(layout.job(steps))
 
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""
@@ -179,3 +183,313 @@ class CompiledProgram:
             new = Layout(self.plan, self._calls, self._library.address, threads)
             self._layouts[threads] = new
         return self._layouts[threads]
+
+
+# ---- memory --------------------------------------------------------------------------
+# Programs run one after the other, and nothing in an arena outlives a step: so the
+# steps of training, testing and prediction need the memory of the largest, not the sum.
+# A tape holds every call of a step, with its pointers and what the thread runs of it.
+#
+# Tapes have records of five words: function, arguments, end and start of the thread's
+# range, barrier or not. Where there is much to do, a record without a function stands
+# before some that are run slice by slice: (0, ranges, number of records, threads,
+# barrier or not), and those hold the size of a slice, the end of the range, and the
+# cursors: how many of their pointers move with the slices, then of each its slot, its
+# address for slice 0, and the bytes of a slice that it moves back by. Each thread owns
+# a range of the slices and takes one at a time; a thread that is done steals from the
+# others, so that one that was interrupted holds up nobody for long.
+
+_LINE = 8  # words of a cache line
+RECORD_WORDS = 5
+# Words of a job: steps, threads, barrier, spins; then each thread's tape and cursors.
+JOB_WORDS, THREAD_WORDS = 4, 4
+# Words of a thread's range of slices, a cache line: taken so far, first, how many.
+RANGE_WORDS = 8
+
+
+class Arenas:
+    """Lends arenas; keeps the largest one while some program may need it again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: np.ndarray | None = None
+        self._needed: Counter[int] = Counter()
+        self._gone: deque[int] = deque()  # what programs needed that are gone
+
+    def announce(self, owner: object, nbytes: int) -> None:
+        """Note that a program will need so much, for as long as it lives."""
+        with self._lock:
+            self._needed[nbytes] += 1
+            self._settle()
+        weakref.finalize(owner, self._forget, nbytes).atexit = False
+
+    def _forget(self, nbytes: int) -> None:
+        self._gone.append(nbytes)
+        # A finalizer may run while this very thread holds the lock: it must not wait.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def _settle(self) -> None:
+        """Count off programs that are gone; free an arena that none needs any more."""
+        if not self._gone:
+            return
+        while self._gone:
+            self._needed[self._gone.popleft()] -= 1
+        self._needed += Counter()  # drops what is no longer needed at all
+        free = self._free
+        if free is not None and len(free) > max(self._needed, default=0):
+            self._free = None
+
+    @contextmanager
+    def reserved(self, nbytes: int) -> Iterator[np.ndarray]:
+        """Reserve at least this much; programs that run at once get their own."""
+        with self._lock:
+            self._settle()
+            arena, self._free = self._free, None
+        if arena is None or len(arena) < nbytes:
+            arena = None  # free the small one before there is a large one
+            arena = aligned(nbytes)
+        try:
+            yield arena
+        finally:
+            with self._lock:
+                if self._free is None or len(self._free) < len(arena):
+                    self._free = arena
+
+    def free(self) -> None:
+        """Free what is not reserved now; the next run allocates it anew."""
+        with self._lock:
+            self._free = None
+
+
+ARENAS = Arenas()
+
+
+def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
+    """Return the range that one of some threads runs, in whole grains.
+
+    >>> [share(10, 4, thread, 2) for thread in range(2)]
+    [(0, 8), (8, 10)]
+    """
+    blocks = -(-parallel // grain)
+    first, last = (-(-blocks * n // threads) for n in (thread, thread + 1))
+    return min(first * grain, parallel), min(last * grain, parallel)
+
+
+def _slices(call: Record) -> int:
+    """Return how many slices threads may take a kernel in: none of them is empty.
+
+    >>> _slices(Record("f", (), 1000, 64)), _slices(Record("f", (), 17, 1))
+    (16, 9)
+    """
+    blocks = -(-call.parallel // call.grain)
+    return -(-blocks // -(-blocks // tuning.CPU.kernel_slices))
+
+
+class Layout:
+    """A program laid out for a number of threads; functions are known by address."""
+
+    def __init__(
+        self,
+        plan: CpuPlan,
+        calls: Sequence[Record],
+        address: Callable[[str], int],
+        threads: int,
+    ) -> None:
+        self._plan, self._calls, self._threads = plan, calls, threads
+        slots = [buffer for call in calls for buffer in call.buffers]
+        width = -(-max(len(slots), 1) // _LINE) * _LINE + _LINE
+        self._pointers = np.zeros((threads, width), np.int64)
+        counts = (len(call.buffers) for call in calls)
+        self._first_slot = list(accumulate(counts, initial=0))
+        self._segments = plan.segment_of()
+        self._slices = [
+            segment.slices if segment else _slices(call)
+            for segment, call in zip(self._segments, calls, strict=True)
+        ]
+        self._ranges = self._slice_ranges()
+        self._constants: list[np.ndarray] = []  # keeps them alive
+        columns: dict[str, list[int]] = {}
+        for column, buffer in enumerate(slots):
+            if buffer.kind == "constant":
+                self._constants.append(np.ascontiguousarray(buffer.array))
+                self._pointers[:, column] = self._constants[-1].ctypes.data
+            elif buffer.kind != "arena":
+                columns.setdefault(buffer.name, []).append(column)
+        self._columns = {name: np.array(slot) for name, slot in columns.items()}
+        self._bound: dict[str, int] = {}
+        self._results = [name for name in columns if name in plan.results]
+        self._in_arena = [n for n, b in enumerate(slots) if b.kind == "arena"]
+        offsets = [self._arena_offsets(thread) for thread in range(threads)]
+        self._offsets = np.array(offsets, np.int64)
+        self._arena = 0
+        # Of pointers that move with slices: for slice 0, and that without the arena.
+        self._slice_cursors: list[tuple[np.ndarray, np.ndarray]] = []
+        functions = [address(call.function) for call in calls]
+        self._tapes = [self._tape(functions, thread) for thread in range(threads)]
+        self._step_cursors = [self._cursors(slots, thread) for thread in range(threads)]
+        self._job = self._described()
+        self._address = int(self._job.ctypes.data)
+
+    def _arena_offsets(self, thread: int) -> list[int]:
+        """Return where in the arena a thread finds the buffers of the calls."""
+        offsets = []
+        for number, call in enumerate(self._calls):
+            private = self._plan.kernels[number].private()
+            part = thread  # of private buffers: no two threads use the same
+            if self._threads > call.parallel:
+                part, _ = self._range(number, thread)
+            for buffer in call.buffers:
+                if buffer.kind == "arena":
+                    start = self._plan.offsets[buffer.root]
+                    if buffer in private:
+                        start += part * buffer.nbytes // call.parallel
+                    offsets.append(start)
+        return offsets
+
+    def _tape(self, functions: Sequence[int], thread: int) -> np.ndarray:
+        """Return the records of one thread, without those it runs nothing of."""
+        records: list[tuple[int, ...]] = []
+        for run in self._plan.runs():
+            own: list[tuple[int, ...]] = []
+            ranges = self._ranges.get(run.start)
+            if ranges is not None:
+                own.append((0, int(ranges.ctypes.data), len(run), self._threads, 0))
+            for number, low, high in self._work(run, thread):
+                slot = self._first_slot[number]
+                arguments = int(self._pointers[thread, slot:].ctypes.data)
+                cursors = 0 if ranges is None else self._cursors_of(number, thread)
+                own.append((functions[number], arguments, high, low, cursors))
+            if self._plan.execution[run.stop - 1].barrier and self._threads > 1:
+                own = own or [(0,) * RECORD_WORDS]
+                last = -1 if ranges is None else 0
+                own[last] = (*own[last][:-1], 1)
+            records += own
+        return np.array(records or [(0,) * RECORD_WORDS], np.int64)
+
+    def _cursors_of(self, number: int, thread: int) -> int:
+        """Return the pointers of a call that move so that a thread has one slice."""
+        segment, slices = self._segments[number], self._slices[number]
+        # Far apart: processors prefetch, and would take lines from one another.
+        part, _ = share(slices, 1, thread, self._threads)
+        words: list[int] = []
+        for slot, buffer in enumerate(self._calls[number].buffers):
+            if segment and buffer.root in self._plan.tile_local:
+                size = segment.each(buffer.nbytes)
+                start = self._plan.offsets[buffer.root]
+                words += [slot, start + part * size, size]
+        if not words or self._threads > slices or self._has_short_slice(number):
+            return 0
+        cursors = np.array([len(words) // 3, *words])
+        self._slice_cursors.append((cursors[2::3], cursors[2::3].copy()))
+        return int(cursors.ctypes.data)
+
+    def _has_short_slice(self, number: int) -> bool:
+        """Return whether a thread would have no more room than a smaller last slice."""
+        segment, slices = self._segments[number], self._slices[number]
+        last, _ = share(slices, 1, self._threads - 1, self._threads)
+        return segment is not None and segment.units > 0 and last == slices - 1
+
+    def _work(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
+        """Yield kernels and the range that a thread runs of them.
+
+        Where threads take slices as they go: the end of all, and the size of a slice.
+        """
+        slices = self._slices[run.start]
+        if run.start in self._ranges:
+            for number in run:
+                call, segment = self._calls[number], self._segments[number]
+                blocks = -(-call.parallel // call.grain)
+                size = -(-blocks // slices) * call.grain
+                if segment:
+                    size = segment.each(call.parallel)
+                yield number, call.parallel, size
+        elif len(run) == 1:
+            low, high = self._range(run.start, thread)
+            if low < high:
+                yield run.start, low, high
+        else:
+            for index in range(*share(slices, 1, thread, self._threads)):
+                for number in run:
+                    segment, end = self._segments[number], self._calls[number].parallel
+                    assert segment is not None
+                    size = segment.each(end)
+                    yield number, index * size, min((index + 1) * size, end)
+
+    def _range(self, number: int, thread: int) -> tuple[int, int]:
+        """Return what a thread runs of a kernel."""
+        call = self._calls[number]
+        if self._threads == 1:
+            return 0, call.parallel
+        if self._plan.execution[number].one_thread:
+            return 0, call.parallel if thread == 0 else 0
+        return share(call.parallel, call.grain, thread, self._threads)
+
+    def _slice_ranges(self) -> dict[int, np.ndarray]:
+        """Return the threads' ranges of the runs whose slices they take as they go."""
+        ranges_of = {}
+        for run in self._plan.runs():
+            if self._plan.execution[run.start].one_thread:
+                continue
+            kernels = self._plan.kernels[run.start : run.stop]
+            written = {buffer.root for kernel in kernels for buffer in kernel.writes()}
+            if self._threads == 1 and written.isdisjoint(self._plan.tile_local):
+                continue
+            private = any(
+                kernel.private() and self._threads > self._calls[number].parallel
+                for number, kernel in zip(run, kernels, strict=True)
+            )
+            cost = sum(kernel.cost for kernel in kernels)
+            if private or cost < tuning.CPU.worth_stealing:
+                continue
+            ranges = np.zeros((self._threads, RANGE_WORDS), np.int64)
+            for thread in range(self._threads):
+                first, last = share(self._slices[run.start], 1, thread, self._threads)
+                ranges[thread, 1:3] = first, last - first
+            ranges_of[run.start] = ranges
+        return ranges_of
+
+    def _cursors(self, slots: Sequence[Buffer], thread: int) -> np.ndarray:
+        """Return the pointers that move on after each step, and by how much."""
+        start = int(self._pointers[thread].ctypes.data)
+        cursors = [
+            (start + 8 * column, buffer.nbytes)
+            for column, buffer in enumerate(slots)
+            if buffer.kind == "result"
+        ]
+        return np.array(cursors, np.int64).reshape(-1, 2)
+
+    def _described(self) -> np.ndarray:
+        words = [0] * JOB_WORDS
+        for tape, cursors in zip(self._tapes, self._step_cursors, strict=True):
+            words += [tape.ctypes.data, len(tape), cursors.ctypes.data, len(cursors)]
+        assert len(words) == JOB_WORDS + THREAD_WORDS * self._threads
+        words[1] = self._threads
+        return np.array(words, np.int64)
+
+    def bind(self, arrays: Mapping[str, np.ndarray], arena: np.ndarray) -> None:
+        """Point at these arrays; only what has changed is written."""
+        start = arena.__array_interface__["data"][0]
+        if start != self._arena:
+            self._arena = start
+            self._pointers[:, self._in_arena] = self._offsets + start
+            for cursors, offsets in self._slice_cursors:
+                cursors[...] = offsets + start
+        bound = self._bound
+        for name, columns in self._columns.items():
+            address = arrays[name].__array_interface__["data"][0]
+            if bound.get(name) != address:
+                bound[name] = address
+                self._pointers[:, columns] = address
+        for name in self._results:
+            del bound[name]  # their pointers move on while a program runs
+
+    def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:
+        """Return the address of the job of some steps."""
+        self._job[0], self._job[2], self._job[3] = steps, barrier, spins
+        for ranges in self._ranges.values():
+            ranges[:, 0] = 0
+        return self._address

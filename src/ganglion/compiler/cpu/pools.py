@@ -200,13 +200,13 @@ class _Reader:
     def _gradients(self) -> list[Expr]:
         """Return the gradient of each element of a window, in the loop over windows."""
         each = row_major(self.pool.dx.buffer.shape)[0]  # of an image
-        places = dict(zip(self.spatial, range(1, 1 + len(self.spatial)), strict=True))
+        axis_of = dict(zip(self.spatial, range(1, 1 + len(self.spatial)), strict=True))
 
         def move(strides: Shape, offset: int) -> tuple[Shape, int]:
             strides_of_windows = []
             for axis, step in enumerate(self.seen):
-                if axis in places:
-                    strides_of_windows.append(strides[places[axis]])
+                if axis in axis_of:
+                    strides_of_windows.append(strides[axis_of[axis]])
                 else:
                     images, channels = divmod(step, each)
                     strides_of_windows.append(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from ganglion.compiler.ir import origin
-from ganglion.compiler.ir.graph import Deep, Node, ShapeError, Value, finished, toposort
+from ganglion.compiler.ir.graph import (
+    RECORD,
+    Deep,
+    Node,
+    ShapeError,
+    Value,
+    finished,
+    toposort,
+)
 from ganglion.compiler.ir.pointwise import add, multiply, negative
+from ganglion.compiler.ir.scan import field, scan
+from ganglion.compiler.ir.scan_gradient import scan_gradients
 from ganglion.compiler.ir.shaping import broadcast, fill, is_float, reshape, sum_
 
 
@@ -26,17 +36,65 @@ def gradients(loss: Value, wrt: Iterable[Value]) -> dict[Value, Value]:
     """
     if loss.shape != () or not is_float(loss.dtype):
         raise ShapeError(f"a gradient needs a scalar float loss, not {loss.type_text}")
+    return backpropagate({loss: fill(1, loss)}, wrt)
+
+
+def backpropagate(
+    seeds: Mapping[Value, Value], wrt: Iterable[Value]
+) -> dict[Value, Value]:
+    """Return the gradient of each value of ``wrt``, given those of some that use them.
+
+    Values that none of the seeded ones depends on are left out.
+    """
     targets = set(wrt)
-    order = toposort([loss])
+    order = toposort(seeds)
     active = _reaching(order, targets)
-    gradient_of: dict[Value, Value] = {loss: fill(1, loss)} if loss in active else {}
-    sums = _Sums()
+    flowing = _Flowing(active)
+    for value, seed in seeds.items():
+        if value in active:
+            flowing.add(value, seed)
     for value in reversed(order):
-        if value not in gradient_of or not isinstance(value, Node):
-            continue
-        with origin.like(value.origin):
-            _push_back(value, gradient_of, active, sums)
-    return {value: gradient_of[value] for value in targets if value in gradient_of}
+        if isinstance(value, Node) and value in flowing:
+            with origin.like(value.origin):
+                flowing.push_back(value)
+    return {value: flowing.of[value] for value in targets if value in flowing.of}
+
+
+class _Flowing:
+    """The gradients of values so far; of a loop's record, those of its fields."""
+
+    def __init__(self, active: set[Value]) -> None:
+        self.of: dict[Value, Value] = {}
+        self._records: dict[Node, dict[str, Value]] = {}
+        self._active = active
+        self._sums = _Sums()
+
+    def __contains__(self, value: Node) -> bool:
+        return value in self.of or value in self._records
+
+    def add(self, value: Value, gradient: Value) -> None:
+        """Add to the gradient of a value."""
+        known = self.of.get(value)
+        self.of[value] = gradient if known is None else add(known, gradient)
+
+    def push_back(self, node: Node) -> None:
+        """Add to the gradients of a node's inputs what its own contributes."""
+        if node.op is field:
+            record, name = node.inputs[0], node.attrs["name"]
+            assert isinstance(record, Node)
+            self._records.setdefault(record, {})[name] = self.of[node]
+            return
+        if node.op is scan:
+            parts: Sequence[Value | None] = scan_gradients(
+                node, self._records[node], backpropagate
+            )
+        elif node.op.gradient is None:
+            return
+        else:
+            parts = node.op.gradient(node, self.of[node])
+        for value, part in zip(node.inputs, parts, strict=True):
+            if part is not None and value in self._active:
+                self.add(value, self._sums.moved_inside(part))
 
 
 class _Sums:
@@ -99,23 +157,9 @@ def _reaching(order: list[Value], targets: set[Value]) -> set[Value]:
     """Return the values on a path of floats from a target to the loss."""
     active: set[Value] = set()
     for value in order:
-        flows = isinstance(value, Node) and any(
-            source in active for source in value.inputs
-        )
-        if (value in targets or flows) and is_float(value.dtype):
+        flows = isinstance(value, Node) and any(x in active for x in value.inputs)
+        if (value in targets or flows) and (
+            is_float(value.dtype) or value.dtype == RECORD
+        ):
             active.add(value)
     return active
-
-
-def _push_back(
-    node: Node, gradient_of: dict[Value, Value], active: set[Value], sums: _Sums
-) -> None:
-    if node.op.gradient is None:
-        return
-    parts = node.op.gradient(node, gradient_of[node])
-    for source, part in zip(node.inputs, parts, strict=True):
-        if part is not None and source in active:
-            part = sums.moved_inside(part)
-            gradient_of[source] = (
-                add(gradient_of[source], part) if source in gradient_of else part
-            )

@@ -7,8 +7,10 @@ a node says so.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import (
     Callable,
+    Collection,
     Generator,
     Iterable,
     Iterator,
@@ -27,6 +29,7 @@ from ganglion.compiler.ir.origin import Origin
 Shape = tuple[int, ...]
 Case = tuple[list[np.ndarray], dict[str, Any]]
 T = TypeVar("T")
+RECORD = np.dtype(object)  # the type of what holds several arrays: a loop's results
 
 
 # ---- Python's operators --------------------------------------------------------------
@@ -134,10 +137,11 @@ class ShapeError(ValueError):
 class Value(Operators):
     """A typed array of exact shape: an input, a constant or the result of a node."""
 
-    __slots__ = ("__weakref__", "dtype", "shape")
+    __slots__ = ("__weakref__", "_keras_mask", "dtype", "shape")
 
     shape: Shape
     dtype: np.dtype
+    _keras_mask: Any  # see `ganglion.masks`; set where there is one
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
         self.shape = tuple(int(size) for size in shape)
@@ -156,10 +160,12 @@ class Value(Operators):
     @property
     def type_text(self) -> str:
         """The type as printed in a graph, for example ``float32[128,10]``."""
+        if self.dtype == RECORD:
+            return "record"
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if hasattr(self, name):
+        if name != "_keras_mask" and hasattr(self, name):
             raise AttributeError(f"{self!r} cannot change its {name}: make a new one")
         object.__setattr__(self, name, value)
 
@@ -249,8 +255,11 @@ class Graph:
         return "\n".join(_print(self))
 
 
-def toposort(roots: Iterable[Value]) -> list[Value]:
-    """Return the roots and all they depend on, inputs first (iterative)."""
+def toposort(roots: Iterable[Value], ends: Collection[Value] = ()) -> list[Value]:
+    """Return the roots and all they depend on, inputs first (iterative).
+
+    Nothing behind the `ends` is looked at.
+    """
     order: list[Value] = []
     seen: set[Value] = set()
     for root in roots:
@@ -262,14 +271,33 @@ def toposort(roots: Iterable[Value]) -> list[Value]:
             elif value not in seen:
                 seen.add(value)
                 stack.append((value, True))
-                if isinstance(value, Node):
+                if isinstance(value, Node) and value not in ends:
                     stack.extend((source, False) for source in reversed(value.inputs))
     return order
 
 
+def evaluate(
+    values: list[Value], known: Mapping[Value, np.ndarray] | None = None
+) -> list[np.ndarray]:
+    """Compute values from constants (and ``known`` inputs), keeping nothing."""
+    results: dict[Value, np.ndarray] = dict(known or {})
+    with np.errstate(all="ignore"):
+        for value in toposort(values, ends=known or ()):
+            if value in results:
+                continue
+            if isinstance(value, Constant):
+                results[value] = value.array
+            elif isinstance(value, Node):
+                arguments = [results[x] for x in value.inputs]
+                results[value] = np.asarray(value.op.meaning(*arguments, **value.attrs))
+            else:
+                raise ValueError(f"{value!r} has no value outside of its trace")
+    return [results[value] for value in values]
+
+
 def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
     """Return a node with other inputs."""
-    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+    if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):
         return node
     return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)
 
@@ -305,11 +333,16 @@ def _print(graph: Graph) -> Iterator[str]:
         arguments += [f"{key}={_print_attr(v)}" for key, v in node.attrs.items()]
         line = f"  %{number} {node.type_text} = {node.op.name}({', '.join(arguments)})"
         yield f"{line:<72}  # {node.origin}" if node.origin.layer else line
+        for body in node.attrs.values():
+            if isinstance(body, Graph):
+                yield from (f"    {text}" for text in _print(body))
     ends = ", ".join(f"{name}={show(v)}" for name, v in graph.outputs.items())
     yield f"  return {ends}"
 
 
 def _print_attr(value: Any) -> str:
+    if isinstance(value, Graph):
+        return value.name
     return str(value).replace(" ", "")
 
 
@@ -390,6 +423,9 @@ def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> No
             raise GraphError(f"{where}: uses the undeclared input {value.name}")
         if value not in known and not isinstance(value, Constant):
             raise GraphError(f"{where}: uses a value before it is computed")
+    for body in node.attrs.values():
+        if isinstance(body, Graph):
+            verify(body)
     try:
         inferred = node.op.infer(*node.inputs, **node.attrs)
     except ShapeError as error:

@@ -18,10 +18,12 @@ from ganglion.compiler.ir.graph import (
     Node,
     Op,
     Value,
+    evaluate,
     rebuild,
     toposort,
     verify,
 )
+from ganglion.compiler.ir.scan import merge_scans, scan, with_bodies
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
@@ -29,6 +31,12 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
     verify(graph)
+    return _simplified(merge_scans(graph) if _has_loops(graph) else graph)
+
+
+def _simplified(graph: Graph) -> Graph:
+    if _has_loops(graph):
+        graph = merge_scans(with_bodies(graph, _simplified))
     new: dict[Value, Value] = {}
     shared: dict[Any, Value] = {}
     for value in toposort(graph.outputs.values()):
@@ -41,24 +49,8 @@ def simplify(graph: Graph) -> Graph:
     return verify(Graph.of(graph.name, graph.inputs, outputs))
 
 
-def evaluate(
-    values: list[Value], known: Mapping[Value, np.ndarray] | None = None
-) -> list[np.ndarray]:
-    """Compute values from constants (and ``known`` inputs), keeping nothing."""
-    results: dict[Value, np.ndarray] = dict(known or {})
-    with np.errstate(all="ignore"):
-        for value in toposort(values):
-            if value in results:
-                continue
-            if isinstance(value, Constant):
-                results[value] = value.array
-            elif isinstance(value, Node):
-                arguments = [results[source] for source in value.inputs]
-                result = value.op.meaning(*arguments, **value.attrs)
-                results[value] = np.asarray(result)
-            else:
-                raise ValueError(f"{value!r} has no value outside of its trace")
-    return [results[value] for value in values]
+def _has_loops(graph: Graph) -> bool:
+    return any(node.op is scan for node in graph.nodes)
 
 
 def _simple(node: Node, shared: dict[Any, Value]) -> Value:
@@ -83,11 +75,14 @@ def _share(value: Value, shared: dict[Any, Value]) -> Value:
 
 
 def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(sorted((key, repr(value)) for key, value in attrs.items()))
+    return tuple(
+        (key, id(value) if isinstance(value, Graph) else repr(value))
+        for key, value in sorted(attrs.items())
+    )
 
 
 def _fold(node: Node) -> Value | None:
-    if node.op.kind == "random" or not node.inputs:
+    if node.op.kind in ("random", "loop") or not node.inputs:
         return None
     if all(isinstance(value, Constant) for value in node.inputs):
         grows = node.op.name in ("broadcast", "pad")
@@ -119,7 +114,64 @@ def _is(value: Value, number: float) -> bool:
 
 def _add(node: Node) -> Value | None:
     a, b = node.inputs
-    return a if _is(b, 0) else b if _is(a, 0) else None
+    return a if _is(b, 0) else b if _is(a, 0) else _joined(node)
+
+
+def _joined(node: Node) -> Value | None:
+    """Concatenate what is padded with zeros to stand side by side: split gates."""
+    parts = _padded_parts(node)
+    if len(parts) < 2:
+        return None
+    axis = parts[0][0]
+    if any(other != axis for other, _, _ in parts):
+        return None
+    parts.sort(key=lambda part: part[1])
+    runs: list[list[tuple[int, int, Value]]] = []
+    for part in parts:
+        start, end = (
+            part[1],
+            runs[-1][-1][1] + runs[-1][-1][2].shape[axis] if runs else 0,
+        )
+        if runs and start < end:
+            return None  # they overlap: that is a sum
+        if runs and start == end:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    if len(runs) == len(parts):
+        return None
+    total: Value | None = None
+    for run in runs:
+        values = [value for _, _, value in run]
+        joined = arrays.concat(*values, axis=axis) if len(values) > 1 else values[0]
+        before = run[0][1]
+        after = node.shape[axis] - before - joined.shape[axis]
+        pairs = [(0, 0)] * node.ndim
+        pairs[axis] = (before, after)
+        if before or after:
+            zeros = (0,) * node.ndim
+            joined = arrays.pad(joined, pairs=tuple(pairs), interior=zeros, value=0.0)
+        total = joined if total is None else pointwise.add(total, joined)
+    return total
+
+
+def _padded_parts(value: Value) -> list[tuple[int, int, Value]]:
+    """Return axis, start and what is padded of each summand; none if one is not."""
+    parts: list[tuple[int, int, Value]] = []
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Node) and value.op is pointwise.add:
+            pending.extend(value.inputs)
+            continue
+        if not isinstance(value, Node) or value.op is not arrays.pad:
+            return []
+        pairs = value.attrs["pairs"]
+        axes = [axis for axis, pair in enumerate(pairs) if any(pair)]
+        if len(axes) != 1 or any(value.attrs["interior"]) or value.attrs["value"]:
+            return []
+        parts.append((axes[0], pairs[axes[0]][0], value.inputs[0]))
+    return parts
 
 
 def _subtract(node: Node) -> Value | None:
@@ -182,11 +234,26 @@ def _transpose(node: Node) -> Value | None:
     axes = node.attrs["axes"]
     if axes == tuple(range(node.ndim)):
         return node.inputs[0]
-    inner = _undo(node, arrays.transpose)
+    inner = _undo(node, shaping.transpose)
     if inner is None:
         return None
     first = node.inputs[0].attrs["axes"]  # type: ignore[attr-defined]
-    return _like(node, arrays.transpose, inner, axes=tuple(first[a] for a in axes))
+    return _like(node, shaping.transpose, inner, axes=tuple(first[a] for a in axes))
+
+
+def _concat(node: Node) -> Value | None:
+    """Concatenate at once what is concatenated in turn."""
+    axis = node.attrs["axis"]
+    parts: list[Value] = []
+    for x in node.inputs:
+        is_inner = isinstance(x, Node) and x.op is arrays.concat
+        if is_inner and x.attrs["axis"] == axis:  # type: ignore[attr-defined]
+            parts.extend(x.inputs)  # type: ignore[attr-defined]
+        else:
+            parts.append(x)
+    if len(parts) == len(node.inputs):
+        return None
+    return rebuild(node, tuple(parts))
 
 
 def _like(node: Node, op: Op, x: Value, **attrs: Any) -> Node:
@@ -215,6 +282,7 @@ _RULES: dict[str, Callable[[Node], Value | None]] = {
     "reshape": _reshape,
     "broadcast": _broadcast,
     "transpose": _transpose,
+    "concat": _concat,
     "cast": _cast,
     "sum": _sum,
     "pad": _keeps_shape,

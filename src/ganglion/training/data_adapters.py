@@ -23,6 +23,7 @@ from ganglion.training.host_rows import MOST_BYTES, RowBatches, one_ahead
 from ganglion.training.state import FunctionalGraph, HostPart, TrainableModel
 
 DEFAULT_BATCH = 32
+PADDING = "padding"  # the column of a padded table: how many times longer it became
 ClassWeight = dict[int, float] | None
 
 

@@ -491,8 +491,9 @@ class Trainer(Compilable):
         cache = self._step_cache
         if isinstance(source, Table):
             each = callbacks.needs_batches_in(kind)
+            source, length = cache.buckets.padded(kind, source)
             with cache.cursor() as cursor:
-                yield from fit_loop.run_epoch(
+                for done, results in fit_loop.run_epoch(
                     cache,
                     kind,
                     source,
@@ -501,7 +502,8 @@ class Trainer(Compilable):
                     steps=steps,
                     each_batch=each,
                     before=begin,
-                )
+                ):
+                    yield done, cache.buckets.cut(results, length)
             return
         source.restart()
         if kind == "predict" and data_adapters.is_never_compiled(self):

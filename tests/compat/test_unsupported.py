@@ -17,7 +17,7 @@ from ganglion.compat import unsupported
         ("from ganglion.applications import VGG16", "pretrained.*model.save"),
         ("from ganglion.applications.vgg16 import VGG16", "pretrained.*model.save"),
         ("from ganglion.wrappers.scikit_learn import KerasClassifier", "scikit"),
-        ("from ganglion.utils import timeseries_dataset_from_array", "tf.data"),
+        ("from ganglion.utils import audio_dataset_from_directory", "tf.data"),
         ("import ganglion.quantizers", "mixed_bfloat16"),
         ("from ganglion.models import model_from_yaml", "to_json"),
         ("from ganglion.backend import get_session", "sessions"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from folders import SUPPORT
+from folders import SUPPORT_PATHS
 from race_helpers import (
     RECIPE,
     drawn,
@@ -49,7 +49,7 @@ def nodes(tmp_path_factory):
     port = free_port()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", short)
-        patch.setenv("PYTHONPATH", str(SUPPORT))
+        patch.setenv("PYTHONPATH", os.pathsep.join(SUPPORT_PATHS))
         patch.setenv("RACE_MARKERS", str(tmp_path_factory.mktemp("markers")))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         arguments = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import SOURCE, SUPPORT
+from folders import SOURCE, SUPPORT_PATHS
 from saving_models import small
 
 import ganglion as keras
@@ -182,7 +182,7 @@ def test_another_process_goes_on_bit_for_bit(tmp_path):
         "t.train(model, 3, first=int(model.training_state.epoch))\n"
         "model.save(sys.argv[1])\n"
     )
-    paths = [str(Path(__file__).parent), str(SUPPORT), str(SOURCE)]
+    paths = [str(Path(__file__).parent), *SUPPORT_PATHS, str(SOURCE)]
     command = [sys.executable, "-c", code, str(tmp_path / "m.keras"), *paths]
     subprocess.run(command, check=True, timeout=300)
     assert_same_state(straight, saving.load_model(tmp_path / "m.keras"))

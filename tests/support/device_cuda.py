@@ -19,11 +19,11 @@ import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
+from folders import SOURCE, SUPPORT_PATHS
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
+sys.path[:0] = [*SUPPORT_PATHS, str(SOURCE)]
 
 from ganglion import config, optimizers, utils  # noqa: E402
 from ganglion.compiler import reference  # noqa: E402

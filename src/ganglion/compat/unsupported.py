@@ -41,14 +41,9 @@ _TABLE = {
     ),
     "it is not there yet. Call the layers of each feature (StringLookup, Normalization "
     "and so on) yourself, and join them by a Concatenate.": ("utils: FeatureSpace",),
-    "it is not there yet. Read the files into a list of texts.": (
-        "utils: text_dataset_from_directory",
-    ),
     "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
     "generator or a `keras.utils.PyDataset` to `fit`.": (
-        "utils: timeseries_dataset_from_array "
-        "audio_dataset_from_directory split_dataset",
-        "preprocessing: text_dataset_from_directory timeseries_dataset_from_array",
+        "utils: audio_dataset_from_directory split_dataset",
     ),
     "of the pretrained models, only EfficientNetLite0 is there. Save another in Keras "
     '(`model.save("model.keras")`) and load the file here.': ("applications",),

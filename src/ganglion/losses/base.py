@@ -318,6 +318,37 @@ def masked_weights(
     return weights * sample_weight
 
 
+def per_sample(
+    values: Any, sample_weight: Any, reduce: Callable[..., Any], dtype: Any
+) -> tuple[Any, Any]:
+    """Return weighted values and their weights, both with at most one axis."""
+    values = ops.cast(to_array(values), dtype)
+    if sample_weight is None:
+        return _to_one_axis(values, reduce), None
+    weights = ops.convert_to_tensor(sample_weight, dtype)
+    values, weights = same_rank(values, weights)
+    rank = len(weights.shape)
+    if len(values.shape) > rank:
+        values = reduce(values, axis=list(range(rank, len(values.shape))))
+    values, weights = values * _stretched(weights, values), _stretched(weights, values)
+    return _to_one_axis(values, reduce), _to_one_axis(weights, reduce)
+
+
+def _to_one_axis(values: Any, reduce: Callable[..., Any]) -> Any:
+    rank = len(values.shape)
+    return reduce(values, axis=list(range(1, rank))) if rank > 1 else values
+
+
+def _stretched(weights: Any, values: Any) -> Any:
+    shape, weight_shape = tuple(values.shape), tuple(weights.shape)
+    if not broadcasts_to(shape, weight_shape):
+        raise ShapeError(
+            f"Sample weights of shape {weight_shape} do not fit values of shape "
+            f"{shape}: give one weight per sample."
+        )
+    return weights if shape == weight_shape else ops.broadcast_to(weights, shape)
+
+
 # ---- by name -------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir import arrays, contraction
+from ganglion.compiler.ir import arrays, contraction, shaping
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
@@ -60,7 +60,7 @@ def transpose(x: Any, axes: Any = None) -> Any:
     """Reorder the axes; without an order, reverse them."""
     value = read(x)
     order = range(value.ndim)[::-1] if axes is None else axes_of(axes, value.ndim)
-    return arrays.transpose(value, axes=tuple(order))
+    return shaping.transpose(value, axes=tuple(order))
 
 
 @op
@@ -71,7 +71,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     order = [axis for axis in range(value.ndim) if axis not in come]
     for go, axis in sorted(zip(axes_of(destination, value.ndim), come, strict=True)):
         order.insert(go, axis)
-    return arrays.transpose(value, axes=tuple(order))
+    return shaping.transpose(value, axes=tuple(order))
 
 
 @op
@@ -81,7 +81,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     order = list(range(value.ndim))
     a, b = one_axis(axis1, value.ndim), one_axis(axis2, value.ndim)
     order[a], order[b] = order[b], order[a]
-    return arrays.transpose(value, axes=tuple(order))
+    return shaping.transpose(value, axes=tuple(order))
 
 
 @op

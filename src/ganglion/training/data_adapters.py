@@ -21,6 +21,7 @@ from ganglion.training.compile_utils import Outputs, get_loss
 from ganglion.training.state import FunctionalGraph, TrainableModel
 
 DEFAULT_BATCH = 32
+PADDING = "padding"  # the column of a padded table: how many times longer it became
 ClassWeight = dict[int, float] | None
 
 

@@ -98,6 +98,7 @@ class TrainingState:
         order = np.array([draw_seed(), 0], "uint32")
         self.order = Variable(order, trainable=False, name="order")
         self.steps_done = 0  # of an epoch that was interrupted
+        self.pads_batches = False  # their lengths differ: see `buckets`
         self.saved_metrics: dict[str, list[np.ndarray]] | None = None
         self.was_loaded = False
         # Those of the `fit` that runs, or was interrupted; and their states in a file.

@@ -489,8 +489,9 @@ class Trainer(Compilable):
         cache = self._step_cache
         if isinstance(source, Table):
             each = callbacks.needs_batches_in(kind)
+            source, length = cache.buckets.padded(kind, source)
             with cache.cursor() as cursor:
-                yield from fit_loop.run_epoch(
+                for done, results in fit_loop.run_epoch(
                     cache,
                     kind,
                     source,
@@ -499,7 +500,8 @@ class Trainer(Compilable):
                     steps=steps,
                     each_batch=each,
                     before=begin,
-                )
+                ):
+                    yield done, cache.buckets.cut(results, length)
             return
         source.restart()
         for done, batch in enumerate(source.batches(steps), 1):

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu.cache_blocking import block, conflict
 from ganglion.compiler.cpu.elementwise import LoopText
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.plan import (
     CpuPlan,
+    block,
+    conflict,
     place_barriers,
     place_in_arena,
     unguarded,
@@ -24,7 +25,7 @@ from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros, skip_zeros
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
-from ganglion.compiler.cpu.time_loop import emit_time_loop, split_rows
+from ganglion.compiler.cpu.time_loop import emit_time_loop, split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
@@ -50,11 +51,11 @@ from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
+    one_pass,
     transpose_narrow,
     without_empty,
 )
 from ganglion.compiler.plan.passes.loops import collapse, fuse
-from ganglion.compiler.plan.passes.moments import one_pass
 from ganglion.compiler.plan.plan import Plan, PlanError
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import (
@@ -144,7 +145,7 @@ PIPELINE = Pipeline(
         kernel_pass(
             "split-time-loops",
             "threads take rows of a batch through all steps of time",
-            split_rows,
+            split_time_loops,
             TimeLoop,
         ),
         kernel_pass(

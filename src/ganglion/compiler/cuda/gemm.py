@@ -27,7 +27,7 @@ from ganglion.compiler.cuda.conv_tiling import (
 )
 from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
 from ganglion.compiler.cuda.fusion import FusedKernel, joined, sizes
-from ganglion.compiler.cuda.passes.operands import Scaled
+from ganglion.compiler.cuda.passes.products import Scaled
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     SHAPE,

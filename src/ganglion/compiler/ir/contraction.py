@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.arrays import Pairs, transpose
+from ganglion.compiler.ir.arrays import Pairs
 from ganglion.compiler.ir.graph import Case, Node, Op, Shape, ShapeError, Value
-from ganglion.compiler.ir.shaping import BOOL, Typed, in_rows, is_float
+from ganglion.compiler.ir.shaping import BOOL, Typed, in_rows, is_float, transpose
 
 
 def _same_float(*inputs: Value) -> np.dtype:

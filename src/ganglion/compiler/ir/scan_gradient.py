@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ganglion.compiler.ir.arrays import transpose
 from ganglion.compiler.ir.contraction import flipped, matmul
 from ganglion.compiler.ir.graph import Graph, Input, Node, Value, toposort
 from ganglion.compiler.ir.pointwise import add
@@ -26,7 +25,7 @@ from ganglion.compiler.ir.scan import (
     make_scan,
     scan,
 )
-from ganglion.compiler.ir.shaping import fill, is_float, reshape, sum_
+from ganglion.compiler.ir.shaping import fill, is_float, reshape, sum_, transpose
 
 Backpropagate = Callable[..., dict[Value, Value]]
 # Pointwise ops that cost no more than reading what they return.

@@ -8,7 +8,7 @@ import sys
 import forked_workers
 import numpy as np
 import pytest
-from folders import SUPPORT
+from folders import SUPPORT, SUPPORT_PATHS
 from typer.testing import CliRunner
 
 from ganglion import recipes
@@ -29,7 +29,7 @@ def noise(recipe, rows=256):
 def take_noise(monkeypatch):
     """Let recipes have noise as data, and workers find the fake engines."""
     monkeypatch.setenv(
-        "PYTHONPATH", f"{SUPPORT}{os.pathsep}{os.getenv('PYTHONPATH', '')}"
+        "PYTHONPATH", os.pathsep.join([*SUPPORT_PATHS, os.getenv("PYTHONPATH", "")])
     )
     monkeypatch.setattr(recipes, "load", noise)
     monkeypatch.setattr(process, "start_worker", forked_workers.start_worker)
@@ -53,7 +53,12 @@ def ends(race):
 
 def start(folder, *arguments):
     """Start `ganglion race` with fake engines as a program of its own."""
-    command = [sys.executable, str(SUPPORT / "race_small.py"), "race", *arguments]
+    command = [
+        sys.executable,
+        str(SUPPORT / "race" / "race_small.py"),
+        "race",
+        *arguments,
+    ]
     return subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -163,7 +163,7 @@ def each_layer() -> list[Kind]:
             kind = "int32" if case.classes else "float32"
             inputs = [keras.Input(shape[1:], dtype=kind) for shape in case.shapes]
             layer = case.make(layers)
-            outputs = layer(inputs if len(inputs) > 1 else inputs[0])
+            outputs = case.call(layer, inputs if len(inputs) > 1 else inputs[0])
             buffer = io.BytesIO()
             keras.Model(inputs, outputs).save(buffer)
             files[number] = buffer.getvalue()

@@ -18,7 +18,7 @@ from ganglion import keras2
 from ganglion.compat import unsupported
 
 _LAYER_FILES = """core convolutional pooling normalization advanced_activations merge
-embeddings noise local"""
+embeddings noise local recurrent wrappers convolutional_recurrent"""
 _UTIL_FILES = "np_utils generic_utils data_utils vis_utils layer_utils"
 
 OLD_PATHS: dict[str, str] = {

@@ -118,8 +118,21 @@ def _archive(data: bytes, rng: Rng) -> bytes:
     return mutations.changed_member(data, rng, changes)
 
 
+def of_words() -> Any:
+    words = layers.TextVectorization(output_mode="tf_idf", ngrams=2)
+    words.adapt(["the cat", "the dog", "Émile"])
+    return keras.Sequential([keras.Input((1,), dtype="string"), words, layers.Dense(2)])
+
+
+def _words(data: bytes, rng: Rng) -> bytes:
+    if rng.random() < 0.5:
+        return mutations.changed_member(data, rng, {".txt": mutations.damaged})
+    return _archive(data, rng)
+
+
 def model_files(folder: Path) -> list[Kind]:
     model, graph = sequential(), functional()
+    of_words().save(folder / "w.keras")
     model.save(folder / "s.keras")
     graph.save(folder / "g.keras")
     model.save(folder / "s.h5")
@@ -140,10 +153,12 @@ def model_files(folder: Path) -> list[Kind]:
     index = {"backups": [{"file": CHECKPOINT, "epoch": 1, "batch": 0}]}
     text = model.to_json().encode()
     bytes_of = {name: (folder / name).read_bytes() for name in (
-        "s.keras", "g.keras", "s.h5", "s.weights.h5", "s.checkpoint")}  # fmt: skip
+        "s.keras", "g.keras", "w.keras", "s.h5", "s.weights.h5",
+        "s.checkpoint")}  # fmt: skip
     return [
         Kind("model", bytes_of["s.keras"], "m.keras", _archive, saving.load_model),
         Kind("graph", bytes_of["g.keras"], "m.keras", _archive, saving.load_model),
+        Kind("words", bytes_of["w.keras"], "m.keras", _words, saving.load_model),
         Kind("old model", bytes_of["s.h5"], "m.h5", _changed_h5_texts,
              saving.load_model),
         Kind("weights", bytes_of["s.weights.h5"], "m.weights.h5", mutations.damaged,

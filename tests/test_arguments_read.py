@@ -52,13 +52,14 @@ UNREAD = {
     "symbolic.py KerasTensor.__init__": {
         "record_history": "a call notes its outputs, not the tensor its call"
     },
-    "utils/image_folders.py ImageDataset.map": {"args": HINT, "kwargs": HINT},
-    "utils/image_folders.py ImageDataset.shuffle": {
+    "utils/row_dataset.py RowDataset.batch": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.map": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.shuffle": {
         "args": "all rows are shuffled at once, by the seed of the model",
         "kwargs": "all rows are shuffled at once, by the seed of the model",
     },
-    "utils/image_folders.py ImageDataset.cache": {"args": HINT, "kwargs": HINT},
-    "utils/image_folders.py ImageDataset.prefetch": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.cache": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.prefetch": {"args": HINT, "kwargs": HINT},
     "variables.py Variable.__init__": {
         "autocast": "variables are cast where they are used, by what they meet",
         "aggregation": ONE_DEVICE,

@@ -156,7 +156,7 @@ def test_every_name_of_the_pages_is_there():
                 _found(told[1])
             except (AttributeError, ImportError):
                 wrong.append(f"{path.name}: {code}")
-    absent = {"differences.md: layers.LSTM"}  # it says so
+    absent = {"differences.md: layers.CuDNNLSTM"}  # it says so
     assert set(wrong) == absent
 
 
@@ -205,8 +205,7 @@ def test_what_the_guide_calls_supported_is():
 @pytest.mark.parametrize(
     "path",
     [
-        "layers.LSTM",
-        "layers.GRU",
+        "layers.CuDNNLSTM",
         "layers.TimeDistributed",
         "optimizers.Muon",
         "optimizers.ScheduleFreeAdamW",

@@ -16,6 +16,7 @@ from ganglion.layers import (
     norm,
     pools,
     preprocessing,
+    rnn,
     scaling,
     shape,
 )
@@ -36,6 +37,7 @@ from ganglion.layers.multi_head import *
 from ganglion.layers.norm import *
 from ganglion.layers.pools import *
 from ganglion.layers.preprocessing import *
+from ganglion.layers.rnn import *
 from ganglion.layers.scaling import *
 from ganglion.layers.shape import *
 from ganglion.oldpaths import attribute_of
@@ -59,5 +61,6 @@ __all__ += multi_head.__all__
 __all__ += norm.__all__
 __all__ += pools.__all__
 __all__ += preprocessing.__all__
+__all__ += rnn.__all__
 __all__ += scaling.__all__
 __all__ += shape.__all__

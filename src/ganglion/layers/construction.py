@@ -167,6 +167,12 @@ RENAMED = {
     "atrous_rate": ("dilation_rate",),
     "dim_ordering": ("data_format",),
     "pool_length": ("pool_size",),
+    "inner_init": ("recurrent_initializer",),
+    "inner_activation": ("recurrent_activation",),
+    "U_regularizer": ("recurrent_regularizer",),
+    "U_constraint": ("recurrent_constraint",),
+    "dropout_W": ("dropout",),
+    "dropout_U": ("recurrent_dropout",),
     "gamma_init": ("gamma_initializer",),
     "beta_init": ("beta_initializer",),
 }

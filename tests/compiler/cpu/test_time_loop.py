@@ -1,98 +1,13 @@
 """Loops over time on the CPU: graph, plan and machine code agree, on any threads."""
 
-from collections.abc import Callable
-
-import numpy as np
 import pytest
 from cpu_checks import check
+from loop_programs import loop_program, lstm, mixing, nested_program
 
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.time_loop import independent_rows
-from ganglion.compiler.ir.arrays import reverse, slice_
-from ganglion.compiler.ir.contraction import matmul
-from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Graph, Input, Value
-from ganglion.compiler.ir.pointwise import add, multiply, sigmoid, tanh
+from ganglion.compiler.cpu.time_loop import independent_groups
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.ir.scan import make_scan
-from ganglion.compiler.ir.shaping import broadcast, sum_
-from ganglion.compiler.ir.simplify import simplify
 from ganglion.compiler.plan.time_loop import TimeLoop
-
-Values = list[Value]
-Step = Callable[[Values, Values], tuple[Values, Values]]
-
-
-def _weights(features: int, units: int, gates: int) -> dict[str, Input]:
-    shapes = {
-        "kernel": (features, gates * units),
-        "recurrent": (units, gates * units),
-        "bias": (gates * units,),
-    }
-    return {name: Input(name, shape, "float32") for name, shape in shapes.items()}
-
-
-def _gates(weights: dict[str, Input], h: Value, x: Value, count: int) -> Values:
-    z = add(matmul(x, weights["kernel"]), matmul(h, weights["recurrent"]))
-    z = add(z, broadcast(weights["bias"], shape=z.shape))
-    rows, units = z.shape[0], z.shape[1] // count
-    return [
-        slice_(z, starts=(0, i * units), stops=(rows, (i + 1) * units), steps=(1, 1))
-        for i in range(count)
-    ]
-
-
-def _lstm(weights: dict[str, Input]) -> Step:
-    def step(state: Values, slices: Values) -> tuple[Values, Values]:
-        h, c = state
-        i, f, g, o = _gates(weights, h, slices[0], 4)
-        c = add(multiply(sigmoid(f), c), multiply(sigmoid(i), tanh(g)))
-        h = multiply(sigmoid(o), tanh(c))
-        return [h, c], [h]
-
-    return step
-
-
-def _mixing(weights: dict[str, Input]) -> Step:
-    """Return a step in which the rows of a batch do meet."""
-
-    def step(state: Values, slices: Values) -> tuple[Values, Values]:
-        (z,) = _gates(weights, state[0], slices[0], 1)
-        h = tanh(add(z, reverse(state[0], axes=(0,))))
-        return [h], [h]
-
-    return step
-
-
-def _program(
-    make_step: Callable[[dict[str, Input]], Step],
-    carries: int,
-    steps: int,
-    batch: int,
-    features: int,
-    units: int,
-    backwards: bool = False,
-) -> tuple[Program, dict[str, np.ndarray]]:
-    """Return a program of a loop's results and of all gradients, and data for it."""
-    weights = _weights(features, units, 4 if carries == 2 else 1)
-    inputs = weights | {"x": Input("x", (steps, batch, features), "float32")}
-    for number in range(carries):
-        inputs[f"h{number}"] = Input(f"h{number}", (batch, units), "float32")
-    state = [inputs[f"h{number}"] for number in range(carries)]
-    last, ys = make_scan(make_step(weights), state, [inputs["x"]], steps, backwards)
-    loss = sum_(multiply(ys[0], ys[0]), axes=(0, 1, 2))
-    for value in last:
-        loss = add(loss, sum_(value, axes=(0, 1)))
-    slopes = gradients(loss, inputs.values())
-    outputs = {"loss": loss, "y": ys[0]}
-    outputs |= {f"d{name}": slopes[value] for name, value in inputs.items()}
-    graph = simplify(Graph.of("loop", inputs.values(), outputs))
-    rng = np.random.default_rng(0)
-    data = {
-        name: rng.normal(0, 0.3, value.shape).astype("float32")
-        for name, value in inputs.items()
-    }
-    return Program(graph, tuple(inputs), (), tuple(outputs)), data
 
 
 def _loops(program: Program) -> list[TimeLoop]:
@@ -102,51 +17,31 @@ def _loops(program: Program) -> list[TimeLoop]:
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize(("batch", "units"), [(24, 16), (5, 7)])
 def test_lstm_and_its_gradients(batch: int, units: int, backwards: bool) -> None:
-    program, data = _program(_lstm, 2, 6, batch, 3, units, backwards)
+    program, data = loop_program(lstm, 2, 6, batch, 3, units, backwards)
     check(program, data, {}, rtol=2e-5, atol=2e-6)
 
 
 def test_threads_share_rows_that_never_meet() -> None:
-    program, _ = _program(_lstm, 2, 6, 32, 3, 16)
+    program, _ = loop_program(lstm, 2, 6, 32, 3, 16)
     loops = _loops(program)
-    assert [independent_rows(loop) for loop in loops] == [4, 4]
+    assert [independent_groups(loop) for loop in loops] == [4, 4]
     # One product and one loop of gates a step, there and back.
     assert [len(loop.body) for loop in loops] == [2, 2]
 
 
 def test_rows_that_meet_stay_on_one_thread() -> None:
-    program, data = _program(_mixing, 1, 5, 16, 4, 8)
-    assert [independent_rows(loop) for loop in _loops(program)] == [1, 1]
+    program, data = loop_program(mixing, 1, 5, 16, 4, 8)
+    assert [independent_groups(loop) for loop in _loops(program)] == [1, 1]
     check(program, data, {}, rtol=2e-5, atol=2e-6)
 
 
 def test_a_loop_in_a_loop() -> None:
-    x = Input("x", (4, 3, 8), "float32")
-    scale = Input("scale", (8,), "float32")
-
-    def outer(state: Values, slices: Values) -> tuple[Values, Values]:
-        def inner(carried: Values, rows: Values) -> tuple[Values, Values]:
-            new = tanh(add(multiply(carried[0], scale), rows[0]))
-            return [new], [new]
-
-        last, rows = make_scan(inner, state, slices, 3)
-        return last, [sum_(rows[0], axes=(0,))]
-
-    start = Input("start", (8,), "float32")
-    last, ys = make_scan(outer, [start], [x], 4)
-    loss = add(sum_(ys[0], axes=(0, 1)), sum_(last[0], axes=(0,)))
-    inputs = [x, scale, start]
-    slopes = gradients(loss, inputs)
-    outputs = {"loss": loss, "y": ys[0]} | {f"d{v.name}": slopes[v] for v in inputs}
-    graph = simplify(Graph.of("nested", inputs, outputs))
-    rng = np.random.default_rng(0)
-    data = {v.name: rng.normal(0, 1, v.shape).astype("float32") for v in inputs}
-    program = Program(graph, tuple(data), (), tuple(outputs))
+    program, data = nested_program()
     check(program, data, {}, rtol=2e-5, atol=2e-6)
 
 
 def test_code_does_not_grow_with_the_number_of_steps() -> None:
-    short, _ = _program(_lstm, 2, 3, 8, 3, 16)
-    long, _ = _program(_lstm, 2, 300, 8, 3, 16)
+    short, _ = loop_program(lstm, 2, 3, 8, 3, 16)
+    long, _ = loop_program(lstm, 2, 300, 8, 3, 16)
     sizes = [[len(loop.body) for loop in _loops(program)] for program in (short, long)]
     assert sizes[0] == sizes[1]

@@ -25,7 +25,7 @@ from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros, skip_zeros
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
-from ganglion.compiler.cpu.time_loop import emit_time_loop, split_rows
+from ganglion.compiler.cpu.time_loop import emit_time_loop, split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
@@ -145,7 +145,7 @@ PIPELINE = Pipeline(
         kernel_pass(
             "split-time-loops",
             "threads take rows of a batch through all steps of time",
-            split_rows,
+            split_time_loops,
             TimeLoop,
         ),
         kernel_pass(

@@ -14,13 +14,19 @@ from dataclasses import replace
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, Kernel
-from ganglion.compiler.plan.time_loop import TimeLoop, Window
+from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.kernels import Buffer, Contract, Kernel
+from ganglion.compiler.plan.time_loop import (
+    TimeLoop,
+    Window,
+    independent_rows,
+    split_rows,
+)
 
 # ---- a pass: products by groups of rows ----------------------------------------------
 
 
-def split_rows(kernels: Sequence[Kernel]) -> list[Kernel]:
+def split_time_loops(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels with the products of loops split by groups of rows."""
     return [
         replace(kernel, body=tuple(_by_groups(inner) for inner in kernel.body))
@@ -31,36 +37,20 @@ def split_rows(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _by_groups(kernel: Kernel) -> Kernel:
-    if not isinstance(kernel, Contract) or kernel.parallel > 1:
+    if not isinstance(kernel, Contract):
         return kernel
-    first, *rest = kernel.rows
-    each = max(n for n in range(1, CPU.loop_rows + 1) if first.size % n == 0)
-    if each == first.size:
-        return kernel
-    groups = Axis(first.size // each, first.left * each, 0, first.out * each)
-    rows = (replace(first, size=each), *rest)
-    return replace(kernel, batch=(groups,), rows=rows)
+    size = kernel.rows[0].size
+    each = max(n for n in range(1, CPU.loop_rows + 1) if size % n == 0)
+    return split_rows(kernel, each) if each < size else kernel
 
 
-def independent_rows(loop: TimeLoop) -> int:
+def independent_groups(loop: TimeLoop) -> int:
     """Return into how many parts a batch falls that never meet within the loop."""
-    stacked = {window.buffer: window.stacked for window in loop.windows}
-
-    def memory(buffer: Buffer) -> Buffer:
-        return stacked.get(buffer.root, buffer.root)
-
-    written = {memory(b) for kernel in loop.body for b in kernel.writes()}
-    units = 0
-    for kernel in loop.body:
-        footprint = kernel.footprint()
-        if footprint is None or footprint.grain != 1:
-            return 1
-        touched = {b.root for b in (*kernel.reads(), *kernel.writes())}
-        shared = touched - footprint.own
-        if any(memory(buffer) in written for buffer in shared):
-            return 1
-        units = math.gcd(units, footprint.units)
-    return max(units, 1)
+    if independent_rows(loop) == 1:
+        return 1
+    footprints = [kernel.footprint() for kernel in loop.body]
+    units = [f.units for f in footprints if f is not None and f.grain == 1]
+    return math.gcd(*units) if len(units) == len(footprints) else 1
 
 
 # ---- text ----------------------------------------------------------------------------
@@ -78,15 +68,15 @@ class _EmittedLoop:
         self.loop, self.calls = loop, calls
         self.emitter = Emitter()
         self.text = self.emitter.text
-        self._windows = {window.buffer: window for window in loop.windows}
+        self._windows = {window.buffer.key: window for window in loop.windows}
         self._functions: dict[str, str] = {}  # definitions by name
 
     def emit(self) -> Emitted:
-        text, units = self.text, independent_rows(self.loop)
+        text, units = self.text, independent_groups(self.loop)
         count = sum(len(call.buffers) for call in self.calls)
         text.prelude.append(f"  %frame = alloca [{max(count, 1)} x ptr], align 64")
         for slot, buffer in self._slots():
-            if buffer.root not in self._windows:
+            if buffer.key not in self._windows:
                 self._put(slot, self.emitter.base(buffer))
         text.each(0, self.loop.steps, 1, lambda step: self._step(step, units))
         emitted = self.emitter.emitted(units)
@@ -104,13 +94,13 @@ class _EmittedLoop:
 
     def _step(self, step: str, units: int) -> None:
         """Move the windows, then call the body's kernels."""
-        addresses: dict[Buffer, str] = {}
+        addresses: dict[BufferKey, str] = {}
         for slot, buffer in self._slots():
-            window = self._windows.get(buffer.root)
+            window = self._windows.get(buffer.key)
             if window is not None:
-                if buffer.root not in addresses:
-                    addresses[buffer.root] = self._address(window, step)
-                self._put(slot, addresses[buffer.root])
+                if buffer.key not in addresses:
+                    addresses[buffer.key] = self._address(window, step)
+                self._put(slot, addresses[buffer.key])
         first = 0
         for call in self.calls:
             each = call.parallel // units

@@ -40,6 +40,7 @@ from ganglion.compiler.cuda.scan_scatter import emit_adds, emit_scan, emit_scatt
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, c_type, fill
 from ganglion.compiler.cuda.tiling import LaunchContext, Product
+from ganglion.compiler.cuda.time_loop import emit_time_loop
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
@@ -52,6 +53,7 @@ from ganglion.compiler.plan.kernels import (
     Scatter,
 )
 from ganglion.compiler.plan.plan import rounded
+from ganglion.compiler.plan.time_loop import TimeLoop
 
 # ---- a function, put together from partitions side by side in its blocks -------------
 
@@ -438,6 +440,8 @@ def emit_fused(fused: FusedKernel, context: LaunchContext) -> Emitted:
             return emit_transpose(fused, axes)
         emit_loop = emit_reduction if kernel.reduced else emit_map
         return emit_loop(fused, context.spec)
+    if isinstance(kernel, TimeLoop):
+        return emit_time_loop(kernel, context, emit_fused, emit_rows)
     if isinstance(kernel, Scan):
         return emit_scan(kernel)
     if isinstance(kernel, Scatter):

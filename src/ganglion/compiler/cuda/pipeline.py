@@ -72,11 +72,13 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "kernels multiply floats: products of whole numbers become sums",
                 integer_products_as_sums,
                 ops=("matmul",),
+                in_loops=True,
             ),
             graph_pass(
                 "no-empty",
                 "behind it, every kernel has something to do",
                 without_empty,
+                in_loops=True,
             ),
             graph_pass(
                 "one-pass-moments",
@@ -104,6 +106,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "fuse",
                 "loops that share data read it once",
                 partial(fuse, large_loop=TUNING.unfused_loop_elements),
+                in_loops=True,
             ),
             kernel_pass(
                 "cse",

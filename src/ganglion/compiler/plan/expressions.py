@@ -92,14 +92,14 @@ class Memory:
         self, named: Mapping[str, np.ndarray], arena: Mapping[Buffer, np.ndarray]
     ) -> None:
         self._named, self._arena = named, arena
-        self.windows: dict[Buffer, np.ndarray] = {}  # of a loop over time, at a step
+        self.windows: dict[BufferKey, np.ndarray] = {}  # of a loop over time, at a step
 
     def flat(self, buffer: Buffer) -> np.ndarray:
         """Return all elements of a buffer, one after the other."""
         if buffer.array is not None:
             return buffer.array.reshape(-1)
         if buffer.kind == "window":
-            return self.windows[buffer.root]
+            return self.windows[buffer.key]
         if buffer.kind != "arena":
             return self._named[buffer.name].reshape(-1)
         return self._arena[buffer.root]

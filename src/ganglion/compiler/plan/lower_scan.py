@@ -146,7 +146,7 @@ class _LoweredScan:
         output = Input(stacked.name, stacked.shape, stacked.dtype)
         self.low.buffers[output] = stacked
         self.results[name] = output
-        window = Buffer(f"{name}_t", value.shape, value.dtype, "window")
+        window = replace(self.low.new(value.shape, value.dtype, "y"), kind="window")
         offset, stride = 0, value.size
         if self.reverse:
             offset, stride = stride * (self.length - 1), -stride

@@ -212,6 +212,13 @@ def _undo(node: Node, op: Op) -> Value | None:
     return x.inputs[0] if isinstance(x, Node) and x.op is op else None
 
 
+def _reverse(node: Node) -> Value | None:
+    (x,) = node.inputs
+    if isinstance(x, Node) and x.op is node.op and x.attrs == node.attrs:
+        return x.inputs[0]
+    return None
+
+
 def _keeps_shape(node: Node) -> Value | None:
     return node.inputs[0] if node.shape == node.inputs[0].shape else None
 
@@ -278,6 +285,7 @@ _RULES: dict[str, Callable[[Node], Value | None]] = {
     "minimum": _extreme,
     "where": _where,
     "negative": _negative,
+    "reverse": _reverse,
     "stop_gradient": lambda node: node.inputs[0],
     "reshape": _reshape,
     "broadcast": _broadcast,

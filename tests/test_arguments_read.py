@@ -52,13 +52,14 @@ UNREAD = {
     "symbolic.py KerasTensor.__init__": {
         "record_history": "a call notes its outputs, not the tensor its call"
     },
-    "utils/image_folders.py ImageDataset.map": {"args": HINT, "kwargs": HINT},
-    "utils/image_folders.py ImageDataset.shuffle": {
+    "utils/row_dataset.py RowDataset.batch": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.map": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.shuffle": {
         "args": "all rows are shuffled at once, by the seed of the model",
         "kwargs": "all rows are shuffled at once, by the seed of the model",
     },
-    "utils/image_folders.py ImageDataset.cache": {"args": HINT, "kwargs": HINT},
-    "utils/image_folders.py ImageDataset.prefetch": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.cache": {"args": HINT, "kwargs": HINT},
+    "utils/row_dataset.py RowDataset.prefetch": {"args": HINT, "kwargs": HINT},
     "variables.py Variable.__init__": {
         "autocast": "variables are cast where they are used, by what they meet",
         "aggregation": ONE_DEVICE,
@@ -66,7 +67,7 @@ UNREAD = {
     },
 }
 # Methods that a subclass must define with all arguments, whatever it does with them.
-OVERRIDES = ("build", "transform_")
+OVERRIDES = ("build", "compute_mask", "transform_")
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -86,9 +87,9 @@ def unread(function: ast.FunctionDef) -> set[str]:
     body = [item for item in function.body if not isinstance(item, ast.Expr)]
     if all(isinstance(item, (ast.Raise, ast.Pass)) for item in body):
         return set()  # not written here
-    given = function.args
-    every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    every += [item for item in (given.vararg, given.kwarg) if item is not None]
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    every += [item for item in (arguments.vararg, arguments.kwarg) if item is not None]
     names = {item.arg for item in every if not item.arg.startswith("_")}
     read = {
         node.id
@@ -99,7 +100,7 @@ def unread(function: ast.FunctionDef) -> set[str]:
     return set() if "locals" in read else names - read - {"self", "cls"}
 
 
-def found() -> dict[str, set[str]]:
+def unread_arguments() -> dict[str, set[str]]:
     every = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         where = path.relative_to(PACKAGE).as_posix()
@@ -118,7 +119,7 @@ def found() -> dict[str, set[str]]:
 def test_every_argument_is_read_or_explained():
     unexplained = {
         name: sorted(arguments - UNREAD.get(name, {}).keys())
-        for name, arguments in found().items()
+        for name, arguments in unread_arguments().items()
         if arguments - UNREAD.get(name, {}).keys()
     }
     assert unexplained == {}, "honour these arguments, or refuse them by name"
@@ -136,7 +137,6 @@ def test_the_check_sees_an_argument_that_is_ignored():
         (lambda: keras.ops.one_hot(np.array([1]), 3, sparse=True), "`sparse=True`"),
         (lambda: keras.ops.moments(np.ones(3), 0, synchronized=True), "synchronized"),
         (lambda: keras.ops.unstack(np.ones((2, 3)), num=3), "unstack.*3"),
-        (lambda: keras.layers.Lambda(abs, mask=lambda x: x), "mask"),
         (
             lambda: keras.models.clone_model(keras.Sequential(), recursive=True),
             "`recursive`",
@@ -146,13 +146,6 @@ def test_the_check_sees_an_argument_that_is_ignored():
 def test_what_cannot_be_honoured_is_refused_by_name(call, text):
     with pytest.raises(ValueError, match=text):
         call()
-
-
-def test_a_mask_for_a_model_is_refused():
-    x = keras.Input((2,))
-    model = keras.Model(x, keras.layers.Dense(1)(x))
-    with pytest.raises(ValueError, match="`mask` is not supported"):
-        model(np.ones((1, 2), "float32"), mask=np.ones((1, 2), bool))
 
 
 def test_clone_model_knows_its_arguments_and_compiles():

@@ -172,7 +172,9 @@ MADE = [
 ]
 
 
-@pytest.mark.parametrize(("module", "thing"), MADE, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    ("module", "thing"), MADE, ids=lambda thing: type(thing).__name__
+)
 def test_configurations_survive_json(module, thing) -> None:
     text = json.dumps(module.serialize(thing))
     again = module.get(json.loads(text))

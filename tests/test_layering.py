@@ -23,7 +23,7 @@ FLOORS: list[tuple[str, str]] = [
     ("choice", "compiler.registry"),
     (
         "API",
-        "tree variables symbolic serialization keras2 ops random activations "
+        "tree masks variables symbolic serialization keras2 ops random activations "
         "initializers regularizers constraints layers losses metrics optimizers "
         "mixed_precision dtype_policies oldpaths compat",
     ),
@@ -132,25 +132,25 @@ def imports_of(text: str, importer: str, file: str, known: set[str]) -> list[Imp
 def all_imports() -> list[Import]:
     table = modules()
     return [
-        found
+        imported
         for name, path in table.items()
-        for found in imports_of(
+        for imported in imports_of(
             path.read_text(), name, str(path.relative_to(PACKAGE)), set(table)
         )
     ]
 
 
-def refusal(found: Import) -> str | None:
+def refusal(result: Import) -> str | None:
     """Say why an import breaks the order of floors, None if it keeps it."""
-    importer, imported = room(found.importer), room(found.imported)
+    importer, imported = room(result.importer), room(result.imported)
     if importer is None or imported is None:
         return None  # `test_every_module_has_a_floor` names it
     mine, theirs = FLOORS[FLOOR_OF[importer]][0], FLOORS[FLOOR_OF[imported]][0]
     if FLOOR_OF[imported] > FLOOR_OF[importer]:
-        return f"{found}, upward from the floor {mine!r} to {theirs!r}"
+        return f"{result}, upward from the floor {mine!r} to {theirs!r}"
     for name in (mine, importer):
         if imported in NOT_FOR.get(name, ()):
-            return f"{found}: {name} must not know {imported}"
+            return f"{result}: {name} must not know {imported}"
     return None
 
 
@@ -182,8 +182,8 @@ def late():
     except ImportError:
         pass
 """
-    found = imports_of(text, "compiler.ir.x", "compiler/ir/x.py", set(modules()))
-    assert [one.imported for one in found] == [
+    imports = imports_of(text, "compiler.ir.x", "compiler/ir/x.py", set(modules()))
+    assert [imported.imported for imported in imports] == [
         "models",
         "cli",
         "config",
@@ -193,9 +193,11 @@ def late():
         "__init__",
         "compiler.registry",
     ]
-    assert "x.py:2: compiler.ir.x imports models, upward from" in str(refusal(found[0]))
-    assert refusal(found[3]) is None
-    assert "upward from the floor 'graph' to 'plan'" in str(refusal(found[4]))
+    assert "x.py:2: compiler.ir.x imports models, upward from" in str(
+        refusal(imports[0])
+    )
+    assert refusal(imports[3]) is None
+    assert "upward from the floor 'graph' to 'plan'" in str(refusal(imports[4]))
 
 
 def test_the_api_knows_no_backend_and_no_target_knows_another() -> None:

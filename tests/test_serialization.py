@@ -20,19 +20,19 @@ PAIRS = [
 
 @pytest.mark.parametrize("make", PAIRS)
 def test_equal_objects_hash_alike(make):
-    one, other = make(), make()
-    assert one == other
-    assert hash(one) == hash(other)
-    assert len({one, other}) == 1
-    assert {one: "found"}[other] == "found"
+    first, other = make(), make()
+    assert first == other
+    assert hash(first) == hash(other)
+    assert len({first, other}) == 1
+    assert {first: "found"}[other] == "found"
 
 
 def test_different_objects_differ():
-    one, other = keras.regularizers.L2(0.1), keras.regularizers.L2(0.2)
-    assert one != other
-    assert one != keras.regularizers.L1(0.1)
-    assert one != "l2"
-    assert len({one, other, keras.regularizers.L2(0.1)}) == 2
+    first, other = keras.regularizers.L2(0.1), keras.regularizers.L2(0.2)
+    assert first != other
+    assert first != keras.regularizers.L1(0.1)
+    assert first != "l2"
+    assert len({first, other, keras.regularizers.L2(0.1)}) == 2
 
 
 def test_a_constraint_of_ones_own_needs_no_config():

@@ -279,9 +279,9 @@ def set_pin_threads(value: bool) -> None:
 def closest(name: str, known: Iterable[str]) -> str:
     """Return a sentence that names the nearest known spellings, for error texts."""
     names = sorted(set(known))
-    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
-    if near:
-        return f"Did you mean {' or '.join(repr(name) for name in near)}?"
+    similar = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    if similar:
+        return f"Did you mean {' or '.join(repr(name) for name in similar)}?"
     return f"Known: {', '.join(names)}."
 
 

@@ -18,7 +18,7 @@ from ganglion import keras2
 from ganglion.compat import unsupported
 
 _LAYER_FILES = """core convolutional pooling normalization advanced_activations merge
-embeddings noise local"""
+embeddings noise local recurrent wrappers convolutional_recurrent"""
 _UTIL_FILES = "np_utils generic_utils data_utils vis_utils layer_utils"
 
 OLD_PATHS: dict[str, str] = {
@@ -32,14 +32,20 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.objectives": "ganglion.losses",
     "ganglion.optimizers.legacy": "ganglion.optimizers",
     "ganglion.preprocessing": "ganglion.utils",
-    "ganglion.preprocessing.sequence": "ganglion.utils",
+    "ganglion.preprocessing.sequence": "ganglion.utils.sequence",
     "ganglion.preprocessing.image": "ganglion.compat.image_generator",
     # Where Keras 3 keeps it.
     **{f"ganglion.{path}": "ganglion" for path in ("src", "src.legacy", "_legacy")},
-    "ganglion.src.legacy.preprocessing": "ganglion.utils",
-    "ganglion.src.legacy.preprocessing.image": "ganglion.compat.image_generator",
-    "ganglion._legacy.preprocessing": "ganglion.utils",
-    "ganglion._legacy.preprocessing.image": "ganglion.compat.image_generator",
+    **{
+        f"ganglion.{path}.preprocessing{name}": f"ganglion.{today}"
+        for path in ("src.legacy", "_legacy")
+        for name, today in (
+            ("", "utils"),
+            (".image", "compat.image_generator"),
+            (".sequence", "utils.sequence"),
+            (".text", "utils.text"),
+        )
+    },
     "ganglion.preprocessing.text": "ganglion.utils.text",
 }
 # Importing what lies in them imports them too, and that is one old spelling, not two.
@@ -59,8 +65,10 @@ def _note(path: str) -> None:
     # Keras 3 has these, too: they say nothing about the script's age.
     in_keras3 = old.startswith(("preprocessing", "optimizers.legacy", "src", "_legacy"))
     today = f"`{OLD_PATHS[path].replace('ganglion', 'keras')}`"
-    if old == "preprocessing.text":
+    if old.endswith("preprocessing.text"):
         today = "gone from Keras, and kept here"
+    if old.endswith("preprocessing.sequence"):
+        today = "`keras.utils`; its Keras 2 names are gone from Keras, and kept here"
     if old.endswith("preprocessing.image"):
         today = "`keras.utils` for files, layers such as `RandomFlip` for augmentation"
     keras2.note(f"`keras.{old}`", today, changes_defaults=not in_keras3)

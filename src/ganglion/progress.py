@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.system.terminal import lines, shown
+from ganglion.system.terminal import lines, printable
 
 _BOLD, _GREEN, _GREY, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 _ERASE_TO_END = "\x1b[K"
@@ -235,7 +235,7 @@ class Progbar:
 
     def _metrics(self) -> str:
         return "".join(
-            f" - {shown(name)}: {number_text(total / max(weight, 1))}"
+            f" - {printable(name)}: {number_text(total / max(weight, 1))}"
             for name, (total, weight) in self._values.items()
         )
 
@@ -254,7 +254,7 @@ class StepLog:
         names.sort(key=lambda name: name != "loss")
         groups = []
         for name in names:
-            text = f"{shown(name)}: {number_text(logs[name])}"
+            text = f"{printable(name)}: {number_text(logs[name])}"
             if f"val_{name}" in logs:
                 text += f" / {number_text(logs[f'val_{name}'])}"
             groups.append(text)

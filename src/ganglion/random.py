@@ -10,6 +10,7 @@ import numpy as np
 from ganglion import config, ops
 from ganglion.compiler.ir import random as r
 from ganglion.compiler.ir.arrays import iota
+from ganglion.compiler.ir.graph import Value
 from ganglion.variables import Variable, draw_seed, read
 
 
@@ -66,6 +67,8 @@ def _state(seed: Any) -> Any:
         seed = default_generator()
     if isinstance(seed, SeedGenerator):
         return seed.next()
+    if isinstance(seed, Value):  # a state that a generator has handed out
+        return seed
     return read(np.array([_checked_seed(seed) % 2**32, 0], "uint32"))
 
 

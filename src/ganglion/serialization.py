@@ -35,18 +35,19 @@ class _Active(threading.local):
 _active = _Active()
 
 
-def export(module: str, *aliases: str) -> Callable[[Any], Any]:
+def export(module: str, *aliases: str, name: str | None = None) -> Callable[[Any], Any]:
     """Register a class or function of ours under the Keras module it stands for.
 
-    Files are written with its own name; aliases are other spellings to find it by.
+    Files are written with `name`, its own if there is none; aliases are other spellings
+    to find it by.
     """
 
     def register(thing: Any) -> Any:
-        for name in (thing.__name__, *aliases):
-            _builtin[module, name] = thing
+        for spelling in (name or thing.__name__, thing.__name__, *aliases):
+            _builtin[module, spelling] = thing
         if inspect.isclass(thing):
             cls: Any = thing
-            cls._keras_module, cls._keras_name = module, cls.__name__
+            cls._keras_module, cls._keras_name = module, name or cls.__name__
         return thing
 
     return register

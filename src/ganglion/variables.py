@@ -257,6 +257,7 @@ class Scope:
         self.loss_owners: list[Any] = []  # the layer that added each
         self.trainable: frozenset[Variable] | None = None
         self.shared_calls: dict[Any, Any] = {}  # see `functional.shared`
+        self.noise: dict[Any, Any] = {}  # see `layers.rnn.cells.same_dropout`
         self._names: set[str] = set()
         self._calls = self._assignments = 0
 

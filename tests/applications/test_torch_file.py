@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from ganglion.applications import read_state_dict
-from ganglion.applications.torch_file import Machine, RefusedError
+from ganglion.applications.torch_file import TENSORS
+from ganglion.system.pickles import Machine, RefusedError
 
 HARMLESS = (int, float, str, bool, type(None), dict, list, tuple)
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -115,7 +116,7 @@ def test_a_call_of_the_system_is_refused(tmp_path, write, protocol):
 )
 def test_other_names_are_refused(code):
     with pytest.raises(RefusedError, match=r"it names .* nothing was executed"):
-        Machine(code).run()
+        Machine(code, TENSORS).run()
 
 
 def test_instructions_beyond_tensors_are_refused():
@@ -124,7 +125,7 @@ def test_instructions_beyond_tensors_are_refused():
         for tail in (b"", b"\x00" * 8, b"(" * 8, b"\xff" * 8):
             for start in (b"", b"(", b"}(", b"])", b"K\x01K\x02"):
                 with contextlib.suppress(RefusedError):
-                    value = Machine(start + bytes([code]) + tail).run()
+                    value = Machine(start + bytes([code]) + tail, TENSORS).run()
                     assert type(value) in HARMLESS
 
 

@@ -304,7 +304,7 @@ def test_a_state_that_does_not_fit_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize("depth", [1500, 100_000])
 def test_states_that_are_nested_too_deeply_are_refused(depth):
     text = "[" * depth + "]" * depth
-    with h5.opened(io.BytesIO(), "w") as file:
+    with h5.open_h5(io.BytesIO(), "w") as file:
         h5.put(file, "json", np.frombuffer(text.encode(), "uint8"))
         file.create_group("arrays")
         with pytest.raises(ValueError, match="nested too deeply"):

@@ -34,10 +34,10 @@ def without_our_colours(text: str) -> str:
 
 
 def test_names_and_messages():
-    assert_harmless(terminal.shown(HOSTILE))
-    assert "\n" not in terminal.shown(HOSTILE)
+    assert_harmless(terminal.printable(HOSTILE))
+    assert "\n" not in terminal.printable(HOSTILE)
     assert_harmless(terminal.lines(HOSTILE))
-    assert terminal.shown("Katze 猫 [x]") == "Katze 猫 [x]"
+    assert terminal.printable("Katze 猫 [x]") == "Katze 猫 [x]"
     assert terminal.lines("a\n\tb") == "a\n\tb"
     name = "\x9b\u202ex\udc80"
     told = terminal.json_shown(json.dumps([name], ensure_ascii=False))

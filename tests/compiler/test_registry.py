@@ -91,11 +91,11 @@ def test_a_driver_that_does_not_start_is_asked_again(monkeypatch):
 
 
 def test_what_is_told_to_expect(gpu, monkeypatch):
-    assert registry.shown() == "auto"
+    assert registry.chosen_name() == "auto"
     monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
     assert machine.facts()["  cuda"] == "works, for models that are worth it"
     config.set_backend("cuda")
-    assert registry.shown() == "cuda"
+    assert registry.chosen_name() == "cuda"
     assert machine.facts()["  cuda"] == "works, in use"
 
 

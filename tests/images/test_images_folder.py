@@ -354,7 +354,7 @@ def test_an_entry_is_made_by_one_of_many(photos, home, monkeypatch):
 
 def test_large_folders_stay_on_disk(photos, home, monkeypatch):
     plain = images.load(photos, test=6)
-    monkeypatch.setattr(cache, "LARGE", 1000)
+    monkeypatch.setattr(cache, "LARGEST_IN_MEMORY", 1000)
     monkeypatch.setenv("GANGLION_HOME", str(home / "b"))
     image_files.damage(photos / "red" / "001.png")
     for _ in range(2):

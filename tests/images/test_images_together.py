@@ -24,9 +24,9 @@ from ganglion import images
 from ganglion.images import cache
 number, rounds, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 expected = np.load(sys.argv[4])
-usual = cache.LARGE
+usual = cache.LARGEST_IN_MEMORY
 for turn in range(rounds):
-    cache.LARGE = 1000 if turn % 3 == number % 3 else usual
+    cache.LARGEST_IN_MEMORY = 1000 if turn % 3 == number % 3 else usual
     held = images.load(folder, size=8, test=6, validation=6)
     parts = (held.train, held.validation, held.test)
     for part in parts:

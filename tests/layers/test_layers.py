@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from layer_cases import CASES, Case
 from layer_contract import check_layer
 
-from ganglion import keras2, layers, ops
+from ganglion import keras2, layers
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 
@@ -26,7 +26,9 @@ Shape = tuple[int, ...]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_every_layer_keeps_the_contract(case: Case) -> None:
-    check_layer(lambda: case.make(layers), *case.shapes, x=case.inputs())
+    check_layer(
+        lambda: case.make(layers), *case.shapes, x=case.inputs(), spread=case.spread
+    )
 
 
 def test_every_layer_is_in_the_table() -> None:
@@ -39,7 +41,9 @@ def test_every_layer_is_in_the_table() -> None:
     apart = {"Layer", "InputSpec", "InputLayer", "Lambda", "ThresholdedReLU"}
     random = {cls for cls in classes if cls.startswith("Random")}  # test_augment.py
     text = set(layers.preprocessing.__all__)  # test_text.py and test_text_rivals.py
-    assert classes - {item.layer for item in CASES} == apart | random | text
+    recurrent = set(layers.rnn.__all__)  # test_rnn.py and test_rnn_rivals.py
+    compared = {item.layer for item in CASES} | recurrent
+    assert classes - compared == apart | random | text
 
 
 def test_old_thresholded_relu_keeps_the_contract() -> None:
@@ -214,7 +218,6 @@ def test_inputs_refuse_by_name(arguments: dict[str, Any], message: str) -> None:
         (lambda: layers.Dense(2.5), "`units`"),
         (lambda: layers.Dense(2, lora_rank=3), "`lora_rank=3`"),
         (lambda: layers.Dense(2, activation="rleu"), "Did you mean"),
-        (lambda: layers.Embedding(3, 2, mask_zero=True), "mask_zero"),
         (lambda: layers.Embedding(0, 2), "input_dim"),
         (lambda: layers.Conv2D(8, 3, padding="some"), "'valid', 'same'"),
         (lambda: layers.Conv2D(8, 3, padding="causal"), "'valid', 'same'"),
@@ -250,7 +253,6 @@ def test_inputs_refuse_by_name(arguments: dict[str, Any], message: str) -> None:
         (lambda: layers.Normalization(mean=1.0), "both `mean` and `variance`"),
         (lambda: layers.Normalization(mean=[[1]], variance=[[1]]), "equal shapes"),
         (lambda: layers.Lambda("relu"), "needs a function"),
-        (lambda: layers.Lambda(ops.relu, mask=1), "mask"),
     ],
 )
 def test_constructors_refuse_by_name(make: Callable[[], Any], message: str) -> None:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from metric_cases import batches, every_case, made, updated, usable, weighted
+from metric_cases import batches, every_case, metric_of, updated, usable, weighted
 
 from ganglion import losses, metrics, ops
 from ganglion.compiler.ir.graph import Input, ShapeError, evaluate
@@ -105,7 +105,7 @@ def test_a_trace_computes_what_arrays_compute(case, weighted):
     for shape in case[4]:
         if not usable(case, weighted):
             continue
-        eager, traced = made(case), made(case)
+        eager, traced = metric_of(case), metric_of(case)
         for batch in batches(case, shape, weighted):
             eager.update_state(*batch)
             step(traced, batch)

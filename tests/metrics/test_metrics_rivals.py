@@ -10,7 +10,7 @@ from metric_cases import (
     batches,
     bit_probabilities,
     every_case,
-    made,
+    metric_of,
     pixels,
     updated,
     usable,
@@ -28,7 +28,7 @@ def test_keras_gives_the_same(keras, case, weighted):
     for shape in case[4]:
         if not usable(case, weighted):
             continue
-        ours, theirs = made(case), getattr(keras.metrics, case[0])(**case[1])
+        ours, theirs = metric_of(case), getattr(keras.metrics, case[0])(**case[1])
         for batch in batches(case, shape, weighted):
             ours.update_state(*batch)
             theirs.update_state(*batch)

@@ -138,25 +138,25 @@ def trained_on(model, epochs=2):
 
 def assert_same(ours, theirs):
     np.testing.assert_equal(ours[0], theirs[0])
-    for one, other in zip(ours[1], theirs[1], strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, other in zip(ours[1], theirs[1], strict=True):
+        np.testing.assert_array_equal(first, other)
 
 
 @WAYS
 @MODELS
 def test_a_model_that_was_not_trained(make, copied):
     model = make()
-    made = copied(model)
-    assert type(made) is type(model)
-    assert made.name == model.name
-    assert made.built == model.built
+    copy_of_model = copied(model)
+    assert type(copy_of_model) is type(model)
+    assert copy_of_model.name == model.name
+    assert copy_of_model.built == model.built
     if model.built:
-        np.testing.assert_array_equal(predicted(made), predicted(model))
+        np.testing.assert_array_equal(predicted(copy_of_model), predicted(model))
     model.compile("adam", "mse", metrics=["mae"])
-    made = copied(model)
-    assert made.compiled
+    copy_of_model = copied(model)
+    assert copy_of_model.compiled
     if model.built:
-        assert_same(trained_on(made), trained_on(model))
+        assert_same(trained_on(copy_of_model), trained_on(model))
 
 
 @WAYS
@@ -166,11 +166,11 @@ def test_a_trained_model_goes_on_with_the_same_bits(make, copied):
     model.compile(keras.optimizers.Adam(0.01), half_off, metrics=["mae"])
     trained_on(model)
     before = predicted(model)
-    made = copied(model)
-    np.testing.assert_array_equal(predicted(made), before)
-    assert made.history.history == model.history.history
-    assert made.history.model is made
-    rest = trained_on(made)
+    copy_of_model = copied(model)
+    np.testing.assert_array_equal(predicted(copy_of_model), before)
+    assert copy_of_model.history.history == model.history.history
+    assert copy_of_model.history.model is copy_of_model
+    rest = trained_on(copy_of_model)
     np.testing.assert_array_equal(predicted(model), before)  # it is another model
     assert_same(rest, trained_on(model))
 
@@ -192,8 +192,8 @@ def test_within_training():
     model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Copies()])
     assert len(copies) == 4
     for weights, data in copies:
-        for one, other in zip(pickle.loads(data).get_weights(), weights, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for first, other in zip(pickle.loads(data).get_weights(), weights, strict=True):
+            np.testing.assert_array_equal(first, other)
 
 
 @WAYS
@@ -201,19 +201,19 @@ def test_a_history(copied):
     model = sequential()
     model.compile("sgd", "mse", metrics=["mae"])
     history = model.fit(X, Y, epochs=2, verbose=0)
-    made = copied(history)
-    assert made.history == history.history
-    assert made.epoch == history.epoch
-    assert made.params == history.params
-    np.testing.assert_array_equal(predicted(made.model), predicted(model))
+    copy_of_history = copied(history)
+    assert copy_of_history.history == history.history
+    assert copy_of_history.epoch == history.epoch
+    assert copy_of_history.params == history.params
+    np.testing.assert_array_equal(predicted(copy_of_history.model), predicted(model))
 
 
 def test_attributes_of_the_user_s_come_along():
     model = sequential()
     model.classes_, model.scale = ["cat", "dog"], np.float32(3)
-    made = by_pickle(model)
-    assert made.classes_ == ["cat", "dog"]
-    assert made.scale == 3
+    copy_of_model = by_pickle(model)
+    assert copy_of_model.classes_ == ["cat", "dog"]
+    assert copy_of_model.scale == 3
 
 
 @WAYS
@@ -237,15 +237,15 @@ def test_attributes_of_the_user_s_come_along():
 )
 def test_parts_of_models(make, copied):
     thing = make()
-    made = copied(thing)
-    assert type(made) is type(thing)
+    copy_of_thing = copied(thing)
+    assert type(copy_of_thing) is type(thing)
     if hasattr(thing, "get_config"):
         plain = keras.saving.serialize_keras_object
-        assert plain(made.get_config()) == plain(thing.get_config())
+        assert plain(copy_of_thing.get_config()) == plain(thing.get_config())
     if isinstance(thing, keras.Variable):
-        np.testing.assert_array_equal(made.numpy(), thing.numpy())
-        made = copy.deepcopy(thing)
-        made.assign([7, 8, 9])
+        np.testing.assert_array_equal(copy_of_thing.numpy(), thing.numpy())
+        copy_of_thing = copy.deepcopy(thing)
+        copy_of_thing.assign([7, 8, 9])
         np.testing.assert_array_equal(thing.numpy(), [0, 1, 2])
 
 
@@ -256,9 +256,9 @@ def test_a_layer_of_a_model_does_not_drag_the_model_along(copied):
         last = layers.Dense(4)(last)
     model = keras.Model(x, last)
     layer = model.layers[-1]
-    made = copied(layer)
-    assert len(made.weights) == 2
-    np.testing.assert_array_equal(made(X), layer(X))
+    copy_of_layer = copied(layer)
+    assert len(copy_of_layer.weights) == 2
+    np.testing.assert_array_equal(copy_of_layer(X), layer(X))
     assert len(pickle.dumps(layer)) < 5000
     assert len(layer._calls) == 1
 
@@ -266,9 +266,9 @@ def test_a_layer_of_a_model_does_not_drag_the_model_along(copied):
 def test_lambdas_can_be_copied():
     model = keras.Sequential([keras.Input((4,)), layers.Lambda(lambda x: 2 * x)])
     model.compile("sgd", lambda y, y_pred: keras.ops.mean((y - y_pred) ** 2))
-    made = copy.deepcopy(model)
-    np.testing.assert_array_equal(predicted(made), 2 * X)
-    assert made.evaluate(X, X, verbose=0) == model.evaluate(X, X, verbose=0)
+    copied = copy.deepcopy(model)
+    np.testing.assert_array_equal(predicted(copied), 2 * X)
+    assert copied.evaluate(X, X, verbose=0) == model.evaluate(X, X, verbose=0)
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
         pickle.dumps(model)  # Python cannot name it; cloudpickle takes it as it is
 
@@ -302,8 +302,8 @@ def test_other_processes():
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
         theirs = pool.submit(trained_on, model).result(timeout=120)
-        made = pool.submit(by_pickle, model).result(timeout=120)
-    np.testing.assert_array_equal(predicted(made), predicted(model))
+        copy_of_model = pool.submit(by_pickle, model).result(timeout=120)
+    np.testing.assert_array_equal(predicted(copy_of_model), predicted(model))
     assert_same(theirs, trained_on(model))
 
 
@@ -317,8 +317,8 @@ def test_joblib(backend):
         several = joblib.Parallel()(
             joblib.delayed(trained_on)(copy.deepcopy(model)) for _ in range(2)
         )
-    for one in several:
-        assert_same(one, several[0])
+    for thread in several:
+        assert_same(thread, several[0])
 
 
 def test_damaged_pickles_say_so():

@@ -74,15 +74,15 @@ def optimizer_of(module: Any, seed: int) -> tuple[Any, str]:
     """Draw an optimizer."""
     rng = Random(seed + 1)
     name = rng.choice([*NAMES, "SGD", "SGD"])
-    given = EXACT[name] | {"learning_rate": rng.choice([0.5, 0.25, 0.0625])}
-    given |= rng.choice(VARIANTS.get(name, [{}])) | rng.choice(COMMON)
-    text = f"{name}({given})"
+    options = EXACT[name] | {"learning_rate": rng.choice([0.5, 0.25, 0.0625])}
+    options |= rng.choice(VARIANTS.get(name, [{}])) | rng.choice(COMMON)
+    text = f"{name}({options})"
     if rng.random() < 0.2:
         schedule, arguments = rng.choice(ALL_SCHEDULES)
         make = getattr(module.optimizers.schedules, schedule)
-        given["learning_rate"] = make(**arguments)
+        options["learning_rate"] = make(**arguments)
         text += f" with {schedule}({arguments})"
-    return getattr(module.optimizers, name)(**given), text
+    return getattr(module.optimizers, name)(**options), text
 
 
 # These move every weight equally far, also one whose gradient is rounding alone: the
@@ -106,13 +106,13 @@ class Run:
         rng = np.random.default_rng(seed)
         self.rows = int(rng.choice([1, 2, 3, 4, 6]))
         self.x = random_models.data(self.model, seed, self.rows)
-        shapes = [(self.rows, *one.shape[1:]) for one in self.model.outputs]
+        shapes = [(self.rows, *output.shape[1:]) for output in self.model.outputs]
         pairs = zip(self.heads, shapes, strict=True)
         self.y = [head.draw_labels(rng, shape) for head, shape in pairs]
         self.weight = self._sample_weights(rng)
         self.class_weight = self._class_weights(rng)
-        shapes = [tuple(one.shape) for one in self.model.get_weights()]
-        names = [one.name for one in self.model.weights]
+        shapes = [tuple(array.shape) for array in self.model.get_weights()]
+        names = [weight.name for weight in self.model.weights]
         self.start = random_models.weights(shapes, names, seed)
         self.model.set_weights(self.start)
         self.steps = int(rng.choice([1, 1, 2, 3]))
@@ -161,8 +161,8 @@ class Run:
             apply = optimizer.apply
 
             def watch(gradients: Any, variables: Any = None) -> Any:
-                dense = [as_dense(one) for one in gradients]
-                seen.append([np.asarray(one) for one in dense])
+                dense = [as_dense(gradient) for gradient in gradients]
+                seen.append([np.asarray(gradient) for gradient in dense])
                 return apply(dense, variables)
 
             optimizer.apply = watch
@@ -197,10 +197,14 @@ class Run:
         """
         if self.optimizer_name == "SGD":
             return {}
-        names = [_change(one) for one in self.model.trainable_weights]
-        masks = [np.zeros(one.shape, bool) for one in self.model.trainable_weights]
+        names = [_change(weight) for weight in self.model.trainable_weights]
+        masks = [
+            np.zeros(weight.shape, bool) for weight in self.model.trainable_weights
+        ]
         for gradients in self.gradients:
-            largest = max(float(np.abs(one).max(initial=0.0)) for one in gradients)
+            largest = max(
+                float(np.abs(gradient).max(initial=0.0)) for gradient in gradients
+            )
             for mask, gradient in zip(masks, gradients, strict=True):
                 small = np.abs(gradient) <= 1e-6 * largest
                 mask |= small & ((gradient != 0) | (self.optimizer_name in SCALE_FREE))

@@ -20,18 +20,18 @@ def rows(value: float) -> np.ndarray:
 
 
 def inputs_of(keras: Any, kind: str) -> Any:
-    made = {name: keras.Input((1,), name=name) for name in ("a", "b")}
+    tensors = {name: keras.Input((1,), name=name) for name in ("a", "b")}
     if kind == "dict_ba":
-        return {"b": made["b"], "a": made["a"]}
+        return {"b": tensors["b"], "a": tensors["a"]}
     if kind == "dict_a":
-        return {"a": made["a"]}
+        return {"a": tensors["a"]}
     if kind == "other_keys":
-        return {"x": made["a"], "y": made["b"]}
+        return {"x": tensors["a"], "y": tensors["b"]}
     if kind == "list_ba":
-        return [made["b"], made["a"]]
+        return [tensors["b"], tensors["a"]]
     if kind == "pair":
-        return Pair(made["a"], made["b"])
-    return made if kind == "dict_ab" else made["a"]
+        return Pair(tensors["a"], tensors["b"])
+    return tensors if kind == "dict_ab" else tensors["a"]
 
 
 def reader(keras: Any, kind: str) -> Any:
@@ -40,7 +40,7 @@ def reader(keras: Any, kind: str) -> Any:
     flat = list(inputs.values()) if isinstance(inputs, dict) else inputs
     if not isinstance(flat, (list, tuple)):
         flat = [flat]
-    scaled = [keras.layers.Rescaling(10.0**n)(one) for n, one in enumerate(flat)]
+    scaled = [keras.layers.Rescaling(10.0**n)(tensor) for n, tensor in enumerate(flat)]
     output = scaled[0] if len(scaled) == 1 else keras.layers.add(scaled)
     model = keras.Model(inputs, output)
     model.compile("sgd", "mse")
@@ -69,16 +69,16 @@ def answer(model: Any, verb: str, data: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             if verb == "call":
-                found = model(data)
+                outputs = model(data)
             elif verb == "evaluate":
-                found = model.evaluate(data, rows(0), verbose=0)
+                outputs = model.evaluate(data, rows(0), verbose=0)
             elif verb == "predict":
-                found = model.predict(data, verbose=0)
+                outputs = model.predict(data, verbose=0)
             else:
-                found = model.predict_on_batch(data)
+                outputs = model.predict_on_batch(data)
         except ValueError:
             return "ValueError"
-    return float(np.ravel(np.array(found))[0])
+    return float(np.ravel(np.array(outputs))[0])
 
 
 @pytest.mark.rivals
@@ -114,8 +114,8 @@ def test_other_structures_are_taken_with_a_warning():
 def test_columns_that_the_model_does_not_read_may_be_anything():
     data = {"a": rows(1), "b": rows(2), "name": np.array(["x", "y"])}
     with pytest.warns(UserWarning, match="structure of `inputs`"):
-        found = reader(ganglion, "dict_ab").predict(data, verbose=0)
-    assert found[0, 0] == 21.0
+        predictions = reader(ganglion, "dict_ab").predict(data, verbose=0)
+    assert predictions[0, 0] == 21.0
 
 
 # ---- outputs and labels --------------------------------------------------------------
@@ -169,7 +169,7 @@ def constant(keras: Any, value: float) -> Any:
 
 def shown(structure: Any) -> Any:
     if isinstance(structure, dict):
-        return {key: shown(one) for key, one in structure.items()}
+        return {key: shown(inner) for key, inner in structure.items()}
     if isinstance(structure, (list, tuple)):
         return (type(structure).__name__, *map(shown, structure))
     return float(np.asarray(structure)[0, 0])
@@ -223,9 +223,9 @@ def test_a_subclass_may_return_a_named_tuple():
         def call(self, x):
             return Pair(self.first(x), self.second(x))
 
-    found = Two().predict(np.ones((40, 2)), batch_size=16, verbose=0)
-    assert isinstance(found, Pair)
-    assert found.p.shape == found.q.shape == (40, 1)
+    predictions = Two().predict(np.ones((40, 2)), batch_size=16, verbose=0)
+    assert isinstance(predictions, Pair)
+    assert predictions.p.shape == predictions.q.shape == (40, 1)
 
 
 @pytest.mark.parametrize("kind", ["dict", "tuple", "pairs"])
@@ -285,8 +285,8 @@ def test_outputs_keep_their_structure_through_a_configuration(kind):
     wanted = shown(model(rows(3)))
     again = ganglion.Model.from_config(model.get_config())
     clone = ganglion.models.clone_model(model)
-    for one in (again, clone):
-        assert shown(one(rows(3))) == wanted
+    for rebuilt in (again, clone):
+        assert shown(rebuilt(rows(3))) == wanted
 
 
 def test_a_sequential_built_by_data_takes_other_sizes():
@@ -294,8 +294,8 @@ def test_a_sequential_built_by_data_takes_other_sizes():
         [ganglion.layers.Conv2D(2, 3), ganglion.layers.GlobalMaxPooling2D()]
     )
     for size in (8, 10):
-        found = model.predict(np.ones((1, size, size, 3)), verbose=0)
-        assert found.shape == (1, 2)
+        predictions = model.predict(np.ones((1, size, size, 3)), verbose=0)
+        assert predictions.shape == (1, 2)
     with pytest.raises(ValueError, match="does not fit"):
         model.predict(np.ones((1, 8, 8, 4)), verbose=0)
     fixed = ganglion.Sequential([ganglion.Input((8, 8, 3)), *model.layers])

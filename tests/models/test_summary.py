@@ -128,7 +128,7 @@ def test_slots_of_the_optimizer_are_counted():
     model.fit(np.zeros((4, 8)), np.zeros((4, 2)), verbose=0)
     lines = summary_text(model).splitlines()
     weights = model.count_params()
-    slots = sum(one.size for one in model.optimizer.variables)
+    slots = sum(variable.size for variable in model.optimizer.variables)
     assert slots >= 2 * weights
     assert lines[-4].startswith(f" Total params: {weights + slots} ")
     assert lines[-1].startswith(f" Optimizer params: {slots} ")
@@ -220,5 +220,7 @@ def test_optimizer_line_is_that_of_keras(keras):
         model.compile("adam", "mse")
         model.optimizer.build(model.trainable_variables)
         texts.append(keras_text(model))
-    ours, theirs = ([line.split("(")[0] for line in one.splitlines()] for one in texts)
+    ours, theirs = (
+        [line.split("(")[0] for line in text.splitlines()] for text in texts
+    )
     assert ours == theirs

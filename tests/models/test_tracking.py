@@ -20,7 +20,7 @@ def variable(keras: Any, size: int, trainable: bool = True) -> Any:
 
 
 def sizes(variables: Any) -> list[int]:
-    return [int(np.prod(one.shape)) for one in variables]
+    return [int(np.prod(variable.shape)) for variable in variables]
 
 
 def layer_class(keras: Any, fill: Any) -> Any:
@@ -33,8 +33,8 @@ def layer_class(keras: Any, fill: Any) -> Any:
             fill(keras, self)
 
         def call(self, x: Any) -> Any:
-            for one in self.weights:
-                x = x * keras.ops.mean(one)
+            for weight in self.weights:
+                x = x * keras.ops.mean(weight)
             return x
 
     return Holder
@@ -89,13 +89,13 @@ FILLS = [lists, nested, taken_out, layers]
 def summary(keras: Any, fill: Any) -> dict[str, Any]:
     """Return all that can be asked of what a layer holds."""
     layer = layer_class(keras, fill)()
-    found = {"weights": sizes(layer.weights), "variables": sizes(layer.variables)}
+    lists = {"weights": sizes(layer.weights), "variables": sizes(layer.variables)}
     for frozen in (False, True, False):
         layer.trainable = not frozen
-        found[f"trainable {frozen}"] = [one.trainable for one in layer.weights]
-        found[f"trains {frozen}"] = sizes(layer.trainable_weights)
-        found[f"fixed {frozen}"] = sizes(layer.non_trainable_weights)
-    return found
+        lists[f"trainable {frozen}"] = [weight.trainable for weight in layer.weights]
+        lists[f"trains {frozen}"] = sizes(layer.trainable_weights)
+        lists[f"fixed {frozen}"] = sizes(layer.non_trainable_weights)
+    return lists
 
 
 @pytest.mark.rivals
@@ -128,10 +128,10 @@ def model_with(keras: Any, fill: Any) -> Any:
 @pytest.mark.parametrize("fill", [lists, nested])
 def test_what_is_held_is_trained(fill):
     model = model_with(ganglion, fill)
-    before = [one.numpy() for one in model.trainable_weights]
+    before = [weight.numpy() for weight in model.trainable_weights]
     model.fit(np.ones((4, 1)), np.full((4, 1), 3.0), verbose=0)
-    for old, one in zip(before, model.trainable_weights, strict=True):
-        assert (one.numpy() != old).all(), one.path
+    for old, weight in zip(before, model.trainable_weights, strict=True):
+        assert (weight.numpy() != old).all(), weight.path
 
 
 @pytest.mark.rivals
@@ -141,10 +141,10 @@ def test_what_is_held_is_trained(fill):
 def test_files_go_both_ways(keras, tmp_path, fill, suffix, ours_first):
     path = str(tmp_path / f"model.{suffix}")
     libraries = (ganglion, keras) if ours_first else (keras, ganglion)
-    writer, reader = (model_with(one, fill) for one in libraries)
+    writer, reader = (model_with(library, fill) for library in libraries)
     rng = np.random.default_rng(3)
-    for one in writer.weights:
-        one.assign(rng.normal(size=tuple(one.shape)).astype("float32"))
+    for weight in writer.weights:
+        weight.assign(rng.normal(size=tuple(weight.shape)).astype("float32"))
     if suffix == "keras":
         writer.save(path)
         holder = type(reader.layers[0])
@@ -173,7 +173,7 @@ def test_containers_that_cannot_tell_are_looked_through():
     layer.bag = {ganglion.layers.Dense(1, name="one")}
     layer.bag.add(ganglion.layers.Dense(1, name="two"))
     assert sorted(sizes(layer.weights)) == [2, 3, 4, 5, 6, 7]
-    names = [one.name for one in layer._flatten_layers(include_self=False)]
+    names = [layer.name for layer in layer._flatten_layers(include_self=False)]
     assert sorted(names) == ["one", "two"]
     assert isinstance(layer.groups, collections.defaultdict)
 
@@ -196,7 +196,9 @@ def test_a_copied_layer_has_variables_of_its_own():
     layer = layer_class(ganglion, lists)()
     other = copy.deepcopy(layer)
     assert sizes(other.weights) == sizes(layer.weights)
-    assert not {id(one) for one in other.weights} & {id(one) for one in layer.weights}
+    assert not {id(weight) for weight in other.weights} & {
+        id(weight) for weight in layer.weights
+    }
     other.own = other.own  # known, not twice
     assert len(other.weights) == len(layer.weights)
 
@@ -267,11 +269,11 @@ def flags(keras: Any, when: str, what: str) -> list[Any]:
     model.build((None, 3))
     if when != "before build":
         chosen.trainable = False
-    found = [one.trainable for one in model.weights]
-    found += sizes(model.trainable_weights)
+    flags = [weight.trainable for weight in model.weights]
+    flags += sizes(model.trainable_weights)
     chosen.trainable = True
-    found += [one.trainable for one in model.weights]
-    return found
+    flags += [weight.trainable for weight in model.weights]
+    return flags
 
 
 @pytest.mark.rivals
@@ -385,14 +387,14 @@ def adding(keras: Any) -> Any:
 
 @pytest.mark.rivals
 def test_losses_after_a_call_on_arrays(keras):
-    found = []
+    losses = []
     for library in (ganglion, keras):
         model = adding(library)
         model(np.ones((2, 3), "float32"))
         model(np.ones((4, 3), "float32"))
-        found.append([float(one) for one in model.losses])
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    assert len(found[0]) == 3
+        losses.append([float(loss) for loss in model.losses])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+    assert len(losses[0]) == 3
 
 
 def test_compute_loss_sees_the_losses_of_its_layers():
@@ -404,7 +406,7 @@ def test_compute_loss_sees_the_losses_of_its_layers():
     model.compile(ganglion.optimizers.SGD(0.0), "mse")
     x = np.ones((2, 3), "float32")
     plain(x)
-    wanted = sum(float(one) for one in plain.losses)
+    wanted = sum(float(loss) for loss in plain.losses)
     assert model.train_on_batch(x, np.ones((2, 1))) == pytest.approx(wanted, rel=1e-6)
 
 
@@ -418,7 +420,7 @@ def overwritten(keras: Any, **options: Any) -> list[list[float]]:
     for scale in (1.0, 3.0, 2.0):
         grads = [keras.ops.convert_to_tensor([scale, -scale])] * 2
         optimizer.apply_gradients(zip(grads, (first, second), strict=True))
-    return [one.numpy().tolist() for one in (first, second)]
+    return [variable.numpy().tolist() for variable in (first, second)]
 
 
 @pytest.mark.rivals

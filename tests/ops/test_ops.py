@@ -43,28 +43,28 @@ def widened(leaf):
     return leaf.astype("float64") if is_float else leaf
 
 
-def expected_of(one: Call) -> list[np.ndarray]:
-    assert one.expected is not None
-    args, kwargs = tree.map_leaves(widened, (one.args, one.kwargs))
+def expected_of(call: Call) -> list[np.ndarray]:
+    assert call.expected is not None
+    args, kwargs = tree.map_leaves(widened, (call.args, call.kwargs))
     with np.errstate(all="ignore"):
-        result = one.expected(*args, **kwargs)
+        result = call.expected(*args, **kwargs)
     parts = result if isinstance(result, (list, tuple)) else [result]
     return [np.asarray(part) for part in parts]
 
 
-CHECKED = [one for one in CALLS if one.expected is not None]
+CHECKED = [call for call in CALLS if call.expected is not None]
 
 
-@pytest.mark.parametrize("one", CHECKED, ids=title)
-def test_on_arrays(one: Call) -> None:
-    result = tree.flatten(getattr(ops, one.name)(*one.args, **one.kwargs))
-    wanted = expected_of(one)
+@pytest.mark.parametrize("call", CHECKED, ids=title)
+def test_on_arrays(call: Call) -> None:
+    result = tree.flatten(getattr(ops, call.name)(*call.args, **call.kwargs))
+    wanted = expected_of(call)
     assert len(result) == len(wanted)
     for got, right in zip(result, wanted, strict=True):
-        assert_equal(got, right, one.name)
+        assert_equal(got, right, call.name)
 
 
-def with_inputs(one: Call) -> tuple[tuple, dict, dict[Value, np.ndarray]]:
+def with_inputs(call: Call) -> tuple[tuple, dict, dict[Value, np.ndarray]]:
     """Replace the arrays of a call by inputs of a trace."""
     known: dict[Value, np.ndarray] = {}
 
@@ -75,16 +75,16 @@ def with_inputs(one: Call) -> tuple[tuple, dict, dict[Value, np.ndarray]]:
         known[result] = leaf
         return result
 
-    args, kwargs = tree.map_leaves(lifted, (one.args, one.kwargs))
+    args, kwargs = tree.map_leaves(lifted, (call.args, call.kwargs))
     return args, kwargs, known
 
 
-@pytest.mark.parametrize("one", CALLS, ids=title)
-def test_in_a_trace_and_on_keras_tensors(one: Call) -> None:
+@pytest.mark.parametrize("call", CALLS, ids=title)
+def test_in_a_trace_and_on_keras_tensors(call: Call) -> None:
     """The same numbers come out of a graph, and Keras tensors know shape and type."""
-    function = getattr(ops, one.name)
-    right = tree.flatten(function(*one.args, **one.kwargs))
-    args, kwargs, known = with_inputs(one)
+    function = getattr(ops, call.name)
+    right = tree.flatten(function(*call.args, **call.kwargs))
+    args, kwargs, known = with_inputs(call)
     with Scope():
         result = tree.flatten(function(*args, **kwargs))
     assert all(isinstance(value, Value) for value in result)

@@ -27,18 +27,18 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("one", CALLS, ids=title)
-def test_keras_gives_the_same(keras, one: Call) -> None:
-    function = getattr(keras.ops, one.name, None)
+@pytest.mark.parametrize("call", CALLS, ids=title)
+def test_keras_gives_the_same(keras, call: Call) -> None:
+    function = getattr(keras.ops, call.name, None)
     if function is None:
-        pytest.skip(f"keras.ops has no {one.name}")
-    if title(one) in DIFFERENT:
-        pytest.skip(f"Keras differs: {DIFFERENT[title(one)]}")
+        pytest.skip(f"keras.ops has no {call.name}")
+    if title(call) in DIFFERENT:
+        pytest.skip(f"Keras differs: {DIFFERENT[title(call)]}")
     theirs = [
         keras.ops.convert_to_numpy(part)
-        for part in tree.flatten(function(*one.args, **one.kwargs))
+        for part in tree.flatten(function(*call.args, **call.kwargs))
     ]
-    ours = tree.flatten(getattr(ops, one.name)(*one.args, **one.kwargs))
+    ours = tree.flatten(getattr(ops, call.name)(*call.args, **call.kwargs))
     assert len(ours) == len(theirs)
     for got, right in zip(ours, theirs, strict=True):
         assert got.shape == right.shape

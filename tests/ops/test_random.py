@@ -105,10 +105,10 @@ def test_a_shuffle_differs_by_epoch_and_seed_and_repeats() -> None:
 
 def test_positions_can_be_asked_in_any_order() -> None:
     state = np.array([9, 2], "uint32")
-    whole = shuffled(9, 2, 1009)
+    order = shuffled(9, 2, 1009)
     asked = np.random.default_rng(0).permutation(1009).astype("int32").reshape(-1, 1)
     actual = r.shuffle.meaning(state, asked, rows=1009)
-    assert np.array_equal(actual, whole[asked])
+    assert np.array_equal(actual, order[asked])
 
 
 def test_a_shuffle_is_not_biased() -> None:

@@ -83,8 +83,8 @@ def test_defaults_that_changed() -> None:
     keras2.set_active(True)
     assert rates() == pytest.approx(before)
     assert optimizers.Adagrad().initial_accumulator_value == 0.0
-    given = optimizers.Adadelta(learning_rate=0.001)
-    assert float(given.learning_rate) == pytest.approx(0.001)
+    optimizer = optimizers.Adadelta(learning_rate=0.001)
+    assert float(optimizer.learning_rate) == pytest.approx(0.001)
 
 
 def test_rmsprop_of_keras_2_adds_epsilon_after_the_root() -> None:

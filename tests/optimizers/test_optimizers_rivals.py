@@ -196,9 +196,9 @@ def test_state_of_keras_continues_here(keras: Any) -> None:
         item.assign(np.asarray(other))
     for step in gradients()[10:]:
         ours.apply(step, variables)
-    whole = optimizers.Nadam(0.05, use_ema=True)
+    optimizer = optimizers.Nadam(0.05, use_ema=True)
     actual = [item.numpy() for item in (*variables, *ours.variables)]
-    assert_same(actual, run_eagerly(whole), "float32")
+    assert_same(actual, run_eagerly(optimizer), "float32")
 
 
 def run_torch(make: Any, **options: Any) -> list[np.ndarray]:

@@ -54,7 +54,7 @@ def test_an_engine_with_another_loss_is_not_timed():
 def test_of_two_engines_that_disagree_neither_is_timed():
     result = measure(fake("a", "good"), fake("b", "wrong"))
     assert not result.timed
-    assert all("disagrees" in one.problem for one in result.entries)
+    assert all("disagrees" in entry.problem for entry in result.entries)
 
 
 def test_an_engine_with_other_weights_is_not_timed():
@@ -114,10 +114,10 @@ def test_a_missing_engine_is_skipped_with_the_command_that_installs_it():
 
 
 def test_ctrl_c_returns_what_was_measured(monkeypatch):
-    def interrupted(self, one):
-        if len(one.entry.milliseconds) == 2 and one.entry.steps == 250:
+    def interrupted(self, contestant):
+        if len(contestant.entry.milliseconds) == 2 and contestant.entry.steps == 250:
             raise KeyboardInterrupt
-        turn(self, one)
+        turn(self, contestant)
 
     turn = bench.Bench._turn
     monkeypatch.setattr(bench, "TRIALS", 1)
@@ -172,7 +172,7 @@ def test_the_verdict_says_what_shortcuts_are_worth():
 def test_ganglion_has_one_voice_about_the_loss():
     ours = [fake("ganglion", "wrong"), fake("ganglion-precise", "wrong")]
     result = measure(*ours, fake("one", "good"), fake("two", "good"))
-    problems = {one.engine: bool(one.problem) for one in result.entries}
+    problems = {entry.engine: bool(entry.problem) for entry in result.entries}
     assert problems["ganglion"]
     assert not problems["one"]
 
@@ -188,17 +188,17 @@ def test_the_page_names_versions_machine_and_command():
 
 def test_a_busy_machine_is_told_of():
     result = result_of(ganglion=[1.0])
-    assert not any("Other work" in one for one in report.notes(result))
+    assert not any("Other work" in note for note in report.notes(result))
     result.busy = 0.5
-    assert any("Other work took 50%" in one for one in report.notes(result))
+    assert any("Other work took 50%" in note for note in report.notes(result))
 
 
 def test_json_has_every_round():
     result = result_of(ganglion=[1.0, 2.0, 3.0], torch=[4.0, 4.0, 4.0])
-    found = json.loads(report.as_json([result]))["results"][0]
-    assert found["entries"][0]["milliseconds"] == [1.0, 2.0, 3.0]
-    assert found["best_rival"] == "torch"
-    assert found["ratio_to_best_rival"] == pytest.approx(2.0)
+    content = json.loads(report.as_json([result]))["results"][0]
+    assert content["entries"][0]["milliseconds"] == [1.0, 2.0, 3.0]
+    assert content["best_rival"] == "torch"
+    assert content["ratio_to_best_rival"] == pytest.approx(2.0)
 
 
 def test_unknown_names_are_refused_with_the_nearest():
@@ -209,17 +209,17 @@ def test_unknown_names_are_refused_with_the_nearest():
 def test_the_memory_of_a_worker_is_its_own_and_not_its_parents():
     ballast = np.ones(300_000_000 // 8)  # Linux' ru_maxrss would hand this down
     code = "from ganglion.race.engines.worker import most_memory; print(most_memory())"
-    made = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert 10e6 < int(made.stdout) < ballast.nbytes
+    assert 10e6 < int(result.stdout) < ballast.nbytes
     assert worker.most_memory() > ballast.nbytes
 
 
 def test_the_peak_is_measured_by_both_products():
-    found = peak.measure(threads=1, tries=1)
-    assert set(found) == {"NumPy", "Ganglion"}
-    assert all(value > 0.1 for value in found.values())
+    peaks = peak.measure(threads=1, tries=1)
+    assert set(peaks) == {"NumPy", "Ganglion"}
+    assert all(value > 0.1 for value in peaks.values())
 
 
 RECIPES = ("mnist-perceptron", "mnist-cnn", "cifar10-cam")
@@ -243,22 +243,22 @@ def two_steps(tmp_path_factory):
         @functools.cache
         def losses(name):
             engine = rivals.engine(name)
-            one = process.start(engine, engine.forms[0], 1, folders[RECIPES[0]])
+            worker = process.start(engine, engine.forms[0], 1, folders[RECIPES[0]])
             try:
                 return {
-                    recipe: steps(one, recipe, folders[recipe]) for recipe in RECIPES
+                    recipe: steps(worker, recipe, folders[recipe]) for recipe in RECIPES
                 }
             finally:
-                one.end()
+                worker.end()
 
         yield losses
 
 
-def steps(one, recipe, folder):
-    given = {"recipe": recipe, "folder": str(folder), "batch_size": 16}
-    ready = one.ask("prepare", **given, threads=1)
+def steps(worker, recipe, folder):
+    arguments = {"recipe": recipe, "folder": str(folder), "batch_size": 16}
+    ready = worker.ask("prepare", **arguments, threads=1)
     assert ready["parameters"] == recipes.get(recipe).parameters
-    return [one.ask("run", steps=count)["loss"] for count in (1, 1)]
+    return [worker.ask("run", steps=count)["loss"] for count in (1, 1)]
 
 
 @pytest.mark.slow
@@ -310,12 +310,12 @@ def test_the_command_for_real(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["results"][0]
-    engines = [one["engine"] for one in found["entries"]]
+    content = json.loads(done.stdout)["results"][0]
+    engines = [entry["engine"] for entry in content["entries"]]
     assert engines == ["ganglion", "ganglion-precise", "torch"]
-    for one in found["entries"]:
-        assert not one["problem"]
-        assert len(one["milliseconds"]) == 2
-        assert one["memory"] > 20e6
-    assert set(found["peak"]) == {"NumPy", "Ganglion"}
+    for entry in content["entries"]:
+        assert not entry["problem"]
+        assert len(entry["milliseconds"]) == 2
+        assert entry["memory"] > 20e6
+    assert set(content["peak"]) == {"NumPy", "Ganglion"}
     assert "## mnist-perceptron" in page.read_text()

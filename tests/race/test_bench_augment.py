@@ -13,16 +13,19 @@ from ganglion.race.bench.result import Entry
 
 
 def made_up(plain: list[float], changed: list[float], name: str = "ganglion") -> Cost:
-    pair = (Entry(name, "fit", milliseconds=one) for one in (plain, changed))
+    pair = (
+        Entry(name, "fit", milliseconds=milliseconds)
+        for milliseconds in (plain, changed)
+    )
     return Cost(name, *pair)
 
 
 def test_the_cost_is_the_median_of_the_rounds() -> None:
-    one = made_up([10.0, 20.0, 10.0], [11.0, 22.0, 30.0])
-    assert one.share == pytest.approx(0.1)
-    assert one.milliseconds == pytest.approx(1.0)
-    assert one.cells()[0] == "ganglion: fit"
-    assert one.cells()[-1] == "10.0%"
+    costs = made_up([10.0, 20.0, 10.0], [11.0, 22.0, 30.0])
+    assert costs.share == pytest.approx(0.1)
+    assert costs.milliseconds == pytest.approx(1.0)
+    assert costs.cells()[0] == "ganglion: fit"
+    assert costs.cells()[-1] == "10.0%"
 
 
 def test_what_was_found_is_told_cheapest_first(capsys: pytest.CaptureFixture) -> None:
@@ -31,7 +34,7 @@ def test_what_was_found_is_told_cheapest_first(capsys: pytest.CaptureFixture) ->
     broken = made_up([], [], "torch")
     broken.changed.problem = "no such layer\nin a stack trace"
     costs = Costs("cifar10-cam", 128, 2, [dear, broken, cheap], ["jax"], 0.5, True)
-    assert [one.engine for one in costs.timed] == ["ganglion", "keras"]
+    assert [entry.engine for entry in costs.timed] == ["ganglion", "keras"]
     augment.print_table(costs)
     text = capsys.readouterr().out
     assert text.index("ganglion: fit") < text.index("keras: fit")
@@ -52,12 +55,12 @@ def test_recipes_without_augmentation_are_refused() -> None:
 def test_ganglion_is_timed_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("llvmlite")
     monkeypatch.setattr(steps, "ROUND_SECONDS", 0.1)
-    (found,) = augment.measure(
+    (result,) = augment.measure(
         ["cifar10-cam"], "jax", rounds=1, batch_size=8, threads=1
     )
-    assert [one.engine for one in found.timed] == ["ganglion"]
-    assert found.skipped == ["jax"]
-    (one,) = found.timed
+    assert [entry.engine for entry in result.timed] == ["ganglion"]
+    assert result.skipped == ["jax"]
+    (entry,) = result.timed
     # Not the same computation: the first loss is of other images.
-    assert one.plain.losses[0] != one.changed.losses[0]
+    assert entry.plain.losses[0] != entry.changed.losses[0]
     assert engines.engine("jax").name not in augment.OWN

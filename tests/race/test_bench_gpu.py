@@ -13,8 +13,10 @@ from ganglion.race.engines import Task
 RECIPE = recipes.get("mnist-perceptron")
 
 
-def on_gpu(*engines, **given):
-    return steps.run(RECIPE, list(engines), rounds=2, threads=1, device="cuda", **given)
+def on_gpu(*engines, **arguments):
+    return steps.run(
+        RECIPE, list(engines), rounds=2, threads=1, device="cuda", **arguments
+    )
 
 
 def test_engines_are_timed_over_whole_epochs_and_no_processor_is_measured():
@@ -60,11 +62,11 @@ def test_the_section_of_a_page_is_replaced_and_the_rest_is_left(tmp_path):
     page.write_text(
         f"# CUDA\n\nbefore\n\n{report.GPU_HEADING}\n\nold\n\n## After\n\nend\n"
     )
-    found = [
+    results = [
         gpu_result("tf32", ganglion=[0.1] * 3, jax=[0.2] * 3),
         gpu_result("bf16", ganglion=[0.1] * 3, jax=[0.3] * 3),
     ]
-    report.write(found, page, "ganglion bench --device cuda")
+    report.write(results, page, "ganglion bench --device cuda")
     text = page.read_text()
     assert text.startswith("# CUDA\n\nbefore\n")
     assert text.endswith("\n## After\n\nend\n")
@@ -81,28 +83,34 @@ def test_the_section_of_a_page_is_replaced_and_the_rest_is_left(tmp_path):
      ("tpu", None, "choose cpu or cuda")],
 )  # fmt: skip
 def test_what_cannot_be_asked_for(device, precision, told):
-    given = {"rounds": 1, "batch_size": None, "threads": 1, "each": print, "say": print}
+    arguments = {
+        "rounds": 1,
+        "batch_size": None,
+        "threads": 1,
+        "each": print,
+        "say": print,
+    }
     with pytest.raises(ValueError, match=told):
-        report.measure([], "", device=device, precision=precision, **given)
+        report.measure([], "", device=device, precision=precision, **arguments)
 
 
 # ---- rivals ------------------------------------------------------------------------
 
 
-def task_of(name, rows=64, batch=16, **given):
+def task_of(name, rows=64, batch=16, **arguments):
     recipe = recipes.get(name)
     (x, y), _, _ = noise(recipe, rows)
     utils.set_random_seed(0)
     weights = recipes.build(recipe).get_weights()
-    return Task(recipes.plain(recipe), weights, x, y, batch, 1, **given)
+    return Task(recipes.plain(recipe), weights, x, y, batch, 1, **arguments)
 
 
 def losses(trainer, *counts):
-    found = []
+    results = []
     for count in counts:
         trainer.run(count)
-        found.append(trainer.loss())
-    return np.array(found)
+        results.append(trainer.loss())
+    return np.array(results)
 
 
 @pytest.mark.rivals
@@ -112,8 +120,8 @@ def test_bf16_is_near_and_not_the_same(rival, name):
     pytest.importorskip(rival.partition("_")[0])
     engine = __import__(f"ganglion.race.engines.{rival}", fromlist=["prepare"])
     exact, rounded = (
-        losses(engine.prepare(task_of(name, precision=one), "eager"), 1, 1)
-        for one in ("float32", "bf16")
+        losses(engine.prepare(task_of(name, precision=precision), "eager"), 1, 1)
+        for precision in ("float32", "bf16")
     )
     np.testing.assert_allclose(rounded, exact, rtol=max(steps.TOLERANCES["bf16"]))
     np.testing.assert_allclose(rounded[0], exact[0], rtol=steps.TOLERANCES["bf16"][0])
@@ -151,16 +159,16 @@ def test_recordings_are_the_same_training(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
     monkeypatch.setattr(torch_optimized.RecordedTrainer, "_recorded", recorded)
     monkeypatch.setattr(torch_optimized, "FEWEST", 2)
-    x_test, y_test = (getattr(task_of("mnist-mlp", 32), one) for one in "xy")
+    x_test, y_test = (getattr(task_of("mnist-mlp", 32), letter) for letter in "xy")
     task = task_of("mnist-mlp", 72, x_test=x_test, y_test=y_test)
     plain = OptimizedTrainer(task, False)
     ours = torch_optimized.RecordedTrainer(task, False)
     order = np.random.default_rng(0).permutation(72)
-    for one in (plain, ours):
-        one.warm_up(order)
+    for trainer in (plain, ours):
+        trainer.warm_up(order)
     assert [key for key, _ in ours._graphs] == ["rows", "rows"]
     assert ours.epoch(order) == plain.epoch(order)
     assert ours.test() == plain.test()
-    for one in (plain, ours):
-        one.reset()
+    for trainer in (plain, ours):
+        trainer.reset()
     assert ours.epoch(order) == plain.epoch(order)

@@ -79,8 +79,11 @@ def test_the_images_are_those_of_the_step(folder: Path) -> None:
 
 def epochs_of(handler: Handler) -> list[float]:
     first = handler.first(3)["losses"]
-    found = [handler.epoch(number + 1) for number in range(EPOCHS)]
-    return [*first, *(one[k] for one in found for k in ("train_loss", "test_loss"))]
+    epochs = [handler.epoch(number + 1) for number in range(EPOCHS)]
+    return [
+        *first,
+        *(epoch[k] for epoch in epochs for k in ("train_loss", "test_loss")),
+    ]
 
 
 @pytest.mark.rivals

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from folders import SUPPORT
+from folders import SUPPORT_PATHS
 from race_helpers import (
     RECIPE,
     drawn,
@@ -49,26 +49,26 @@ def nodes(tmp_path_factory):
     port = free_port()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", short)
-        patch.setenv("PYTHONPATH", str(SUPPORT))
+        patch.setenv("PYTHONPATH", os.pathsep.join(SUPPORT_PATHS))
         patch.setenv("RACE_MARKERS", str(tmp_path_factory.mktemp("markers")))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        given = {
+        arguments = {
             "num_cpus": 0,
             "object_store_memory": STORE,
             "include_dashboard": False,
         }
         if importlib.util.find_spec("grpc"):
-            given["ray_client_server_port"] = port
-        made = Cluster(True, head_node_args=given | {"_system_config": SOON})
-        made.client_address = f"ray://127.0.0.1:{port}"
-        folder = made.head_node.get_session_dir_path()
+            arguments["ray_client_server_port"] = port
+        cluster = Cluster(True, head_node_args=arguments | {"_system_config": SOON})
+        cluster.client_address = f"ray://127.0.0.1:{port}"
+        folder = cluster.head_node.get_session_dir_path()
         try:
             for _ in range(2):
-                made.add_node(num_cpus=1, object_store_memory=STORE)
-            patch.setenv("RAY_ADDRESS", made.address)
-            yield made
+                cluster.add_node(num_cpus=1, object_store_memory=STORE)
+            patch.setenv("RAY_ADDRESS", cluster.address)
+            yield cluster
         finally:
-            made.shutdown()
+            cluster.shutdown()
     assert not _processes(folder)
     shutil.rmtree(short)
 
@@ -81,18 +81,18 @@ def free_port():
 def _processes(folder):
     """Return what still runs for a Ray session, a moment later at most."""
     for _ in range(50):
-        found = []
+        results = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 line = path.read_bytes().decode(errors="replace")
             except OSError:
                 continue
             if folder in line:
-                found.append(line)
-        if not found:
+                results.append(line)
+        if not results:
             break
         time.sleep(0.1)
-    return found
+    return results
 
 
 class Told(Watch):
@@ -117,49 +117,55 @@ def deadly(form, name="rival"):
 
 
 def race(folder, *engines, watch=None, runs=2, before=None, **more):
-    names = tuple(one.name for one in engines)
+    names = tuple(engine.name for engine in engines)
     chosen = settings.Settings(
         RECIPE.name, names, runs, 4, 16, 1, "cpu", 7, 60.0, on="ray"
     )
     racing = RayRunner(
         replace(chosen, **more), engines, folder, watch or Told(), "", before
     )
-    made = racing.run()
-    assert made == results.load(folder)
-    return made
+    result = racing.run()
+    assert result == results.load(folder)
+    return result
 
 
 def all_of(*engines, runs=2):
     return sorted((name, number) for name in engines for number in range(1, runs + 1))
 
 
-def pairs(made):
-    return sorted((one.engine, one.number) for one in made.finished)
+def pairs(result):
+    return sorted((run.engine, run.number) for run in result.finished)
 
 
 def test_a_node_is_lost_in_mid_run_and_no_result_is(tmp_path, nodes):
     def lose(number):
-        lost = [one for one in nodes.worker_nodes if one.node_id.startswith(number)]
+        lost = [node for node in nodes.worker_nodes if node.node_id.startswith(number)]
         nodes.remove_node(lost[0], allow_graceful=False)
 
     watch = Told("rival: run 1, epoch 1: ", lose)
     engines = fake("ganglion", "good"), fake("rival", "slow")
-    made = race(tmp_path, *engines, watch=watch)
+    result = race(tmp_path, *engines, watch=watch)
     nodes.add_node(num_cpus=1, object_store_memory=STORE)
-    assert made.complete
-    assert pairs(made) == all_of("ganglion", "rival")  # all, and none twice
-    assert {one.status for one in made.finished} == {"done"}
-    again = [one for one in watch.lines if "begins again (its worker was lost)" in one]
+    assert result.complete
+    assert pairs(result) == all_of("ganglion", "rival")  # all, and none twice
+    assert {run.status for run in result.finished} == {"done"}
+    again = [
+        line for line in watch.lines if "begins again (its worker was lost)" in line
+    ]
     assert again, "\n".join(watch.lines)
-    run = next(one for one in made.finished if (one.engine, one.number) == ("rival", 1))
+    run = next(
+        run for run in result.finished if (run.engine, run.number) == ("rival", 1)
+    )
     assert len(run.epochs) == 4  # from its beginning
     # Where it ran at last, which is not where it ran first.
-    first = next(one for one in watch.lines if one.startswith("rival: run 1 begins on"))
+    first = next(
+        line for line in watch.lines if line.startswith("rival: run 1 begins on")
+    )
     assert run.where.startswith(f"{socket.gethostname()}-")
     assert not first.endswith(run.where)
     assert any(run.where in task for _, tasks in watch.work for task in tasks)
-    assert run.where in made.machine["nodes"]
-    assert made.versions["ganglion"] == machine.version("ganglion")
+    assert run.where in result.machine["nodes"]
+    assert result.versions["ganglion"] == machine.version("ganglion")
     log = tmp_path / "logs" / "rival-run-2.log"
     assert log.read_text().startswith("frameworks like to talk")
 
@@ -167,12 +173,12 @@ def test_a_node_is_lost_in_mid_run_and_no_result_is(tmp_path, nodes):
 def test_a_worker_is_killed_and_its_run_is_tried_again(tmp_path, nodes, monkeypatch):
     watch = Told()
     engines = fake("ganglion", "good"), deadly("kills once")
-    made = race(tmp_path, *engines, watch=watch)
-    assert pairs(made) == all_of("ganglion", "rival")
-    assert {one.status for one in made.finished} == {"done"}
+    result = race(tmp_path, *engines, watch=watch)
+    assert pairs(result) == all_of("ganglion", "rival")
+    assert {run.status for run in result.finished} == {"done"}
     for number in (1, 2):
         line = f"rival: run {number} begins again (its worker was lost) on "
-        assert len([one for one in watch.lines if one.startswith(line)]) == 1
+        assert len([text for text in watch.lines if text.startswith(line)]) == 1
     # What the killed ones left is removed by who comes next.
     monkeypatch.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
     with node.own_folder() as mine:
@@ -184,14 +190,14 @@ def test_who_always_loses_its_worker_fails_and_the_others_go_on(
 ):
     monkeypatch.setattr(cluster, "RETRIES", 1)
     engines = fake("ganglion", "good"), deadly("kills")
-    made = race(tmp_path, *engines, runs=1)
-    assert made.complete
-    assert ends(made) == {("ganglion", 1): "done", ("rival", 1): "failed"}
-    failed = next(one for one in made.finished if not one.done)
+    result = race(tmp_path, *engines, runs=1)
+    assert result.complete
+    assert ends(result) == {("ganglion", 1): "done", ("rival", 1): "failed"}
+    failed = next(run for run in result.finished if not run.done)
     assert failed.reason.startswith("lost with its worker (2 times begun): Worker")
 
 
-def nothing_here(*given):
+def nothing_here(*arguments):
     raise AssertionError("this belongs to the nodes")
 
 
@@ -199,34 +205,34 @@ def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
     import ray
 
     put, sent = ray.put, []
-    monkeypatch.setattr(ray, "put", lambda one: sent.append(one) or put(one))
+    monkeypatch.setattr(ray, "put", lambda value: sent.append(value) or put(value))
     monkeypatch.setattr(run_engine, "Process", nothing_here)
     engines = fake("ganglion", "good"), fake("rival", "crash"), deadly("drifts", "far")
     absent = fake("other", "x", packages=("no_such_package",), install="pip install it")
     swept = {"lr": [0.1, 0.5], "batch-size": [8, 16]}
     watch = Told()
-    made = race(tmp_path, *engines, absent, runs=1, sweep=swept, watch=watch)
-    assert made.complete
-    found = {(one.engine, *one.settings.values()) for one in made.finished}
+    result = race(tmp_path, *engines, absent, runs=1, sweep=swept, watch=watch)
+    assert result.complete
+    results = {(run.engine, *run.settings.values()) for run in result.finished}
     points = [(lr, size) for lr in (0.1, 0.5) for size in (8, 16)]
     names = ("ganglion", "rival", "far")
-    assert found == {(name, *point) for name in names for point in points}
-    assert len(made.finished) == 12
+    assert results == {(name, *point) for name in names for point in points}
+    assert len(result.finished) == 12
     files = ["x.npy", "x_test.npy", "y.npy", "y_test.npy"]
-    assert [sorted(one) for one in sent] == [files, ["orders.npy", "weights.npz"]]
-    for one in made.finished:
-        assert one.done == (one.engine != "rival")
-    assert not [one for one in watch.lines if "again" in one]
-    seen = {tuple(one.settings.values()): one for one in made.exact_steps}
+    assert [sorted(names) for names in sent] == [files, ["orders.npy", "weights.npz"]]
+    for run in result.finished:
+        assert run.done == (run.engine != "rival")
+    assert not [line for line in watch.lines if "again" in line]
+    seen = {tuple(step.settings.values()): step for step in result.exact_steps}
     assert list(seen) == [(0.1, 8), (0.1, 16)]  # a lockstep for each batch size
-    for one in seen.values():
-        assert one.apart == 0.0
-        assert set(one.losses) == set(names)
-    crashed = next(one for one in made.finished if not one.done)
+    for run in seen.values():
+        assert run.apart == 0.0
+        assert set(run.losses) == set(names)
+    crashed = next(run for run in result.finished if not run.done)
     assert crashed.reason == "ended with exit code 1"
     assert "out of luck" in crashed.log_end
-    assert [one.engine for one in made.skipped] == ["other"]
-    told = made.skipped[0].reason
+    assert [skip.engine for skip in result.skipped] == ["other"]
+    told = result.skipped[0].reason
     assert told.startswith(f"on {socket.gethostname()}-")
     assert told.endswith("no_such_package is not installed: pip install it")
 
@@ -244,12 +250,12 @@ def test_ctrl_c_cancels_and_resume_does_the_rest_once(tmp_path, nodes):
     second = start(tmp_path, "--resume", "here")  # where it was: on the cluster
     _, told = second.communicate(timeout=120)
     assert second.returncode == 0, told
-    made = results.load(tmp_path / "here")
-    assert made.complete
-    assert made.on == "ray"
-    assert pairs(made) == all_of("ganglion", "keras")
-    assert made.finished[: len(kept.finished)] == kept.finished
-    assert all(one.where for one in made.finished)
+    loaded = results.load(tmp_path / "here")
+    assert loaded.complete
+    assert loaded.on == "ray"
+    assert pairs(loaded) == all_of("ganglion", "keras")
+    assert loaded.finished[: len(kept.finished)] == kept.finished
+    assert all(run.where for run in loaded.finished)
     assert "lockstep begins" not in told
 
 
@@ -278,9 +284,9 @@ def busy(nodes, monkeypatch):
 
     left, init = [0], DataClient.Init
 
-    def fail_or_begin(*given):
+    def fail_or_begin(*arguments):
         if not left[0]:
-            return init(*given)
+            return init(*arguments)
         left[0] -= 1
         told = "Traceback:\n  a line\nRuntimeError: no server in 30 seconds\n"
         return ray_client_pb2.InitResponse(ok=False, msg=told)
@@ -294,11 +300,11 @@ def test_a_race_through_the_server_for_clients_that_is_busy_at_first(
 ):
     busy[0] = connection.TRIES - 1
     address = nodes.client_address
-    made = race(tmp_path, fake("ganglion", "good"), on=address, runs=1)
+    result = race(tmp_path, fake("ganglion", "good"), on=address, runs=1)
     assert busy[0] == 0
-    assert pairs(made) == all_of("ganglion", runs=1)
-    assert made.on == address
-    assert all(one.done and one.where for one in made.finished)
+    assert pairs(result) == all_of("ganglion", runs=1)
+    assert result.on == address
+    assert all(run.done and run.where for run in result.finished)
 
 
 def test_a_cluster_that_stays_busy_says_why_and_leaves_nothing_behind(nodes, busy):

@@ -48,12 +48,12 @@ def test_our_run_is_measured_and_kept(tmp_path):
     begun = new_race(held(), engines=("ganglion",), epochs=2)
     race = pretrained.run(held(), tmp_path / "race", begun, told.append)
     assert load(tmp_path / "race") == race
-    (made,) = race.finished
-    assert made.done, made.log_end
-    assert [one.number for one in made.epochs] == [1, 2]
-    assert made.epochs[-1].test_loss < 0.69  # of guessing: 0.693
-    assert made.parameters > 3_000_000
-    assert made.seconds > 0
+    (run,) = race.finished
+    assert run.done, run.log_end
+    assert [epoch.number for epoch in run.epochs] == [1, 2]
+    assert run.epochs[-1].test_loss < 0.69  # of guessing: 0.693
+    assert run.parameters > 3_000_000
+    assert run.seconds > 0
     assert "accuracy after each epoch" in told[-1]
 
 
@@ -62,9 +62,9 @@ def test_an_engine_that_fails_is_told_of(tmp_path, monkeypatch):
     broken.train.x = broken.train.x[..., :2]  # two colours are none
     begun = new_race(broken, engines=("ganglion",))
     race = pretrained.run(broken, tmp_path, begun, lambda _: None)
-    (made,) = race.finished
-    assert (made.status, made.reason) == ("failed", "exit code 1")
-    assert "Error" in made.log_end
+    (run,) = race.finished
+    assert (run.status, run.reason) == ("failed", "exit code 1")
+    assert "Error" in run.log_end
     assert (tmp_path / "logs" / "ganglion-1.log").read_text()
 
 
@@ -85,20 +85,20 @@ def test_a_race_goes_on_with_the_runs_that_are_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "_skipped", lambda name: None)
     ran: list[Any] = []
     begun = new_race(held(), runs=2, seed=3, epochs=4, limit=50.0, test=0.25)
-    whole = pretrained.run(held(), tmp_path, begun, lambda _: None)
+    full = pretrained.run(held(), tmp_path, begun, lambda _: None)
     assert len(ran) == 4
-    part = replace(whole, finished=whole.finished[:3], complete=False)
+    part = replace(full, finished=full.finished[:3], complete=False)
     save(part, tmp_path)
 
     ran.clear()
     assert load(tmp_path) == part
     monkeypatch.setattr(networks, "read_source", lambda source: held())
-    made = CliRunner().invoke(app, ["race", "--resume", str(tmp_path)])
-    assert made.exit_code == 0, made.output
+    answer = CliRunner().invoke(app, ["race", "--resume", str(tmp_path)])
+    assert answer.exit_code == 0, answer.output
     assert ran == [("torch", 2, 4, 50.0)]
-    assert load(tmp_path) == whole
-    made = CliRunner().invoke(app, ["race", "--resume", str(tmp_path), "--runs", "3"])
-    assert "holds a race with --runs 2" in str(made.exception)
+    assert load(tmp_path) == full
+    answer = CliRunner().invoke(app, ["race", "--resume", str(tmp_path), "--runs", "3"])
+    assert "holds a race with --runs 2" in str(answer.exception)
 
 
 def test_a_race_without_the_form_of_its_images_cannot_go_on():
@@ -109,9 +109,9 @@ def test_a_race_without_the_form_of_its_images_cannot_go_on():
 def test_what_cannot_race_is_refused():
     with pytest.raises(ValueError, match="choose ganglion or torch"):
         new_race(held(), engines=("jax",))
-    made = CliRunner().invoke(app, ["race", "mnist-mlp", "--pretrained"])
-    assert made.exit_code == 2
-    assert "--pretrained goes with" in made.output
+    result = CliRunner().invoke(app, ["race", "mnist-mlp", "--pretrained"])
+    assert result.exit_code == 2
+    assert "--pretrained goes with" in result.output
 
 
 @pytest.mark.rivals
@@ -122,7 +122,7 @@ def test_pytorch_is_fine_tuned():
     part = held().train
     data = {"x": part.x, "y": part.y, "x_test": part.x, "y_test": part.y}
     task = {"epochs": 6, "batch_size": 8, "threads": 1, "seed": 0, "classes": 2}
-    found = pretrained_engines.fine_tuned(task, data)
-    losses = [one[1] for one in found["epochs"]]
+    result = pretrained_engines.fine_tuned(task, data)
+    losses = [epoch[1] for epoch in result["epochs"]]
     assert losses[-1] < losses[0]
-    assert json.dumps(found)
+    assert json.dumps(result)

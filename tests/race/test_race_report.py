@@ -49,18 +49,18 @@ def test_the_page_is_small_and_names_no_address() -> None:
     page = html.page([race_made_up.race()])
     assert len(page.encode()) < 400_000
     elements = Elements(page)
-    assert not [one for _, one in elements.seen if "src" in one]
-    assert [one["href"] for one in elements.all("link")] == ["data:,"]
-    assert all(str(one["href"]).startswith("#") for one in elements.all("a"))
+    assert not [attributes for _, attributes in elements.seen if "src" in attributes]
+    assert [link["href"] for link in elements.all("link")] == ["data:,"]
+    assert all(str(link["href"]).startswith("#") for link in elements.all("a"))
     assert not re.search(r"url\(|@import", page)
 
 
 def test_the_policy_allows_just_our_own_scripts() -> None:
     page = html.page([race_made_up.race()])
     policy = next(
-        one["content"] or ""
-        for one in Elements(page).all("meta")
-        if one.get("http-equiv") == "Content-Security-Policy"
+        attributes["content"] or ""
+        for attributes in Elements(page).all("meta")
+        if attributes.get("http-equiv") == "Content-Security-Policy"
     )
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
@@ -94,43 +94,52 @@ def test_every_value_of_hostile_results_is_only_text() -> None:
         elements = Elements(html.page(races))
         assert len(elements.all("script")) == 3
         assert not elements.all("img")
-        assert not [a for _, one in elements.seen for a in one if a.startswith("on")]
+        assert not [
+            a
+            for _, attributes in elements.seen
+            for a in attributes
+            if a.startswith("on")
+        ]
         assert sum(HOSTILE in text for text in elements.texts) > 10
 
 
 def test_the_data_of_the_charts_is_what_was_measured() -> None:
     race = race_made_up.race(3, 4)
     held = json.loads(re.search(r'id="curves">(.*?)</script>', html.page([race]))[1])
-    curves = {one["engine"]: one for one in held["charts"][0]["curves"]}
+    curves = {curve["engine"]: curve for curve in held["charts"][0]["curves"]}
     assert list(curves) == list(race.engines)
-    runs = [one for one in race.finished if one.engine == "jax"]
+    runs = [run for run in race.finished if run.engine == "jax"]
     average = curves["jax"]["average"]
-    last = sum(one.accuracy or 0 for one in runs) / 3
+    last = sum(run.accuracy or 0 for run in runs) / 3
     assert average["accuracy"][-1] == pytest.approx(last, abs=2e-6)
     for clock, total in (
-        ("run", lambda one: one.seconds),
-        ("train", lambda one: one.train_seconds),
-        ("all", lambda one: one.total_seconds),
+        ("run", lambda run: run.seconds),
+        ("train", lambda run: run.train_seconds),
+        ("all", lambda run: run.total_seconds),
     ):
         mean = sum(map(total, runs)) / 3
         assert average[clock][-1] == pytest.approx(mean, abs=1e-5)
-    assert [len(one["accuracy"]) for one in curves["jax"]["runs"]] == [4, 4, 4]
+    assert [len(series["accuracy"]) for series in curves["jax"]["runs"]] == [4, 4, 4]
 
 
 def test_an_engine_keeps_its_sign_whoever_else_takes_part() -> None:
-    places = [charts.place(name) for name in charts.PLACES]
+    places = [charts.engine_index(name) for name in charts.KNOWN_ENGINES]
     assert len(set(places)) == len(places) < len(charts.SHAPES)
-    new = charts.place("somebody-else")
-    assert new == charts.place("somebody-else")
-    assert new >= charts.PLACES.index("ganglion-numpy")
+    new = charts.engine_index("somebody-else")
+    assert new == charts.engine_index("somebody-else")
+    assert new >= charts.KNOWN_ENGINES.index("ganglion-numpy")
 
 
 def test_every_table_has_a_caption_and_every_heading_its_scope() -> None:
     elements = Elements(html.page([race_made_up.race(), race_made_up.race(salt="b")]))
     tables = elements.all("table")
     assert len(tables) == len(elements.all("caption")) > 20
-    assert all(one.get("scope") in ("row", "col") for one in elements.all("th"))
-    assert all(one.get("aria-label") for one in elements.all("div") if "role" in one)
+    assert all(cell.get("scope") in ("row", "col") for cell in elements.all("th"))
+    assert all(
+        division.get("aria-label")
+        for division in elements.all("div")
+        if "role" in division
+    )
     levels = [int(tag[1]) for tag, _ in elements.seen if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
@@ -173,7 +182,7 @@ def test_races_that_are_not_alike_are_said_to_be() -> None:
 
 def test_engines_that_only_one_race_has_stay_in_the_table() -> None:
     old = race_made_up.race(1, 2)
-    kept = tuple(one for one in old.finished if one.engine != "jax")
+    kept = tuple(run for run in old.finished if run.engine != "jax")
     new = replace(old, started="2027", finished=kept)
     assert rows_of(html.page([old, new]), "Run time, s")["jax"].count("–") == 2
 
@@ -199,7 +208,7 @@ def test_a_failed_engine_and_an_incomplete_race_are_told() -> None:
 
 def test_diverged_runs_and_runs_of_no_time_are_shown() -> None:
     run = race_made_up.run("torch", 1, 2)
-    epochs = tuple(replace(one, test_accuracy=math.nan) for one in run.epochs)
+    epochs = tuple(replace(epoch, test_accuracy=math.nan) for epoch in run.epochs)
     lost = replace(run, epochs=epochs, first_losses=(math.nan, math.inf))
     page = html.page([race_made_up.race(1, 2, finished=(lost,))])
     assert ">nan</td>" in page
@@ -268,7 +277,7 @@ def luminance(colour: str) -> float:
 def seen(colour: str, sight: Any) -> tuple[float, float, float]:
     """Return a colour in CIELAB, where distances are as people see them."""
     rgb = [sum(a * b for a, b in zip(row, light(colour), strict=True)) for row in sight]
-    r, g, b = (min(1.0, max(0.0, one)) for one in rgb)
+    r, g, b = (min(1.0, max(0.0, channel)) for channel in rgb)
     x = (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505
     y = 0.2126 * r + 0.7152 * g + 0.0722 * b
     z = (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089
@@ -281,13 +290,13 @@ def test_colours_are_told_apart_by_everybody(theme: int) -> None:
     css = (PAGE / "page.css").read_text().split("prefers-color-scheme: dark")[theme]
     colours = [re.search(rf"--e{i}: (#\w{{6}})", css)[1] for i in range(10)]
     paper = luminance(re.search(r"--paper: (#\w{6})", css)[1])
-    for one in colours:
-        pair = sorted([luminance(one), paper])
+    for colour in colours:
+        pair = sorted([luminance(colour), paper])
         assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3
     for sight in SIGHTS.values():
-        for (i, one), (j, other) in itertools.combinations(enumerate(colours), 2):
+        for (i, colour), (j, other) in itertools.combinations(enumerate(colours), 2):
             least = 30 if i < 6 and j < 6 else 18
-            assert math.dist(seen(one, sight), seen(other, sight)) > least, (i, j)
+            assert math.dist(seen(colour, sight), seen(other, sight)) > least, (i, j)
 
 
 def test_the_command_makes_pages(
@@ -370,7 +379,7 @@ def test_engines_are_switched_on_and_off(
     chromium: browser.Browser, tmp_path: Path
 ) -> None:
     chromium.open(written(tmp_path, race_made_up.race()))
-    torch = engine_colours(chromium)[charts.place("torch")]
+    torch = engine_colours(chromium)[charts.engine_index("torch")]
     assert torch in chromium.evaluate(COLOURS)[0]
     box = "document.querySelector('input[value=torch]').click()"
     chromium.evaluate(box)
@@ -412,7 +421,7 @@ def test_values_are_read_by_mouse_and_by_keyboard(
     text = chromium.evaluate(reading.format("epochs"))
     assert text.startswith("epoch 3\n")
     third = [
-        one.epochs[2].test_accuracy for one in race.finished if one.engine == "jax"
+        run.epochs[2].test_accuracy for run in race.finished if run.engine == "jax"
     ]
     assert f"jax\n{sum(third) / 4:.4f}" in text
     chromium.key("Escape")

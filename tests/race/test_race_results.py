@@ -95,7 +95,7 @@ def test_a_race_can_be_read_by_folder_and_by_file(tmp_path: Path) -> None:
     race = race_made_up.race(runs=1, epochs=2)
     path = results.save(race, tmp_path / "new" / "folder")
     assert results.load(path) == results.load(path.parent) == race
-    assert [one.name for one in path.parent.iterdir()] == ["results.json"]
+    assert [path.name for path in path.parent.iterdir()] == ["results.json"]
 
 
 def test_the_file_is_json_to_the_letter(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         results.save(replace(race, machine={"cpu": object()}), tmp_path)
     assert results.load(tmp_path) == race
-    assert [one.name for one in tmp_path.iterdir()] == ["results.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
 def put(*way: Any) -> Callable[[dict[str, Any]], None]:
@@ -247,7 +247,7 @@ def test_the_documented_schema_is_the_one_in_use() -> None:
     for kind, title in titles.items():
         part = page.split(f"## {title}\n")[1].split("\n## ")[0]
         named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"\n\| ([^|]*)", part))))
-        assert named == {one.name for one in fields(kind)}
+        assert named == {field.name for field in fields(kind)}
     assert f"schema **{results.SCHEMA}**" in page
 
 
@@ -255,8 +255,10 @@ def test_averages_take_only_runs_that_ended() -> None:
     race = race_made_up.race(runs=3, epochs=2)
     broken = replace(race.finished[0], status="failed", train_seconds=1e9)
     race = replace(race, finished=(broken, *race.finished[1:]))
-    group = next(one for one in figures.groups(race) if one.engine == broken.engine)
-    kept = [one.seconds for one in race.finished[1:] if one.engine == broken.engine]
+    group = next(
+        group for group in figures.groups(race) if group.engine == broken.engine
+    )
+    kept = [run.seconds for run in race.finished[1:] if run.engine == broken.engine]
     assert group.time is not None
     assert group.time.mean == pytest.approx(sum(kept) / 2)
     assert group.time.deviation == pytest.approx(abs(kept[0] - kept[1]) / math.sqrt(2))
@@ -270,8 +272,8 @@ def test_the_verdict_is_as_frank_when_we_lose() -> None:
     assert "There is one run only" in figures.verdict(race_made_up.race(runs=1))
     close = race_made_up.race(runs=2, slower=1.58)
     noisy = tuple(
-        replace(one, train_seconds=one.train_seconds * (1 + one.number / 10))
-        for one in close.finished
+        replace(run, train_seconds=run.train_seconds * (1 + run.number / 10))
+        for run in close.finished
     )
     told = figures.verdict(replace(close, finished=noisy))
     assert "take the same time, as far as the spread of the runs can tell" in told
@@ -293,7 +295,7 @@ def test_settings_of_a_sweep_are_rows_of_their_own() -> None:
         race_made_up.run("torch", 1, 1, settings={"lr": rate}) for rate in (0.1, 0.5)
     ]
     race = race_made_up.race(1, 1, finished=tuple(runs))
-    labels = [one.label for one in figures.groups(race)]
+    labels = [group.label for group in figures.groups(race)]
     assert labels == ["torch (lr 0.1)", "torch (lr 0.5)"]
     assert "## torch (lr 0.5)" in markdown.text(race)
 
@@ -308,7 +310,7 @@ def test_a_sweep_compares_engines_of_the_same_settings() -> None:
     lines = figures.verdict(race).splitlines()
     assert [line.split(",")[0] for line in lines] == ["lr 1: jax", "lr 10: jax"]
     ranked = figures.by_time(race)
-    ratios = {one.label: figures.ratio(one, ranked) for one in ranked}
+    ratios = {group.label: figures.ratio(group, ranked) for group in ranked}
     assert ratios["ganglion (lr 10)"] == ratios["ganglion (lr 1)"] == 1
     assert 1 < (ratios["jax (lr 10)"] or 0) < 3
     for line in lines:
@@ -325,7 +327,7 @@ def test_markdown_has_the_published_form(tmp_path: Path) -> None:
         "**average**",
         "**deviation**",
     ]
-    mean = sum(one.seconds for one in race.finished if one.engine == "ganglion") / 4
+    mean = sum(run.seconds for run in race.finished if run.engine == "ganglion") / 4
     assert f"{mean:.2f}" in rows[6]
     assert "0 of 4" in text
     assert "tensorflow, run 1 failed: killed by the time limit" in text

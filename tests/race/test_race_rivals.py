@@ -59,8 +59,8 @@ def digits(recipe):
     from ganglion.datasets import glyphs
 
     (x, y), (x_test, y_test) = glyphs.load_data(train=ROWS, test=150)
-    given = recipes.prepared(recipe, x, y), recipes.prepared(recipe, x_test, y_test)
-    return *given, None
+    data = recipes.prepared(recipe, x, y), recipes.prepared(recipe, x_test, y_test)
+    return *data, None
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def job_of(folder, recipe, name, form, device="cpu"):
 
 def run(job):
     """Return the first losses and two epochs of a job."""
-    with run_engine.opened(job, job.form) as asked:
+    with run_engine.open_session(job, job.form) as asked:
         asked.load()
         prepared = asked.prepare()
         assert prepared["parameters"] == job.settings.full_recipe.parameters
@@ -147,8 +147,8 @@ SMALL = replace(
     name="small-cnn",
     layers=tuple(
         (kind, {k: FEWER.get(v, v) if k in ("filters", "units") else v
-                for k, v in given.items()})
-        for kind, given in CNN.layers
+                for k, v in arguments.items()})
+        for kind, arguments in CNN.layers
     ),
     optimizer=("SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
     parameters=3_258,
@@ -172,7 +172,7 @@ def small_course(tmp_path_factory):
         job = Job(engine, replace(chosen, custom=SMALL), folders, start)
         job = replace(job, form=engine.forms[0])
         losses = {}
-        with run_engine.opened(job, "both") as asked:
+        with run_engine.open_session(job, "both") as asked:
             asked.load()
             for dtype in DTYPES:
                 kind = replace(job, settings=replace(job.settings, dtype=dtype))
@@ -186,14 +186,18 @@ def small_course(tmp_path_factory):
 
 @pytest.mark.rivals
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [one for one in engines.ENGINES if one != "ganglion"])
+@pytest.mark.parametrize(
+    "name", [name for name in engines.ENGINES if name != "ganglion"]
+)
 @pytest.mark.sampled(3)
 def test_where_float32_parts_float64_does_not(name, small_course):
     """At the recipe's own rate, with momentum, pooling and batch norm."""
     if reason := engines.engine(name).unavailable_reason():
         pytest.skip(reason)
     both = small_course("ganglion"), small_course(name)
-    far = {dtype: figures.distance(one[dtype] for one in both) for dtype in DTYPES}
+    far = {
+        dtype: figures.distance(losses[dtype] for losses in both) for dtype in DTYPES
+    }
     assert far[lockstep.EXACT] < 1e-9
     # Ganglion without shortcuts may have the very same bits.
     assert far[lockstep.EXACT] <= 1e-3 * far["float32"]
@@ -218,7 +222,7 @@ def test_a_device_that_is_not_there_is_named(name, tmp_path):
     chosen = settings.Settings(recipe.name, (name,), 1, 1, 16, 1, "cuda", 1)
     place = Folders(tmp_path, tmp_path)
     job = Job(engine, chosen, place, start, engine.forms[0])
-    with run_engine.opened(job, "refused") as asked:
+    with run_engine.open_session(job, "refused") as asked:
         asked.load()
         with pytest.raises(Unavailable, match="sees no"):
             asked.prepare()
@@ -248,13 +252,13 @@ def test_the_command_for_real(tmp_path):
         env=os.environ | {"SMALL_ROWS": "600"},
     )
     assert done.returncode == 0, done.stderr
-    made = results.load(tmp_path / "here")
-    assert made.complete
-    assert len(made.finished) == 6
-    assert all(one.done for one in made.finished)
+    loaded = results.load(tmp_path / "here")
+    assert loaded.complete
+    assert len(loaded.finished) == 6
+    assert all(run.done for run in loaded.finished)
     for number in (1, 2):
-        found = [one.accuracy for one in made.finished if one.number == number]
-        assert found == pytest.approx([found[0]] * 3, abs=1e-6)
-    assert made.versions["torch"] in (tmp_path / "here" / "results.md").read_text()
+        accuracies = [run.accuracy for run in loaded.finished if run.number == number]
+        assert accuracies == pytest.approx([accuracies[0]] * 3, abs=1e-6)
+    assert loaded.versions["torch"] in (tmp_path / "here" / "results.md").read_text()
     assert "<html" in (tmp_path / "here" / "report.html").read_text()
     assert "torch: eager" in done.stdout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from folders import SUPPORT
+from folders import SUPPORT_PATHS
 
 import ganglion as keras
 from ganglion import layers, saving
@@ -56,7 +56,7 @@ for name in sys.argv[1:]:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
 def test_small_files_that_ask_for_much():
     """All in one process, each measured by itself."""
-    paths = [str(Path(keras.__file__).parents[1]), str(SUPPORT)]
+    paths = [str(Path(keras.__file__).parents[1]), *SUPPORT_PATHS]
     ended = subprocess.run(
         [sys.executable, "-c", RUN_ALL, *CASES],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -96,8 +96,8 @@ def test_a_large_model_is_loaded(tmp_path):
         big.optimizer.build(big.trainable_weights)
         for name in ("m.keras", "m.h5"):
             big.save(tmp_path / name)
-            made = saving.load_model(tmp_path / name)
-            np.testing.assert_array_equal(made.get_weights()[0], big.get_weights()[0])
+            model = saving.load_model(tmp_path / name)
+            np.testing.assert_array_equal(model.get_weights()[0], big.get_weights()[0])
     finally:
         monkey.undo()
 

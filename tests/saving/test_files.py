@@ -53,7 +53,9 @@ def test_content_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):
 def test_a_backup_s_index_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):
     flushed = []
     fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda one: (flushed.append("fsync"), fsync(one)))
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: (flushed.append("fsync"), fsync(descriptor))
+    )
     monkeypatch.setattr(
         os,
         "replace",
@@ -155,11 +157,11 @@ def test_writers_at_work_do_not_clear_each_other(tmp_path):
             errors.append(error)
 
     barrier = threading.Barrier(8)
-    threads = [threading.Thread(target=write, args=(one,)) for one in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not errors
     assert sorted(os.listdir(tmp_path)) == ["same0", "same1"]
     for name in ("same0", "same1"):
@@ -215,7 +217,7 @@ def test_pipes_and_devices_are_no_models(special):
         for load in (
             saving.load_model,
             model.load_weights,
-            lambda one: saving.load_checkpoint(one, model),
+            lambda path: saving.load_checkpoint(path, model),
         ):
             with pytest.raises(ValueError, match=SPECIAL):
                 load(path)
@@ -267,10 +269,10 @@ def test_a_lock_is_held_by_one_at_a_time_and_leaves_nothing(tmp_path):
     files.LOCK_POLL_SECONDS, before = 0.001, files.LOCK_POLL_SECONDS
     try:
         threads = [threading.Thread(target=work) for _ in range(4)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     finally:
         files.LOCK_POLL_SECONDS = before
     assert most == [1]

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
-from folders import SUPPORT
+from folders import SUPPORT, SUPPORT_PATHS
 
 import ganglion
 
@@ -35,7 +35,7 @@ class Child:
     """A process that reads the files of some seeds."""
 
     def __init__(self, folder: Path, first: int, last: int) -> None:
-        paths = [str(Path(ganglion.__file__).parents[1]), str(SUPPORT)]
+        paths = [str(Path(ganglion.__file__).parents[1]), *SUPPORT_PATHS]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(paths),
@@ -46,7 +46,11 @@ class Child:
             # A text has no weights to go by: it may ask for a large model.
             "GANGLION_FILE_LIMIT": "",
         }
-        command = [sys.executable, str(SUPPORT / "fuzz_child.py"), str(folder)]
+        command = [
+            sys.executable,
+            str(SUPPORT / "files" / "fuzz_child.py"),
+            str(folder),
+        ]
         with open(folder / "errors.log", "ab") as log:
             self.process = subprocess.Popen(
                 [*command, str(first), str(last)],
@@ -70,10 +74,10 @@ class Child:
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             if not data:
                 return
-            *whole, self._rest = (self._rest + data).split(b"\n")
-            for one in whole:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
                 patience = PATIENCE
-                yield one.decode()
+                yield line.decode()
 
     def end(self) -> int:
         self.process.kill() if self.process.poll() is None else None

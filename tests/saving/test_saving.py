@@ -29,12 +29,14 @@ def test_a_model_comes_back_with_its_optimizer_and_names(tmp_path):
     model.save(tmp_path / "m.keras")
     back = saving.load_model(tmp_path / "m.keras")
     assert same_weights(model, back)
-    assert [one.name for one in back.layers] == [one.name for one in model.layers]
+    assert [layer.name for layer in back.layers] == [
+        layer.name for layer in model.layers
+    ]
     assert back.name == model.name
-    for one, other in zip(
+    for first, other in zip(
         model.optimizer.variables, back.optimizer.variables, strict=True
     ):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+        np.testing.assert_array_equal(first.numpy(), other.numpy())
     uncompiled = saving.load_model(tmp_path / "m.keras", compile=False)
     assert not uncompiled.compiled
     assert same_weights(model, uncompiled)
@@ -53,7 +55,7 @@ def test_frozen_layers_stay_frozen(tmp_path):
     model.compile("adam", "mse")
     model.save(tmp_path / "m.keras")
     back = saving.load_model(tmp_path / "m.keras")
-    assert [one.trainable for one in back.layers] == [False, True]
+    assert [layer.trainable for layer in back.layers] == [False, True]
     assert len(back.optimizer.variables) == 2 + 2 * 2
 
 
@@ -104,7 +106,9 @@ def test_a_model_written_as_a_class_comes_back(tmp_path):
 def test_json_rebuilds_a_model_with_fresh_weights():
     model = small(compiled=False)
     back = saving.model_from_json(model.to_json(indent=2))
-    assert [one.shape for one in back.weights] == [one.shape for one in model.weights]
+    assert [weight.shape for weight in back.weights] == [
+        weight.shape for weight in model.weights
+    ]
     assert not same_weights(model, back)
 
 
@@ -153,10 +157,10 @@ def test_weights_load_from_every_kind_of_file(tmp_path):
 def test_importing_ganglion_does_not_import_h5py():
     code = "import sys, ganglion; print('h5py' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(Path(keras.__file__).parents[1])}
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
-    assert found.stdout.strip() == "False"
+    assert result.stdout.strip() == "False"
 
 
 # ---- weights that do not fit -----------------------------------------------------
@@ -174,8 +178,8 @@ def test_a_mismatch_names_layer_shapes_and_count_and_changes_nothing(tmp_path):
     assert f'layer "{model.layers[0].name}"' in text
     assert "expected shape (4, 3), found (4, 5)" in text
     assert "skip_mismatch=True" in text
-    for one, other in zip(before, model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, other in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(first, other)
 
 
 def test_skip_mismatch_loads_what_fits_and_warns(tmp_path):
@@ -290,7 +294,7 @@ def test_a_model_that_cannot_be_saved_leaves_the_old_file(tmp_path):
     small().save(path)
     before = path.read_bytes()
     x = keras.Input((2,))
-    broken = keras.Model(x, layers.Lambda(lambda one: one + 1)(x))
+    broken = keras.Model(x, layers.Lambda(lambda tensor: tensor + 1)(x))
     with pytest.raises(ValueError, match="lambda"):
         broken.save(path)
     assert path.read_bytes() == before

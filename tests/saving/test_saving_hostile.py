@@ -77,9 +77,9 @@ def test_single_damaged_bytes_never_pass_in_silence(good):
         damaged[place] ^= 0xFF
         good.write_bytes(bytes(damaged))
         with contextlib.suppress(ValueError):
-            found = saving.load_model(good).get_weights()
-            for one, other in zip(found, expected, strict=True):
-                np.testing.assert_array_equal(one, other)
+            arrays = saving.load_model(good).get_weights()
+            for first, other in zip(arrays, expected, strict=True):
+                np.testing.assert_array_equal(first, other)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
@@ -135,9 +135,9 @@ def test_zip_bombs(good):
     parts = members(good)
     for name in ("config.json", "model.weights.h5"):
         with zipfile.ZipFile(good, "w", zipfile.ZIP_DEFLATED) as archive:
-            for one, content in parts.items():
-                with archive.open(one, "w") as member:
-                    if one != name:
+            for part_name, content in parts.items():
+                with archive.open(part_name, "w") as member:
+                    if part_name != name:
                         member.write(content)
                         continue
                     for _ in range(65):
@@ -349,5 +349,5 @@ def test_single_damaged_bytes_of_a_weights_file_never_pass_in_silence(tmp_path):
         except ValueError:
             continue
         assert place != kernel
-        for one, other in zip(model.get_weights(), expected, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for first, other in zip(model.get_weights(), expected, strict=True):
+            np.testing.assert_array_equal(first, other)

@@ -47,11 +47,11 @@ def old_file(path: Path, config: dict[str, Any], weights: dict[str, Any]) -> Non
         group = file.create_group("model_weights")
         group.attrs["layer_names"] = [name.encode() for name in weights]
         for name, arrays in weights.items():
-            one = group.create_group(name)
+            subgroup = group.create_group(name)
             names = [f"{name}/w_{i}:0".encode() for i in range(len(arrays))]
-            one.attrs["weight_names"] = names
+            subgroup.attrs["weight_names"] = names
             for key, array in zip(names, arrays, strict=True):
-                one[key.decode()] = array
+                subgroup[key.decode()] = array
 
 
 KERNEL, BIAS = np.full((4, 3), 0.5, "float32"), np.arange(3, dtype="float32")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import SOURCE, SUPPORT
+from folders import SOURCE, SUPPORT_PATHS
 from saving_models import small
 
 import ganglion as keras
@@ -71,7 +71,9 @@ def train(model: Any, epochs: int, first: int = 0, **options: Any) -> Any:
 
 
 def all_state(model: Any) -> list[np.ndarray]:
-    arrays = [one.array for one in (*model.variables, *model.optimizer.variables)]
+    arrays = [
+        variable.array for variable in (*model.variables, *model.optimizer.variables)
+    ]
     return [
         *arrays,
         model.training_state.order.array,
@@ -80,8 +82,8 @@ def all_state(model: Any) -> list[np.ndarray]:
 
 
 def assert_same_state(a: Any, b: Any) -> None:
-    for one, other in zip(all_state(a), all_state(b), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, other in zip(all_state(a), all_state(b), strict=True):
+        np.testing.assert_array_equal(first, other)
 
 
 def test_training_goes_on_after_an_epoch_bit_for_bit(tmp_path):
@@ -180,7 +182,7 @@ def test_another_process_goes_on_bit_for_bit(tmp_path):
         "t.train(model, 3, first=int(model.training_state.epoch))\n"
         "model.save(sys.argv[1])\n"
     )
-    paths = [str(Path(__file__).parent), str(SUPPORT), str(SOURCE)]
+    paths = [str(Path(__file__).parent), *SUPPORT_PATHS, str(SOURCE)]
     command = [sys.executable, "-c", code, str(tmp_path / "m.keras"), *paths]
     subprocess.run(command, check=True, timeout=300)
     assert_same_state(straight, saving.load_model(tmp_path / "m.keras"))
@@ -256,8 +258,8 @@ def test_a_frozen_discriminator_goes_on_learning_by_itself(tmp_path):
     play(resumed, judge)
     assert_same_state(straight, resumed)
     mine, its = straight_judge.optimizer.variables, judge.optimizer.variables
-    for one, other in zip(mine, its, strict=True):
-        np.testing.assert_array_equal(one.array, other.array)
+    for first, other in zip(mine, its, strict=True):
+        np.testing.assert_array_equal(first.array, other.array)
 
 
 def test_draws_without_a_seed_go_on_too(tmp_path):
@@ -275,13 +277,13 @@ def test_draws_without_a_seed_go_on_too(tmp_path):
         return model
 
     data = (np.ones((20, 3), "float32"), np.zeros((20, 2), "float32"))
-    whole = build()
-    whole.fit(*data, batch_size=5, epochs=4, verbose=0)
+    full_run = build()
+    full_run.fit(*data, batch_size=5, epochs=4, verbose=0)
     half = build()
     half.fit(*data, batch_size=5, epochs=2, verbose=0)
     saving.save_checkpoint(tmp_path / "half.keras", half)
     rest = build()
     epoch = saving.load_checkpoint(tmp_path / "half.keras", rest)
     rest.fit(*data, batch_size=5, epochs=4, initial_epoch=epoch, verbose=0)
-    for a, b in zip(whole.get_weights(), rest.get_weights(), strict=True):
+    for a, b in zip(full_run.get_weights(), rest.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -117,8 +117,8 @@ def with_ops(k: Any) -> Any:
 
 
 MODELS = {
-    one.__name__: one
-    for one in (
+    model.__name__: model
+    for model in (
         mlp,
         convolutional,
         separable,
@@ -133,15 +133,15 @@ MODELS = {
 
 def data_for(model: Any, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
-    made = []
-    for one in model.inputs:
-        shape = (12, *one.shape[1:])
-        if "int" in str(one.dtype):
+    arrays = []
+    for source in model.inputs:
+        shape = (12, *source.shape[1:])
+        if "int" in str(source.dtype):
             # Each word once: TensorFlow squares gradients of repeated rows one by one.
-            made.append(rng.permutation(84).reshape(shape).astype("int32"))
+            arrays.append(rng.permutation(84).reshape(shape).astype("int32"))
         else:
-            made.append(rng.normal(size=shape).astype("float32"))
-    return made if len(made) > 1 else made[0]
+            arrays.append(rng.normal(size=shape).astype("float32"))
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 def compiled(k: Any, build: Any, optimizer: Any = None) -> Any:
@@ -167,9 +167,9 @@ def take_steps(model: Any, x: Any, count: int) -> None:
 
 def assert_equal_weights(ours: Any, theirs: Any) -> None:
     mine, yours = ours.get_weights(), theirs.get_weights()
-    assert [one.shape for one in mine] == [one.shape for one in yours]
-    for one, other in zip(mine, yours, strict=True):
-        np.testing.assert_allclose(one, other, **CLOSE)
+    assert [array.shape for array in mine] == [array.shape for array in yours]
+    for first, other in zip(mine, yours, strict=True):
+        np.testing.assert_allclose(first, other, **CLOSE)
 
 
 def assert_equal_predictions(a: Any, b: Any, x: Any) -> None:
@@ -300,11 +300,11 @@ def test_losses_and_metrics_of_several_outputs_survive(keras, tmp_path):
     theirs.save(tmp_path / "n.keras")
     back = saving.load_model(tmp_path / "n.keras")
     expected = theirs.evaluate(x, y, verbose=0, return_dict=True)
-    for one in (ours, back):
-        found = one.evaluate(x, y, verbose=0, return_dict=True)
-        assert found.keys() == expected.keys()
-        for key in found:
-            np.testing.assert_allclose(found[key], expected[key], **CLOSE)
+    for model in (ours, back):
+        metrics = model.evaluate(x, y, verbose=0, return_dict=True)
+        assert metrics.keys() == expected.keys()
+        for key in metrics:
+            np.testing.assert_allclose(metrics[key], expected[key], **CLOSE)
 
 
 def test_keras_rebuilds_our_json_and_the_reverse(keras):

@@ -26,14 +26,14 @@ def one_layer(k: Any, case: Any) -> Any:
         for shape in case.shapes
     ]
     layer = case.make(k.layers)
-    return k.Model(inputs, layer(inputs if len(inputs) > 1 else inputs[0]))
+    return k.Model(inputs, case.call(layer, inputs if len(inputs) > 1 else inputs[0]))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_every_layer_lies_where_keras_expects_it(keras, tmp_path, case):
     ours, theirs = one_layer(ganglion, case), one_layer(keras, case)
     rng = np.random.default_rng(1)
-    values = [rng.uniform(0.1, 1.0, one.shape) for one in ours.get_weights()]
+    values = [rng.uniform(0.1, 1.0, array.shape) for array in ours.get_weights()]
     x = case.inputs()
     x = x if isinstance(x, list) else [x]
     ours.set_weights(values)
@@ -77,8 +77,8 @@ def written_as_a_class(k: Any) -> Any:
 
         def call(self, x: Any) -> Any:
             x = self.alpha(self._hidden(x))
-            for one in self.blocks:
-                x = one(x)
+            for block in self.blocks:
+                x = block(x)
             return self.zoom(self.more["a"][0](self.more["b"](x)))
 
     model = Net()
@@ -163,11 +163,11 @@ def test_registered_classes_go_both_ways_with_their_optimizer(keras, tmp_path):
 def test_the_table_of_ops_is_that_of_keras(keras):
     entries = keras_ops._entries()
     assert len(entries) > 100
-    for one in entries:
-        cls = getattr(importlib.import_module(one.module), one.class_name)
+    for entry in entries:
+        cls = getattr(importlib.import_module(entry.module), entry.class_name)
         made_with = [
             name
             for name in inspect.signature(cls.__init__).parameters
             if name not in ("self", "name", "kwargs")
         ]
-        assert made_with == list(one.made_with), one
+        assert made_with == list(entry.made_with), entry

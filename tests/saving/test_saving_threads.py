@@ -66,17 +66,17 @@ def test_different_models_at_once(tmp_path):
         for turn in range(TURNS):
             path = tmp_path / f"{number}-{turn}.keras"
             model.save(path)
-            made = saving.load_model(path, custom_objects={"Scale": scale})
-            np.testing.assert_array_equal(made(X), wanted)
-            inner = made.layers[0]
+            loaded = saving.load_model(path, custom_objects={"Scale": scale})
+            np.testing.assert_array_equal(loaded(X), wanted)
+            inner = loaded.layers[0]
             assert inner.name == f"m{number}"
             assert len(inner.layers) == 4
             again = pickle.loads(pickle.dumps(keras.Sequential([inner.layers[1]])))
             assert again.layers[0].name == "both"
             model.save_weights(tmp_path / f"{number}.weights.h5")
-            made.set_weights([0 * one for one in weights])
-            made.load_weights(tmp_path / f"{number}.weights.h5")
-            np.testing.assert_array_equal(made(X), wanted)
+            loaded.set_weights([0 * weight for weight in weights])
+            loaded.load_weights(tmp_path / f"{number}.weights.h5")
+            np.testing.assert_array_equal(loaded(X), wanted)
         return True
 
     assert all(every_thread(work))
@@ -94,7 +94,7 @@ def test_one_file_by_all_threads(tmp_path):
         return True
 
     assert all(every_thread(work))
-    assert [one.name for one in tmp_path.iterdir()] == ["m.keras"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m.keras"]
 
 
 def test_scopes_belong_to_their_threads():

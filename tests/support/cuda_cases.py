@@ -26,7 +26,7 @@ def product(size, dtype):
         inputs += [a, b]
         ends[f"ab{number}"] = contraction.matmul(a, b)
         ends[f"ba{number}"] = contraction.matmul(
-            arrays.transpose(b, axes=(1, 0)), arrays.transpose(a, axes=(1, 0))
+            shaping.transpose(b, axes=(1, 0)), shaping.transpose(a, axes=(1, 0))
         )
         data |= {a.name: rng.normal(size=(m, k)), b.name: rng.normal(size=(k, n))}
     data = {name: array.astype(dtype) for name, array in data.items()}
@@ -45,7 +45,7 @@ def loops(size, dtype):
         "largest": arrays.max_(x, axes=(0, 2)),
         "where": arrays.argmax(x, axis=2),
         "running": arrays.cumsum(x, axis=0),
-        "transposed": pointwise.negative(arrays.transpose(x, axes=(2, 0, 1))),
+        "transposed": pointwise.negative(shaping.transpose(x, axes=(2, 0, 1))),
     }
     data = {"x": rng.normal(size=x.shape).astype(dtype)}
     return pure(Graph.of("loops", [x], ends)), data, {}
@@ -132,7 +132,7 @@ def scaled_bytes(rows, inner, columns):
     floats = pointwise.multiply(floats, shaping.fill(1 / 255, floats))
     ends = {
         "forward": contraction.matmul(floats, w),
-        "gradient": contraction.matmul(arrays.transpose(floats, axes=(1, 0)), g),
+        "gradient": contraction.matmul(shaping.transpose(floats, axes=(1, 0)), g),
     }
     data = {
         "x": rng.integers(0, 256, x.shape).astype("uint8"),

@@ -100,7 +100,11 @@ def _wrapped(source: str) -> str:
     assert source.startswith(prelude.header())
     text = f'#include "{_prelude()}"' + source.removeprefix(prelude.header())
     for name, parameters in _SIGNATURE.findall(source):
-        kinds = [one.rsplit(" ", 1)[0] for one in parameters.split(", ") if one]
+        kinds = [
+            parameter.rsplit(" ", 1)[0]
+            for parameter in parameters.split(", ")
+            if parameter
+        ]
         casts = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(kinds))
         text += (
             f'\nextern "C" void run_{name}(int blocks, void** arguments) {{\n'

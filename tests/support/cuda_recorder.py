@@ -78,9 +78,9 @@ class Recorder:
         self._captured = []
 
     def end_capture(self):
-        made, self._captured = self._captured, None
-        self.log.append(("graph", len(made)))
-        return made
+        captured, self._captured = self._captured, None
+        self.log.append(("graph", len(captured)))
+        return captured
 
     def replay(self, graph):
         self.log.append(("replay", [name for _, name in graph]))

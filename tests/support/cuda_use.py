@@ -50,38 +50,42 @@ def model_of():
     return model
 
 
-def train(model, epochs, **given):
+def train(model, epochs, **arguments):
     validation = (X[:10], Y[:10])
     return model.fit(
-        X, Y, batch_size=BATCH, epochs=epochs, verbose=0, **given,
+        X, Y, batch_size=BATCH, epochs=epochs, verbose=0, **arguments,
         validation_data=validation,
     ).history  # fmt: skip
 
 
 def state_of(model):
-    arrays = [one.array for one in (*model.variables, *model.optimizer.variables)]
+    arrays = [
+        variable.array for variable in (*model.variables, *model.optimizer.variables)
+    ]
     state = model.training_state
-    return [np.array(one) for one in (*arrays, state.order.array, state.position.array)]
+    return [
+        np.array(array) for array in (*arrays, state.order.array, state.position.array)
+    ]
 
 
-def near(found, wanted):
-    for a, b in zip(found, wanted, strict=True):
+def near(actual, wanted):
+    for a, b in zip(actual, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4)
 
 
-def equal(found, wanted):
-    for a, b in zip(found, wanted, strict=True):
+def equal(actual, wanted):
+    for a, b in zip(actual, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def both(action, other):
     """Return what an action gives on the GPU and elsewhere."""
-    found = []
+    results = []
     for backend in ("cuda", other):
         config.set_backend(backend)
-        found.append(action())
+        results.append(action())
     config.set_backend("cuda")
-    return found
+    return results
 
 
 def fit_evaluate_and_predict(other):
@@ -122,8 +126,8 @@ def a_resumed_run_equals_one_that_was_never_stopped(other):
             if not self.left:
                 raise KeyboardInterrupt
 
-    whole, stopped = model_of(), model_of()
-    train(whole, 3)
+    full, stopped = model_of(), model_of()
+    train(full, 3)
     try:
         train(stopped, 3, callbacks=[StopAfter()])
     except KeyboardInterrupt:
@@ -134,7 +138,7 @@ def a_resumed_run_equals_one_that_was_never_stopped(other):
         saving.save_model(stopped, Path(folder) / "part.keras")
         resumed = saving.load_model(Path(folder) / "part.keras")
     train(resumed, 3, initial_epoch=int(resumed.training_state.epoch))
-    equal(state_of(resumed), state_of(whole))
+    equal(state_of(resumed), state_of(full))
 
 
 def a_model_goes_to_another_backend_and_back(other):
@@ -199,8 +203,8 @@ def a_changed_pixel_is_seen(other):
     config.set_backend("cuda")
     assert not model.predict(x, batch_size=1 << 21, verbose=0).any()
     x[123_456, 2] = 1.0
-    found = model.predict(x, batch_size=1 << 21, verbose=0)
-    assert np.flatnonzero(found).tolist() == [123_456]
+    predictions = model.predict(x, batch_size=1 << 21, verbose=0)
+    assert np.flatnonzero(predictions).tolist() == [123_456]
 
 
 def resume_on_the_command_line(other):
@@ -208,15 +212,15 @@ def resume_on_the_command_line(other):
 
     env = {"SMALL_ROWS": "4000", "GANGLION_BACKEND": "cuda"}
     with tempfile.TemporaryDirectory() as folder:
-        whole, part = Path(folder) / "whole.keras", Path(folder) / "part.keras"
+        full_path, part = Path(folder) / "whole.keras", Path(folder) / "part.keras"
         for target, *more in (
-            (whole, "--epochs", 4),
+            (full_path, "--epochs", 4),
             (part, "--epochs", 2),
             (part, "--epochs", 4, "--resume", part),
         ):
             done = run("train", "mnist-mlp", *more, "--save", target, **env)
             assert done.returncode == 0, done.stderr
-        equal(weights_of(part), weights_of(whole))
+        equal(weights_of(part), weights_of(full_path))
 
 
 ANYWHERE = (

@@ -19,11 +19,11 @@ import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
+from folders import SOURCE, SUPPORT_PATHS
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
+sys.path[:0] = [*SUPPORT_PATHS, str(SOURCE)]
 
 from ganglion import config, optimizers, utils  # noqa: E402
 from ganglion.compiler import reference  # noqa: E402
@@ -197,9 +197,9 @@ def run_apart(executable, data, state, steps):
     return {f"state {name}": array for name, array in after.items()}
 
 
-def distances(found, wanted):
+def distances(actual, wanted):
     """Return how far each array is off, in units of the wanted one's size."""
-    return {name: distance(found[name], array) for name, array in wanted.items()}
+    return {name: distance(actual[name], array) for name, array in wanted.items()}
 
 
 def distance(ours, array):
@@ -220,12 +220,15 @@ def swayed(compiled, data, state, steps, wanted, precision, draws=8):
     for seed in range(draws):
         rng = np.random.default_rng(seed)
         moved = [
-            {name: _moved(one, ROUNDS[precision], rng) for name, one in arrays.items()}
+            {
+                name: _moved(array, ROUNDS[precision], rng)
+                for name, array in arrays.items()
+            }
             for arrays in (data, state)
         ]
-        found = run(compiled, *moved, steps)
-        for name, one in distances(found, wanted).items():
-            far[name] = max(far[name], one)
+        actual = run(compiled, *moved, steps)
+        for name, distance in distances(actual, wanted).items():
+            far[name] = max(far[name], distance)
     return far
 
 
@@ -253,11 +256,11 @@ def check(kind, precisions, workers):
             label = "float64" if dtype == "float64" else precision
             config.set_precision(precision)
             try:
-                made = backend.CompiledProgram(program, memory)
-                made.poisons = True
-                found = run(made, data, state, steps)
-                again = run(made, data, state, steps)
-                apart = again | run_apart(made, data, state, steps)
+                executable = backend.CompiledProgram(program, memory)
+                executable.poisons = True
+                results = run(executable, data, state, steps)
+                again = run(executable, data, state, steps)
+                apart = again | run_apart(executable, data, state, steps)
             except Exception as error:
                 bad += 1
                 print(f"FAILED {name} {label}: {type(error).__name__} {error}"[:400])
@@ -269,14 +272,16 @@ def check(kind, precisions, workers):
                 sway = swayed(meant, data, state, steps, wanted, precision)
                 loose = 1 if precision == "float32" else LOOSE
                 allowed = {n: max(loose * allowed[n], LOOSE * sway[n]) for n in wanted}
-            off = distances(found, wanted)
+            off = distances(results, wanted)
             part, where = max((off[n] / allowed[n], n) for n in wanted)
             worst[label] = max(worst[label], (part, name))
             if not part <= 1:
                 bad += 1
                 print(f"WRONG {name} {label}: {off[where]:.2e} in {where}")
             for how, other in (("REPEATED", again), ("THE SAME IN PARTS", apart)):
-                if any(a.tobytes() != other[key].tobytes() for key, a in found.items()):
+                if any(
+                    a.tobytes() != other[key].tobytes() for key, a in results.items()
+                ):
                     bad += 1
                     print(f"NOT {how} {name} {label}")
     print(f"{count} checks, {bad} bad, {time.time() - started:.0f} s")
@@ -295,12 +300,12 @@ def repeat(names, precisions):
     bad = 0
     for name in names:
         for precision in precisions:
-            made, data, state, _, _ = compiled_recipe(name, precision)
+            executable, data, state, _, _ = compiled_recipe(name, precision)
             ends = []
             for portions in RUNS:
                 after = {key: array.copy() for key, array in state.items()}
                 for steps in portions:
-                    made.run(data, after, steps)
+                    executable.run(data, after, steps)
                 ends.append({key: array.tobytes() for key, array in after.items()})
             apart = {key for end in ends for key in end if end[key] != ends[0][key]}
             bad += bool(apart)
@@ -333,7 +338,7 @@ def training(name, rows=12_800, batch=None):
     model = recipes.build(recipe)
     signature = table.signature(size, rows, recipe.shuffle)
     step, _ = model._step_cache.step("train", table, signature)
-    state = {key: one.numpy().copy() for key, one in step.variables.items()}
+    state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
     arrays = table.arrays()
     return (
         step.program,
@@ -347,13 +352,13 @@ def timed(driver, action, repeats=7):
     """Return the median milliseconds of an action on the device."""
     action()
     first, last = driver.stopwatch()
-    found = []
+    results = []
     for _ in range(repeats):
         driver.mark(first)
         action()
         driver.mark(last)
-        found.append(driver.milliseconds(first, last))
-    return sorted(found)[len(found) // 2]
+        results.append(driver.milliseconds(first, last))
+    return sorted(results)[len(results) // 2]
 
 
 def compiled_recipe(name, precision, batch=None):
@@ -361,23 +366,23 @@ def compiled_recipe(name, precision, batch=None):
     program, data, state, steps = training(name, batch=batch, **rows)
     config.set_precision(precision)
     started = time.time()
-    made = backend.CompiledProgram(program, backend.memory())
+    executable = backend.CompiledProgram(program, backend.memory())
     seconds = time.time() - started
-    return made, data, state, steps, seconds
+    return executable, data, state, steps, seconds
 
 
 def time_recipes(names, precisions):
     driver = backend.memory().driver
     for name in names:
         for precision in precisions:
-            made, data, state, steps, seconds = compiled_recipe(name, precision)
-            made.run(data, state, steps)
-            (binding,) = made._bindings.values()
+            executable, data, state, steps, seconds = compiled_recipe(name, precision)
+            executable.run(data, state, steps)
+            (binding,) = executable._bindings.values()
             ms = (
-                timed(driver, lambda m=made, p=binding, s=steps: m._launch(p, s))
+                timed(driver, lambda m=executable, p=binding, s=steps: m._launch(p, s))
                 / steps
             )
-            launches = len(made.emission.every)
+            launches = len(executable.emission.every)
             print(
                 f"{name:16} {precision:8} {ms * 1e3:9.1f} us/step {launches:4} launches"
                 f"  compiled in {seconds:.1f} s",
@@ -402,15 +407,15 @@ def profile(names, precisions, repeats=20):
     driver = backend.memory().driver
     for name in names:
         for precision in precisions:
-            made, data, state, steps, _ = compiled_recipe(name, precision)
-            made.run(data, state, steps)
-            (binding,) = made._bindings.values()
-            launches = made.emission.schedule.every
+            executable, data, state, steps, _ = compiled_recipe(name, precision)
+            executable.run(data, state, steps)
+            (binding,) = executable._bindings.values()
+            launches = executable.emission.schedule.every
             total = 0.0
             print(f"--- {name} {precision}")
-            for number, call in enumerate(made.emission.every):
+            for number, call in enumerate(executable.emission.every):
 
-                def many(m=made, p=binding, c=call):
+                def many(m=executable, p=binding, c=call):
                     for _ in range(repeats):
                         m._launch_all(p, [c], 0)
 
@@ -423,8 +428,8 @@ def profile(names, precisions, repeats=20):
                     launches[number].partitions if number < len(launches) else []
                 )
                 texts = [
-                    " ; ".join(described(w) for w in one.fused_kernels)
-                    for one in partitions
+                    " ; ".join(described(w) for w in partition.fused_kernels)
+                    for partition in partitions
                 ]
                 text = " || ".join(texts)[:150]
                 size = f"{call.blocks:5} blocks {call.shared // 1024:3} KB"
@@ -436,8 +441,8 @@ def once(names, precisions, batch):
     """Run two steps without a graph, for profilers; a small batch for slow ones."""
     for name in names:
         for precision in precisions:
-            made, data, state, _, _ = compiled_recipe(name, precision, batch)
-            made.run(data, state, 2)
+            executable, data, state, _, _ = compiled_recipe(name, precision, batch)
+            executable.run(data, state, 2)
 
 
 def main():
@@ -451,22 +456,22 @@ def main():
     parser.add_argument("--precisions", default="tf32,float32")
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--batch", type=int, help="images a step, for `once`")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     driver = backend.memory().driver
     print(driver.name, driver.spec.capability, f"numpy {np.__version__}", flush=True)
-    precisions = tuple(given.precisions.split(","))
+    precisions = tuple(arguments.precisions.split(","))
     bad = 0
-    if "check" in given.what:
-        bad = check(given.kind, precisions, given.workers)
-    if "repeat" in given.what:
-        bad += repeat(given.recipes.split(","), precisions)
-    if "time" in given.what:
-        time_recipes(given.recipes.split(","), precisions)
-    if "profile" in given.what:
-        profile(given.recipes.split(","), precisions)
-    if "once" in given.what:
-        once(given.recipes.split(","), precisions, given.batch)
+    if "check" in arguments.what:
+        bad = check(arguments.kind, precisions, arguments.workers)
+    if "repeat" in arguments.what:
+        bad += repeat(arguments.recipes.split(","), precisions)
+    if "time" in arguments.what:
+        time_recipes(arguments.recipes.split(","), precisions)
+    if "profile" in arguments.what:
+        profile(arguments.recipes.split(","), precisions)
+    if "once" in arguments.what:
+        once(arguments.recipes.split(","), precisions, arguments.batch)
     sys.exit(1 if bad else 0)
 
 

@@ -42,14 +42,14 @@ def hashes(program: Program) -> dict[str, str]:
     """Return the hash of each form in which a program is written down."""
     plan = build(program)
     modules, calls = pipeline.emit(plan)
-    made = cuda_emit.emit_program(program, GpuSpec())
+    emission = cuda_emit.emit_program(program, GpuSpec())
     forms = {
         "graph": re.sub(r" *#.*", "", str(program.graph)),
         "plan": str(plan),
         "cpu": "\n".join(modules.values()) + str(calls),
-        "cuda": "\n".join(made.functions.values()) + str(list(made.calls)),
-        "cuda memory": f"{made.schedule.arena} {made.workspace_bytes} "
-        f"{list(made.schedule.offsets.values())}",
+        "cuda": "\n".join(emission.functions.values()) + str(list(emission.calls)),
+        "cuda memory": f"{emission.schedule.arena} {emission.workspace_bytes} "
+        f"{list(emission.schedule.offsets.values())}",
     }
     return {
         form: hashlib.sha256(text.encode()).hexdigest()[:16]

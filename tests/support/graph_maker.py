@@ -45,7 +45,7 @@ class Maker:
         return Constant(np.full(shape, number), self.dtype)
 
     def partner(self, x: Value) -> Value:
-        same = [one for one in self.values if one.shape == x.shape]
+        same = [value for value in self.values if value.shape == x.shape]
         if self.data.draw(st.booleans()):
             return self.data.draw(st.sampled_from(same))
         return self.constant(x.shape)
@@ -85,7 +85,7 @@ class Maker:
 
     def transpose(self, x: Value) -> Value:
         axes = self.data.draw(st.permutations(range(x.ndim)))
-        return arrays.transpose(x, axes=tuple(axes))
+        return shaping.transpose(x, axes=tuple(axes))
 
     def broadcast(self, x: Value) -> Value:
         wide = tuple(
@@ -106,7 +106,7 @@ class Maker:
     def product(self, x: Value) -> Value:
         if x.ndim != 2:
             return p.negative(x)
-        return contraction.matmul(x, arrays.transpose(self.partner(x), axes=(1, 0)))
+        return contraction.matmul(x, shaping.transpose(self.partner(x), axes=(1, 0)))
 
     def graph(self, steps: int) -> Graph:
         for _ in range(steps):

@@ -23,10 +23,10 @@ def step_of(seed, optimizer=None):
     utils.set_random_seed(seed)
     model, classes = network(rng)
     rows = rng.choice([1, 2, 3, 5, 8, 16, 33])
-    (given,) = model.inputs
-    shape = (rows, *given.shape[1:])
+    (tensor,) = model.inputs
+    shape = (rows, *tensor.shape[1:])
     x = numbers.normal(size=shape).astype("float32")
-    if given.dtype == "int32":
+    if tensor.dtype == "int32":
         x = numbers.integers(0, WORDS, shape).astype("int32")
     model.compile(optimizer or optimizers.SGD(0.1), "sparse_categorical_crossentropy")
     y = numbers.integers(0, classes, rows).astype("int32")
@@ -38,12 +38,12 @@ def network(rng: Random):
     rank = rng.choice([0, 1, 1, 2, 2, 2, 3])
     side = rng.choice([5, 6, 8, 9, 12]) if rank < 3 else 6
     if rank == 1 and rng.random() < 0.5:
-        given = layers.Input((2 * side,), dtype="int32")
-        x = layers.Embedding(WORDS, rng.choice([3, 8, 16, 33]))(given)
+        tensor = layers.Input((2 * side,), dtype="int32")
+        x = layers.Embedding(WORDS, rng.choice([3, 8, 16, 33]))(tensor)
     elif rank:
-        given = x = layers.Input((side,) * rank + (rng.choice([1, 3, 4]),))
+        tensor = x = layers.Input((side,) * rank + (rng.choice([1, 3, 4]),))
     else:
-        given = x = layers.Input((side * side,))
+        tensor = x = layers.Input((side * side,))
     for _ in range(rng.randint(1, 6)):
         x = block(rng, x)
     if len(x.shape) > 2:
@@ -52,7 +52,7 @@ def network(rng: Random):
     for _ in range(rng.randint(0, 2)):
         x = block(rng, x)
     classes = rng.choice([2, 5, 10])
-    return models.Model(given, layers.Dense(classes, "softmax")(x)), classes
+    return models.Model(tensor, layers.Dense(classes, "softmax")(x)), classes
 
 
 def layer(name, x):
@@ -83,8 +83,8 @@ def conv(rng: Random, x):
 def _conv(rng: Random, x):
     size, channels = rng.choice([1, 1, 2, 3, 3, 3, 5]), x.shape[-1]
     small = min(x.shape[1:-1]) <= size
-    given = {"padding": "same" if small or rng.random() < 0.7 else "valid"}
-    given["use_bias"] = rng.random() < 0.6
+    arguments = {"padding": "same" if small or rng.random() < 0.7 else "valid"}
+    arguments["use_bias"] = rng.random() < 0.6
     filters, strides = rng.choice([1, 3, 4, 5, 8, 16, 17]), rng.choice([1, 1, 1, 2, 3])
     groups = rng.choice([n for n in (1, 2, 3, 4, 8) if channels % n == 0])
     flat = len(x.shape) < 5
@@ -93,20 +93,20 @@ def _conv(rng: Random, x):
     )
     if kind == "depth":
         many = rng.choice([1, 1, 2, 3])
-        made = layer("DepthwiseConv", x)
-        return made(size, strides, depth_multiplier=many, **given)(x)
+        convolution = layer("DepthwiseConv", x)
+        return convolution(size, strides, depth_multiplier=many, **arguments)(x)
     if kind == "both":
-        return layer("SeparableConv", x)(filters, size, strides, **given)(x)
+        return layer("SeparableConv", x)(filters, size, strides, **arguments)(x)
     if kind == "up":
         name = f"Conv{len(x.shape) - 2}DTranspose"
-        return getattr(layers, name)(filters, size, rng.choice([1, 2]), **given)(x)
+        return getattr(layers, name)(filters, size, rng.choice([1, 2]), **arguments)(x)
     if kind == "groups":
         filters = groups * rng.choice([1, 2, 4, 8])
-        return layer("Conv", x)(filters, size, groups=groups, **given)(x)
+        return layer("Conv", x)(filters, size, groups=groups, **arguments)(x)
     if kind == "dilated":
-        given["padding"] = "same"
-        return layer("Conv", x)(filters, size, dilation_rate=2, **given)(x)
-    return layer("Conv", x)(filters, size, strides, **given)(x)
+        arguments["padding"] = "same"
+        return layer("Conv", x)(filters, size, dilation_rate=2, **arguments)(x)
+    return layer("Conv", x)(filters, size, strides, **arguments)(x)
 
 
 def pooled(rng: Random, x):

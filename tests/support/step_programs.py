@@ -10,7 +10,7 @@ def program_of(op, arrays, attrs):
     inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
     out = op(*inputs, **attrs)
     graph = Graph.of(op.name, inputs, {"y": out})
-    return Program(graph, tuple(one.name for one in inputs), (), ("y",))
+    return Program(graph, tuple(source.name for source in inputs), (), ("y",))
 
 
 def step_of(name, rows=6, batch=4, kind="train", shuffle=True):

@@ -107,15 +107,15 @@ def test_names_of_results():
         ]
     )
     compiled.update_state(REALS, GUESSES)
-    found = compiled.result()
-    assert list(found) == [
+    result = compiled.result()
+    assert list(result) == [
         "mae",
         "distance",
         "mean_absolute_error",
         "mean_absolute_error_1",
         "mae_1",
     ]
-    assert len({round(value, 6) for value in found.values()}) == 1
+    assert len({round(value, 6) for value in result.values()}) == 1
     compiled.reset_state()
     assert set(compiled.result().values()) == {0.0}
 
@@ -130,9 +130,9 @@ def test_results_that_are_not_single_numbers():
 
     compiled = CompiledMetrics([Both(), metrics.Precision(thresholds=[0.2, 0.7])])
     compiled.update_state(np.ones((2, 1)), np.full((2, 1), 0.5, "float32"))
-    found = compiled.result()
-    assert (found["half"], found["whole"]) == (0.25, 0.5)
-    np.testing.assert_array_equal(next(reversed(found.values())), [1.0, 0.0])
+    result = compiled.result()
+    assert (result["half"], result["whole"]) == (0.25, 0.5)
+    np.testing.assert_array_equal(next(reversed(result.values())), [1.0, 0.0])
 
 
 # ---- several outputs -----------------------------------------------------------------
@@ -157,8 +157,8 @@ def test_several_losses(loss, factors, as_dict):
     b = float(losses.MeanSquaredError()(REALS, GUESSES))
     expected = a + b if factors is None else 2.0 * a + 0.5 * b
     assert compiled(y_true, y_pred) == pytest.approx(expected, rel=1e-6)
-    found = {one.name: float(one.result()) for one in compiled.metrics}
-    assert found == {
+    metrics = {metric.name: float(metric.result()) for metric in compiled.metrics}
+    assert metrics == {
         "kind_loss": pytest.approx(a, rel=1e-6),
         "place_loss": pytest.approx(b, rel=1e-6),
     }
@@ -191,14 +191,14 @@ def test_weights_for_each_output():
 
 def test_metrics_of_several_outputs():
     y_true, y_pred = [NUMBERS, REALS], [SCORES, GUESSES]
-    for given in (
+    for arguments in (
         [["accuracy"], ["mae", distance]],
         {"place": ["mae", distance], "kind": "accuracy"},
     ):
-        compiled = CompiledMetrics(given, output_names=NAMES)
+        compiled = CompiledMetrics(arguments, output_names=NAMES)
         compiled.update_state(y_true, y_pred)
-        found = compiled.result()
-        assert list(found) == ["kind_accuracy", "place_mae", "place_distance"]
+        result = compiled.result()
+        assert list(result) == ["kind_accuracy", "place_mae", "place_distance"]
     compiled = CompiledMetrics([None, "mae"])
     compiled.update_state(y_true, y_pred)
     assert list(compiled.result()) == ["mae"]
@@ -219,7 +219,9 @@ def test_everything_is_part_of_one_step():
     hot = CompiledMetrics(["accuracy", "ce", metrics.AUC(name="auc")])
     batch = [NUMBERS, REALS, SCORES, GUESSES, HOT]
     with Scope(training=True) as scope:
-        inputs = [Input(f"x{i}", one.shape, one.dtype) for i, one in enumerate(batch)]
+        inputs = [
+            Input(f"x{i}", array.shape, array.dtype) for i, array in enumerate(batch)
+        ]
         number, real, score, guess, one_hot = inputs
         total = loss([number, real], [score, guess])
         hot.update_state(one_hot, score)
@@ -227,7 +229,7 @@ def test_everything_is_part_of_one_step():
             compiled.update_state([number, real], [score, guess])
     assert total.shape == ()
     known = dict(zip(inputs, batch, strict=True))
-    known.update({value: one.numpy() for one, value in scope.reads.items()})
+    known.update({value: variable.numpy() for variable, value in scope.reads.items()})
     (value,) = evaluate([total], known)
     assert value == CompiledLoss(LOSSES[0], [2.0, 0.5], NAMES)(batch[:2], batch[2:4])
     for variable, written in scope.writes.items():
@@ -236,7 +238,7 @@ def test_everything_is_part_of_one_step():
     eager.update_state(HOT, SCORES)
     assert hot.result() == eager.result()
     assert set(hot.variables) <= set(scope.writes)
-    assert [float(one.count) for one in loss.metrics] == [6.0, 6.0]
+    assert [float(metric.count) for metric in loss.metrics] == [6.0, 6.0]
 
 
 def test_softmax_stays_in_sight_of_the_loss():
@@ -299,7 +301,7 @@ def test_labels_that_do_not_fit_the_outputs():
 
 @pytest.mark.rivals
 @pytest.mark.parametrize(
-    ("given", "weighted", "y_true", "y_pred", "names"),
+    ("arguments", "weighted", "y_true", "y_pred", "names"),
     [
         (["accuracy", "acc", "mse"], None, HOT, SCORES, ["out"]),
         (["accuracy", "sparse_categorical_crossentropy"], None, NUMBERS, SCORES, None),
@@ -325,12 +327,12 @@ def test_labels_that_do_not_fit_the_outputs():
     ],
 )
 def test_metrics_are_named_and_computed_as_in_keras(
-    keras, given, weighted, y_true, y_pred, names
+    keras, arguments, weighted, y_true, y_pred, names
 ):
     from keras.src.trainers.compile_utils import CompileMetrics
 
-    ours = CompiledMetrics(given, weighted, names)
-    theirs = CompileMetrics(given, weighted, output_names=names)
+    ours = CompiledMetrics(arguments, weighted, names)
+    theirs = CompileMetrics(arguments, weighted, output_names=names)
     for metric in (ours, theirs):
         for _ in range(2):
             metric.update_state(y_true, y_pred, sample_weight=WEIGHT)
@@ -359,9 +361,9 @@ def test_losses_are_named_and_computed_as_in_keras(keras, loss, factors, weight)
     theirs = CompileLoss(theirs_loss, factors, output_names=NAMES)
     y_true, y_pred = [NUMBERS, REALS], [SCORES, GUESSES]
     for _ in range(2):
-        found, expected = ours(y_true, y_pred, weight), theirs(y_true, y_pred, weight)
-        assert found == pytest.approx(float(expected), rel=1e-5)
-    named = {one.name: float(one.result()) for one in theirs.metrics}
-    assert {one.name: float(one.result()) for one in ours.metrics} == pytest.approx(
-        named, rel=1e-5
-    )
+        result, expected = ours(y_true, y_pred, weight), theirs(y_true, y_pred, weight)
+        assert result == pytest.approx(float(expected), rel=1e-5)
+    named = {metric.name: float(metric.result()) for metric in theirs.metrics}
+    assert {
+        metric.name: float(metric.result()) for metric in ours.metrics
+    } == pytest.approx(named, rel=1e-5)

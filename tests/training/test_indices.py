@@ -69,7 +69,7 @@ def test_an_index_out_of_range_is_named(backend: str, way: str) -> None:
         IndexError, match=text + r".* a table of 10 rows, 0 to 9, or -10"
     ):
         WAYS[way](model)
-    assert not any(np.isnan(one).any() for one in model.get_weights())
+    assert not any(np.isnan(array).any() for array in model.get_weights())
     if way != "validation":
         for old, new in zip(before, model.get_weights(), strict=True):
             np.testing.assert_array_equal(old, new)
@@ -89,8 +89,8 @@ def test_in_a_stream_of_batches_and_on_arrays(backend: str) -> None:
 def test_indices_count_from_the_end_and_from_0(backend: str) -> None:
     model = model_of()
     every = np.arange(-10, 10).reshape(-1, 2)
-    made = model.predict(every, verbose=0)
-    np.testing.assert_allclose(made[:5], made[5:], rtol=1e-5)
+    predictions = model.predict(every, verbose=0)
+    np.testing.assert_allclose(predictions[:5], predictions[5:], rtol=1e-5)
 
 
 PATHS = {
@@ -210,13 +210,15 @@ def computed() -> tuple[Program, cpu_checks.Arrays]:
 
 def test_the_meaning_of_bad_rows() -> None:
     program, data = computed()
-    _, made = cpu_checks.ran(cpu_checks.reference.compile(program), data, {}, 1)
-    is_nan = np.isnan(made["gather"][0]).any(axis=1)
+    _, results = cpu_checks.ran(cpu_checks.reference.compile(program), data, {}, 1)
+    is_nan = np.isnan(results["gather"][0]).any(axis=1)
     assert is_nan.tolist() == [False, True, True, False, True, False]
     right = data["table"] * [[1], [0], [1], [0], [1]]
-    np.testing.assert_array_equal(made["scatter"][0], right)
-    assert np.isnan(made["along"][0]).sum() == 2  # -1 is the last, the others are none
-    np.testing.assert_array_equal(made["scattered"][0], [[0, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(results["scatter"][0], right)
+    assert (
+        np.isnan(results["along"][0]).sum() == 2
+    )  # -1 is the last, the others are none
+    np.testing.assert_array_equal(results["scattered"][0], [[0, 0], [0, 0], [0, 0]])
 
 
 def test_bad_rows_compiled() -> None:

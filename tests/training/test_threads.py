@@ -69,17 +69,17 @@ def in_threads(work: Any) -> list[Any]:
 def test_predictions_of_many_threads_are_those_of_one() -> None:
     model = network()
     # Different lengths and entry points, so that different programs run.
-    given = [rows(20 + 8 * (number % 2), number) for number in range(THREADS)]
+    inputs = [rows(20 + 8 * (number % 2), number) for number in range(THREADS)]
     verbs = [
         lambda x: model.predict(x, batch_size=8, verbose=0),
         model.predict_on_batch,
     ]
-    wanted = [[verb(x) for verb in verbs] for x in given]
+    wanted = [[verb(x) for verb in verbs] for x in inputs]
 
     def ask(number: int) -> int:
         wrong = 0
         for call in range(CALLS):
-            answer = verbs[call % 2](given[number])
+            answer = verbs[call % 2](inputs[number])
             wrong += not np.array_equal(answer, wanted[number][call % 2])
         return wrong
 
@@ -89,9 +89,9 @@ def test_predictions_of_many_threads_are_those_of_one() -> None:
 @pytest.mark.usefixtures("backend")
 def test_evaluations_of_many_threads_are_those_of_one() -> None:
     model = network()
-    given = [rows(20 + 8 * (number % 2), number) for number in range(THREADS)]
-    targets = [x[:, :3] * (1 + number) for number, x in enumerate(given)]
-    pairs = list(zip(given, targets, strict=True))
+    inputs = [rows(20 + 8 * (number % 2), number) for number in range(THREADS)]
+    targets = [x[:, :3] * (1 + number) for number, x in enumerate(inputs)]
+    pairs = list(zip(inputs, targets, strict=True))
     verbs = [
         lambda x, y: model.evaluate(x, y, batch_size=8, verbose=0),
         model.test_on_batch,
@@ -132,11 +132,11 @@ def test_training_does_not_notice_what_other_threads_ask() -> None:
         answers.append(beside.predict(x, batch_size=16, verbose=0))
         beside.test_on_batch(x, -x[:, :3])
 
-    found = beside.fit(x, x[:, :3], 8, 3, callbacks=[Pauses(interlude)], verbose=0)
-    assert found.history == undisturbed.history
+    history = beside.fit(x, x[:, :3], 8, 3, callbacks=[Pauses(interlude)], verbose=0)
+    assert history.history == undisturbed.history
     assert len(answers) == 6
-    for one, other in zip(alone.get_weights(), beside.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, other in zip(alone.get_weights(), beside.get_weights(), strict=True):
+        np.testing.assert_array_equal(first, other)
 
 
 @pytest.mark.usefixtures("backend")
@@ -170,8 +170,8 @@ def test_models_are_built_and_trained_beside_each_other() -> None:
         return model.get_weights()
 
     for number, weights in enumerate(in_threads(train)):
-        for one, other in zip(weights, train(number), strict=True):
-            np.testing.assert_array_equal(one, other)
+        for first, other in zip(weights, train(number), strict=True):
+            np.testing.assert_array_equal(first, other)
 
 
 @pytest.mark.usefixtures("backend")
@@ -196,7 +196,10 @@ def test_what_is_saved_while_another_thread_trains_is_of_whole_steps(
             path = tmp_path / f"{number}.keras"
             model.save(path)
             saved = [keras.models.load_model(path), pickle.loads(pickle.dumps(model))]
-            kernels = [model.get_weights()[0], *(one.get_weights()[0] for one in saved)]
+            kernels = [
+                model.get_weights()[0],
+                *(model.get_weights()[0] for model in saved),
+            ]
             for kernel in kernels:
                 assert (kernel == kernel[0, 0]).all()
 

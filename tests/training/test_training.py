@@ -16,7 +16,7 @@ def _seeded():
 
 def by_hand(model, batches, rate):
     """Train the classifier in plain NumPy, float64, without any of our code."""
-    w1, b1, w2, b2 = (one.astype("float64") for one in model.get_weights())
+    w1, b1, w2, b2 = (array.astype("float64") for array in model.get_weights())
     losses = []
     for x, y in batches:
         hidden = np.maximum(x @ w1 + b1, 0)
@@ -81,7 +81,7 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not():
         )
         model.compile("adam", "sparse_categorical_crossentropy")
         model.fit(x, y, epochs=3, verbose=0)
-        runs.append(np.concatenate([one.ravel() for one in model.get_weights()]))
+        runs.append(np.concatenate([array.ravel() for array in model.get_weights()]))
     assert np.array_equal(runs[0], runs[1])
     assert not np.allclose(runs[0], runs[2])
 

@@ -110,23 +110,23 @@ def test_validation_data_with_weights_steps_and_frequency():
 
 def test_class_weight_equals_sample_weight():
     x, y = blobs()
-    one, other = classifier(), classifier()
-    other.set_weights(one.get_weights())
-    one.fit(x, y, class_weight={0: 2.0, 1: 0.5}, shuffle=False, verbose=0)
+    first, other = classifier(), classifier()
+    other.set_weights(first.get_weights())
+    first.fit(x, y, class_weight={0: 2.0, 1: 0.5}, shuffle=False, verbose=0)
     weights = np.choose(y, [2.0, 0.5, 1.0])
     other.fit(x, y, sample_weight=weights, shuffle=False, verbose=0)
-    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+    for a, b in zip(first.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_steps_per_epoch_goes_on_where_the_last_epoch_ended():
     x, y = blobs(40)
-    whole, parts = classifier(), classifier()
-    parts.set_weights(whole.get_weights())
-    parts.training_state.order.assign(whole.training_state.order)
-    whole.fit(x, y, batch_size=10, epochs=1, verbose=0)
+    full, parts = classifier(), classifier()
+    parts.set_weights(full.get_weights())
+    parts.training_state.order.assign(full.training_state.order)
+    full.fit(x, y, batch_size=10, epochs=1, verbose=0)
     parts.fit(x, y, batch_size=10, epochs=2, steps_per_epoch=2, verbose=0)
-    for a, b in zip(whole.get_weights(), parts.get_weights(), strict=True):
+    for a, b in zip(full.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -139,9 +139,9 @@ def test_initial_epoch_and_history_numbers():
 def test_evaluate_weighs_batches_by_their_rows():
     x, y = blobs(50)
     model = classifier()
-    whole = model.evaluate(x, y, batch_size=50, verbose=0)
+    scores = model.evaluate(x, y, batch_size=50, verbose=0)
     parts = model.evaluate(x, y, batch_size=16, verbose=0)
-    np.testing.assert_allclose(whole, parts, rtol=1e-5)
+    np.testing.assert_allclose(scores, parts, rtol=1e-5)
     named = model.evaluate(x, y, return_dict=True, verbose=0)
     assert list(named) == ["accuracy", "loss"]
 

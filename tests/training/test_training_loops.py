@@ -74,17 +74,15 @@ class Steps:
 
     def run(self, verb: str, kind: str, **options: Any) -> Any:
         keras = self.keras
-        model, given = model_of(keras), source(keras, kind)
+        model, data = model_of(keras), source(keras, kind)
         if verb == "predict":
-            given.pop("y", None)
+            data.pop("y", None)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             calls = [hooks(keras, self.seen), self._counter(verb)]
-            result = getattr(model, verb)(
-                **given, **options, verbose=0, callbacks=calls
-            )
-        texts = [str(one.message) for one in caught]
-        self.warned = sum("Your input ran out of data" in one for one in texts)
+            result = getattr(model, verb)(**data, **options, verbose=0, callbacks=calls)
+        texts = [str(warning.message) for warning in caught]
+        self.warned = sum("Your input ran out of data" in text for text in texts)
         return result
 
     def _counter(self, verb: str) -> Any:
@@ -132,9 +130,18 @@ def test_steps_and_warnings_are_those_of_keras(keras, verb, kind, options):
 def test_an_epoch_ends_with_the_data():
     steps = Steps(ganglion)
     steps.run("fit", "arrays", epochs=4, steps_per_epoch=3)
-    one, rest = ["0", "1", "2", "loss"], ["0", "loss"]
+    first_epoch, rest = ["0", "1", "2", "loss"], ["0", "loss"]
     assert steps.seen == [
-        *("epoch 0", *one, "epoch 1", *rest, "epoch 2", *one, "epoch 3", *rest)
+        *(
+            "epoch 0",
+            *first_epoch,
+            "epoch 1",
+            *rest,
+            "epoch 2",
+            *first_epoch,
+            "epoch 3",
+            *rest,
+        )
     ]
     assert steps.warned == 2
 
@@ -173,8 +180,12 @@ VALIDATION = ["arrays", "data set", "loader", "generator 8"]
 def test_validation_data_of_any_kind_with_training_data_of_any(
     training, held_out, steps
 ):
-    given = source(ganglion, held_out)
-    data = (given["x"], given["y"]) if held_out == "arrays" else given["x"]
+    held_out_data = source(ganglion, held_out)
+    data = (
+        (held_out_data["x"], held_out_data["y"])
+        if held_out == "arrays"
+        else held_out_data["x"]
+    )
     count = Steps(ganglion)
     options = {"steps_per_epoch": 2} if training == "generator" else {}
     history = count.run(
@@ -189,7 +200,7 @@ def test_validation_data_of_any_kind_with_training_data_of_any(
     wanted = 3 if steps else 8 if held_out == "generator 8" else BATCHES
     if held_out == "arrays" and training != "arrays" and not steps:
         wanted = 1  # of 32 rows, as in Keras
-    tests = [one for one in count.seen if one.startswith("test")]
+    tests = [event for event in count.seen if event.startswith("test")]
     assert tests == [f"test {step}" for step in range(wanted)] * len(history.epoch)
     assert np.isfinite(history.history["val_loss"]).all()
 
@@ -230,10 +241,10 @@ def test_a_callback_may_stop_everything(kind, verb):
             self.model.stop_predicting = step == 2
             assert step < 9, "never stopped"
 
-    given = source(ganglion, kind)
+    data = source(ganglion, kind)
     if verb == "predict":
-        given.pop("y", None)
-    result = getattr(model_of(ganglion), verb)(**given, verbose=0, callbacks=[Stop()])
+        data.pop("y", None)
+    result = getattr(model_of(ganglion), verb)(**data, verbose=0, callbacks=[Stop()])
     assert seen == [0, 1, 2]
     if verb == "predict":
         assert result.shape == (6, 1)
@@ -281,9 +292,9 @@ def test_senseless_numbers_of_fit_are_refused(options, text):
 @pytest.mark.parametrize("value", [0, -3, 2.0])
 def test_senseless_numbers_of_evaluate_and_predict_are_refused(verb, name, value):
     x = np.ones((4, 1))
-    given = (x,) if verb == "predict" else (x, x)
+    arrays = (x,) if verb == "predict" else (x, x)
     with pytest.raises(ValueError, match=f"`{name}` must be a whole number >= 1"):
-        getattr(model_of(ganglion), verb)(*given, verbose=0, **{name: value})
+        getattr(model_of(ganglion), verb)(*arrays, verbose=0, **{name: value})
 
 
 def test_no_epoch_is_no_mistake():
@@ -325,7 +336,7 @@ class Hooks:
 @pytest.mark.rivals
 @pytest.mark.parametrize("rows", [6, 7])
 def test_steps_per_execution_calls_hooks_as_keras_does(keras, rows):
-    found = []
+    results = []
     for library in (ganglion, keras):
         hooks = Hooks(library)
         dense = library.layers.Dense(1, kernel_initializer="ones")
@@ -336,15 +347,15 @@ def test_steps_per_execution_calls_hooks_as_keras_does(keras, rows):
         model.fit(x, 3 * x, epochs=2, validation_data=(x, x), **options)
         model.evaluate(x, x, **options)
         model.predict(x, **options)
-        found.append(hooks.seen)
-    assert found[0] == found[1]
+        results.append(hooks.seen)
+    assert results[0] == results[1]
 
 
 def test_steps_per_execution_groups_the_hooks_of_a_stream():
     hooks, model = Hooks(ganglion), model_of(ganglion)
     model.compile("sgd", "mse", steps_per_execution=2)
     model.fit(generator(None), steps_per_epoch=4, verbose=0, callbacks=[hooks.callback])
-    numbers = [one.split()[1] for one in hooks.seen if one.startswith("train")]
+    numbers = [event.split()[1] for event in hooks.seen if event.startswith("train")]
     assert numbers == ["0", "1", "2", "3"]
     with pytest.raises(ValueError, match="`steps_per_execution` must be a whole"):
         model.compile("sgd", "mse", steps_per_execution=0)

@@ -90,8 +90,9 @@ def small_model(api: Any, case: Case) -> Any:
     """Put a layer between its inputs and a dense output."""
     kind = "int32" if case.classes else None
     inputs = [api.Input(shape[1:], dtype=kind) for shape in case.shapes]
-    made = case.make(api.layers)(inputs if len(inputs) > 1 else inputs[0])
-    features = made if len(made.shape) == 2 else api.layers.Flatten()(made)
+    entry = inputs if len(inputs) > 1 else inputs[0]
+    outputs = case.call(case.make(api.layers), entry)
+    features = outputs if len(outputs.shape) == 2 else api.layers.Flatten()(outputs)
     return api.Model(inputs, api.layers.Dense(2, activation="tanh")(features))
 
 
@@ -107,12 +108,12 @@ def no_jit(model: Any) -> dict[str, Any]:
 
 def numbered(cases: list[Case]) -> list[Any]:
     names = list(OPTIMIZERS)
-    found = []
+    results = []
     for number, case in enumerate(cases):
         name = names[number % len(names)]
         floats = "float32" if case.layer in FLOAT32_ALONE else "float64"
-        found.append(pytest.param(case, name, floats, id=f"{case.layer}-{name}"))
-    return found
+        results.append(pytest.param(case, name, floats, id=f"{case.layer}-{name}"))
+    return results
 
 
 @pytest.mark.parametrize(
@@ -174,10 +175,10 @@ def test_every_optimizer_trains_a_network_as_in_keras(
 
 def keras_recipe(keras: Any, recipe: recipes.Recipe) -> Any:
     stack = [keras.Input(recipe.input_shape)]
-    stack += [getattr(keras.layers, k)(**given) for k, given in recipe.layers]
+    stack += [getattr(keras.layers, k)(**arguments) for k, arguments in recipe.layers]
     model = keras.Sequential(stack)
-    kind, given = recipe.optimizer
-    optimizer = getattr(keras.optimizers, kind)(**given)
+    kind, options = recipe.optimizer
+    optimizer = getattr(keras.optimizers, kind)(**options)
     metrics = list(recipe.metrics)
     model.compile(optimizer, loss=recipe.loss, metrics=metrics, jit_compile=False)
     return model
@@ -258,26 +259,26 @@ def torch_recipe(torch: Any, recipe: recipes.Recipe, ours: Any) -> Any:
     stack: list[Any] = []
     for layer in ours.layers:
         kind, weights = type(layer).__name__, layer.get_weights()
-        given = [torch.tensor(one) for one in weights]
-        made: Any = None
+        tensors = [torch.tensor(weight) for weight in weights]
+        gradients_of: Any = None
         if kind == "Dense":
-            made = torch.nn.Linear(*given[0].shape)
-            _give(torch, made, given[0].T, given[1])
+            gradients_of = torch.nn.Linear(*tensors[0].shape)
+            _give(torch, gradients_of, tensors[0].T, tensors[1])
         elif kind == "Conv2D":
-            kh, kw, cin, cout = given[0].shape
-            made = torch.nn.Conv2d(cin, cout, (kh, kw))
-            _give(torch, made, given[0].permute(3, 2, 0, 1), given[1])
+            kh, kw, cin, cout = tensors[0].shape
+            gradients_of = torch.nn.Conv2d(cin, cout, (kh, kw))
+            _give(torch, gradients_of, tensors[0].permute(3, 2, 0, 1), tensors[1])
         elif kind == "BatchNormalization":
             norm = torch.nn.BatchNorm1d if len(stack) > 8 else torch.nn.BatchNorm2d
-            made = norm(len(given[0]), eps=1e-3)
+            gradients_of = norm(len(tensors[0]), eps=1e-3)
         elif kind == "MaxPooling2D":
-            made = torch.nn.MaxPool2d(2)
+            gradients_of = torch.nn.MaxPool2d(2)
         elif kind == "Flatten":
             # Channels last in Keras, first in PyTorch: put them last before the rows.
             stack.append(channels_last(torch))
-            made = torch.nn.Flatten()
-        if made is not None:
-            stack.append(made)
+            gradients_of = torch.nn.Flatten()
+        if gradients_of is not None:
+            stack.append(gradients_of)
         activation = getattr(layer, "activation", None)
         if activation is ganglion.activations.relu:
             stack.append(torch.nn.ReLU())

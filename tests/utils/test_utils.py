@@ -42,8 +42,8 @@ def test_to_categorical_of_nothing():
 def test_normalize_works_along_any_axis():
     x = np.arange(6.0).reshape(2, 3)
     for axis in (0, 1, -1):
-        made = utils.normalize(x, axis=axis, order=1)
-        sums = made.sum(axis)
+        normalized = utils.normalize(x, axis=axis, order=1)
+        sums = normalized.sum(axis)
         np.testing.assert_allclose(sums, np.ones_like(sums), rtol=1e-15)
 
 
@@ -51,8 +51,8 @@ def test_pad_sequences_sides():
     sequences = [[1], [2, 3, 4], []]
     pad = utils.pad_sequences
     np.testing.assert_array_equal(pad(sequences), [[0, 0, 1], [2, 3, 4], [0, 0, 0]])
-    made = pad(sequences, 2, padding="post", truncating="post", value=9)
-    np.testing.assert_array_equal(made, [[1, 9], [2, 3], [9, 9]])
+    padded = pad(sequences, 2, padding="post", truncating="post", value=9)
+    np.testing.assert_array_equal(padded, [[1, 9], [2, 3], [9, 9]])
     assert pad(sequences, 0).shape == (3, 0)
     assert pad([["a"], ["b", "c"]], dtype=object, value="-").tolist() == [
         ["-", "a"],
@@ -113,7 +113,7 @@ def test_clear_session_frees_what_nobody_uses(monkeypatch):
     before = model.predict(x, verbose=0)
     dropped.fit(x, np.ones((256, 4)), verbose=0)
     programs = weakref.WeakSet(
-        one for one in gc.get_objects() if isinstance(one, CompiledProgram)
+        held for held in gc.get_objects() if isinstance(held, CompiledProgram)
     )
     count, model_is_there = len(programs), weakref.ref(dropped)
     gc.disable()  # or it might have come by itself
@@ -431,6 +431,6 @@ def test_arrays_are_those_of_keras(keras):
         for truncating in ("pre", "post"):
             for maxlen in (None, 2, 9):
                 args = (sequences, maxlen, "int32", padding, truncating, 5)
-                made = utils.pad_sequences(*args), keras.utils.pad_sequences(*args)
-                np.testing.assert_array_equal(*made)
-                assert made[0].dtype == made[1].dtype
+                padded = utils.pad_sequences(*args), keras.utils.pad_sequences(*args)
+                np.testing.assert_array_equal(*padded)
+                assert padded[0].dtype == padded[1].dtype

@@ -105,9 +105,9 @@ def _write(path: Path, array: np.ndarray) -> None:
 
     array = np.ascontiguousarray(array, np.float32)
     with suppress(OSError, ValueError):
-        home = path.parent
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.clear_leftovers(home)
-        entries = [*home.glob(f"*{_SUFFIX}"), *home.glob("*.npz")]
+        parent = path.parent
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.clear_leftovers(parent)
+        entries = [*parent.glob(f"*{_SUFFIX}"), *parent.glob("*.npz")]
         files.remove_oldest(entries, MOST_KEPT - array.nbytes)
         files.write_file(path, write, durable=False)

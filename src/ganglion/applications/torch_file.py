@@ -4,9 +4,8 @@ Since 1.6 such a file is a zip archive with a pickle and one member a storage; b
 it was a row of pickles with the storages behind them. Sizes are checked against the
 file before memory is taken for them.
 
-A pickle is a program for a small stack machine. Python's own machine may call anything;
-`Machine` knows the few instructions that a dictionary of tensors is written in, and the
-few names that stand in it, each of which is data here. It refuses all else by name.
+The pickles are read by `system.pickles`, which calls nothing; the few names that stand
+in a dictionary of tensors are data here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import math
 import os
 import struct
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ import numpy as np
 
 from ganglion import files
 from ganglion.system import budget
+from ganglion.system.pickles import Dialect, Machine, Name, RefusedError
 from ganglion.system.terminal import lines
 
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -45,17 +44,6 @@ _DTYPES = {
         ("Bool", "?"),
     ]
 }
-
-
-class RefusedError(ValueError):
-    """A file holds something else than tensors, or is damaged."""
-
-
-@dataclass(frozen=True)
-class Name:
-    """A name that a pickle mentions; only that, never what it stands for."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -132,7 +120,7 @@ def _from_zip(data: bytes) -> dict[str, np.ndarray]:
 
         if folder + "byteorder" in members and member("byteorder") != b"little":
             raise RefusedError("its numbers are big-endian, which is not supported")
-        tensors = _tensors(Machine(member("data.pkl")).run())
+        tensors = _tensors(Machine(member("data.pkl"), TENSORS).run())
         numbers = {
             key: _numbers(storage, member(f"data/{key}"))
             for key, storage in _storages(tensors).items()
@@ -142,11 +130,11 @@ def _from_zip(data: bytes) -> dict[str, np.ndarray]:
 
 def _from_pickles(data: bytes) -> dict[str, np.ndarray]:
     """Read the form before 1.6: magic, version, machine, tensors, keys, storages."""
-    machine = Machine(data)
+    machine = Machine(data, TENSORS)
 
     def next_pickle() -> Any:
         nonlocal machine
-        machine = Machine(data, machine.at)
+        machine = Machine(data, TENSORS, machine.at)
         return machine.run()
 
     if data[:1] != b"\x80" or next_pickle() != _MAGIC:
@@ -234,12 +222,6 @@ def _viewed(name: str, tensor: Tensor, numbers: np.ndarray) -> np.ndarray:
 # ---- pickles ---------------------------------------------------------------------
 
 
-_MARK = object()
-# An instruction of one byte makes a dictionary; it is charged for some at a time.
-_BYTES_A_STEP, _STEPS_AT_ONCE = 80, 256
-_ODD = "its instructions do not fit together"
-
-
 def _rebuild_tensor(*arguments: Any) -> Tensor:
     storage, offset, shape, strides, *_ = arguments
     is_sound = (
@@ -264,203 +246,36 @@ def _ordered_dict(*arguments: Any) -> dict[Any, Any]:
     return {}
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": _ordered_dict,
-    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
-    "torch._utils._rebuild_parameter": _rebuild_parameter,
-}
+def _storage(reference: Any) -> Storage:
+    """Read a reference: ("storage", kind, key, device, count[, view])."""
+    match reference:
+        case ("storage", Name(text=kind), str(key), _, count, *view) if (
+            isinstance(reference, tuple)
+            and kind in _DTYPES
+            and type(count) is int
+            and count >= 0
+            and len(view) < 2
+            and not any(view)
+        ):
+            return Storage(key, _DTYPES[kind], count)
+    raise RefusedError("it refers to a storage in an unknown way")
 
 
-class Machine:
-    r"""Runs one pickle that starts somewhere in some bytes.
-
-    >>> Machine(b"\x80\x02}q\x00X\x01\x00\x00\x00aK\x05s.").run()
-    {'a': 5}
-    >>> Machine(b"\x80\x02cos\nsystem\n.").run()  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ganglion.applications.torch_file.RefusedError: it names os.system, which is no...
-    """
-
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self.data, self.at = data, at
-        self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
-
-    def run(self) -> Any:
-        """Return what the pickle describes; `at` is then behind it."""
-        steps = 0
-        while (code := self._take(1)) != b".":
-            if not steps % _STEPS_AT_ONCE:
-                budget.take(_STEPS_AT_ONCE * _BYTES_A_STEP, "a pickle")
-            steps += 1
-            instruction = _INSTRUCTIONS.get(code)
-            if instruction is None:
-                raise _unknown_instruction(code)
-            instruction(self)
-        return self._pop()
-
-    def _take(self, count: int) -> bytes:
-        raw = self.data[self.at : self.at + count]
-        if len(raw) < count:
-            raise RefusedError("it ends too early")
-        self.at += count
-        return raw
-
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
-
-    def _pop(self) -> Any:
-        if not self._stack or self._stack[-1] is _MARK:
-            raise RefusedError(_ODD)
-        return self._stack.pop()
-
-    def _top(self, kind: type) -> Any:
-        if not self._stack or not isinstance(self._stack[-1], kind):
-            raise RefusedError(_ODD)
-        return self._stack[-1]
-
-    def _since_mark(self) -> list[Any]:
-        for at in range(len(self._stack) - 1, -1, -1):
-            if self._stack[at] is _MARK:
-                items = self._stack[at + 1 :]
-                del self._stack[at:]
-                return items
-        raise RefusedError(_ODD)
-
-    def _push(self, value: Any) -> None:
-        self._stack.append(value)
-
-    def _push_tuple(self, count: int) -> None:
-        self._push(tuple([self._pop() for _ in range(count)][::-1]))
-
-    def _put_memo(self, form: str) -> None:
-        self._memo[self._number(form)] = self._top(object)
-
-    def _get_memo(self, form: str) -> None:
-        key = self._number(form)
-        if key not in self._memo:
-            raise RefusedError(_ODD)
-        self._push(self._memo[key])
-
-    def _protocol(self) -> None:
-        version = self._number("<B")
-        if version > 5:
-            raise RefusedError(f"its pickle protocol {version} is not known")
-
-    def _text(self) -> None:
-        raw = self._take(self._number("<I"))
-        try:
-            self._push(raw.decode())
-        except UnicodeDecodeError:
-            raise RefusedError("a name in it is not text") from None
-
-    def _long(self) -> None:
-        raw = self._take(self._number("<B"))
-        self._push(int.from_bytes(raw, "little", signed=True))
-
-    def _global(self) -> None:
-        end = self.data.find(b"\n", self.data.find(b"\n", self.at) + 1)
-        if end < 0 or end - self.at > 200:
-            raise RefusedError("it holds a name without an end")
-        text = self._take(end + 1 - self.at).decode("ascii", "replace")
-        name = text.strip("\n").replace("\n", ".")
-        if name not in _CALLS and name not in _DTYPES:
-            raise RefusedError(
-                f"it names {name}, which is no part of a file of tensors: nothing was "
-                "executed"
-            )
-        self._push(Name(name))
-
-    def _reduce(self) -> None:
-        arguments, function = self._pop(), self._pop()
-        if not isinstance(function, Name) or function.text not in _CALLS:
-            raise RefusedError(
-                "it calls something that is no tensor: nothing was executed"
-            )
-        if not isinstance(arguments, tuple):
-            raise RefusedError(_ODD)
-        try:
-            self._push(_CALLS[function.text](*arguments))
-        except RefusedError:
-            raise
-        except (TypeError, ValueError):
-            raise RefusedError("it describes a tensor that cannot be") from None
-
-    def _storage(self) -> None:
-        """Read a reference: ("storage", kind, key, device, count[, view])."""
-        reference = self._pop()
-        match reference:
-            case ("storage", Name(text=kind), str(key), _, count, *view) if (
-                isinstance(reference, tuple)
-                and kind in _DTYPES
-                and type(count) is int
-                and count >= 0
-                and len(view) < 2
-                and not any(view)
-            ):
-                self._push(Storage(key, _DTYPES[kind], count))
-            case _:
-                raise RefusedError("it refers to a storage in an unknown way")
-
-    def _set_items(self, items: list[Any]) -> None:
-        table = self._top(dict)
-        if len(items) % 2 or not all(isinstance(key, str) for key in items[::2]):
-            raise RefusedError("it holds a dictionary whose keys are not names")
-        table.update(zip(items[::2], items[1::2], strict=True))
-
-    def _set_item(self) -> None:
-        value, key = self._pop(), self._pop()
-        self._set_items([key, value])
-
-    def _append(self, items: list[Any]) -> None:
-        self._top(list).extend(items)
-
-    def _build(self) -> None:
-        """Leave out what PyTorch notes beside a dictionary (`_metadata`)."""
-        self._pop()
-        self._top(dict)
+def _leave_out(value: Any, state: Any) -> None:
+    """Leave out what PyTorch notes beside a dictionary (`_metadata`)."""
+    if not isinstance(value, dict):
+        raise RefusedError("it notes something beside a thing that is no dictionary")
 
 
-_INSTRUCTIONS: dict[bytes, Callable[[Machine], None]] = {
-    b"\x80": Machine._protocol,
-    b"N": lambda machine: machine._push(None),
-    b"\x88": lambda machine: machine._push(True),
-    b"\x89": lambda machine: machine._push(False),
-    b"}": lambda machine: machine._push({}),
-    b"]": lambda machine: machine._push([]),
-    b")": lambda machine: machine._push(()),
-    b"K": lambda machine: machine._push(machine._number("<B")),
-    b"M": lambda machine: machine._push(machine._number("<H")),
-    b"J": lambda machine: machine._push(machine._number("<i")),
-    b"G": lambda machine: machine._push(machine._number(">d")),
-    b"q": lambda machine: machine._put_memo("<B"),
-    b"r": lambda machine: machine._put_memo("<I"),
-    b"h": lambda machine: machine._get_memo("<B"),
-    b"j": lambda machine: machine._get_memo("<I"),
-    b"\x85": lambda machine: machine._push_tuple(1),
-    b"\x86": lambda machine: machine._push_tuple(2),
-    b"\x87": lambda machine: machine._push_tuple(3),
-    b"(": lambda machine: machine._push(_MARK),
-    b"t": lambda machine: machine._push(tuple(machine._since_mark())),
-    b"X": Machine._text,
-    b"\x8a": Machine._long,
-    b"c": Machine._global,
-    b"R": Machine._reduce,
-    b"Q": Machine._storage,
-    b"s": Machine._set_item,
-    b"u": lambda machine: machine._set_items(machine._since_mark()),
-    b"a": lambda machine: machine._append([machine._pop()]),
-    b"e": lambda machine: machine._append(machine._since_mark()),
-    b"b": Machine._build,
-}
-
-
-def _unknown_instruction(code: bytes) -> RefusedError:
-    import pickletools  # describes instructions, runs none
-
-    names = {known.code: known.name for known in pickletools.opcodes}
-    name = names.get(code.decode("latin-1")) or f"0x{code.hex()}"
-    return RefusedError(
-        f"it uses the pickle instruction {name}, which is no part of a file of "
-        "tensors: nothing was executed"
-    )
+TENSORS = Dialect(
+    subject="a file of tensors",
+    item="tensor",
+    calls={
+        "collections.OrderedDict": _ordered_dict,
+        "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
+        "torch._utils._rebuild_parameter": _rebuild_parameter,
+    },
+    names=_DTYPES,
+    reference=_storage,
+    set_state=_leave_out,
+)

@@ -89,14 +89,14 @@ def start(
     drop = layers.Dropout(dropout, name="head_dropout")
     dense = layers.Dense(classes, activation="softmax", name="head")
     model = Model(network.input, dense(drop(pooled)), name=name)
-    cut = network.get_layer(CUT).output
+    boundary = network.get_layer(CUT).output
     alone = layers.Input((pooled.shape[-1],))
     return Start(
         model,
         body=Model(network.input, pooled, name=f"{name}_body"),
-        lower=Model(network.input, cut, name=f"{name}_lower"),
-        middle=Model(cut, pooled, name=f"{name}_middle"),
-        upper=Model(cut, model.output, name=f"{name}_upper"),
+        lower=Model(network.input, boundary, name=f"{name}_lower"),
+        middle=Model(boundary, pooled, name=f"{name}_middle"),
+        upper=Model(boundary, model.output, name=f"{name}_upper"),
         head=Model(alone, dense(drop(alone)), name=f"{name}_head"),
     )
 

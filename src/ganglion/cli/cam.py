@@ -132,15 +132,15 @@ def _of_data(net: Any, data: str, limit: int | None) -> Any:
 def _of_files(net: Any, paths: list[Path] | None, limit: int | None) -> Any:
     from ganglion import images
     from ganglion.explain.gallery import Pictures
-    from ganglion.images.cache import LARGE
+    from ganglion.images.cache import LARGEST_IN_MEMORY
 
     files = files_of(paths or [])[:limit]
     form = _form(net)
     # Many large ones stay on disk, in the cache; a few are not worth keeping.
-    is_large = len(files) * math.prod(form.shape) > LARGE
+    is_large = len(files) * math.prod(form.shape) > LARGEST_IN_MEMORY
     decoded = images.read_files(files, form, keep=is_large)
     for number, why in decoded.problems.items():
-        say(f"Skipped {terminal.shown(files[number])}: {why}")
+        say(f"Skipped {terminal.printable(files[number])}: {why}")
     if not len(decoded.readable):
         raise ValueError("None of the files is an image that can be read.")
     return Pictures(decoded.pixels, [files[number].stem for number in decoded.readable])
@@ -195,7 +195,7 @@ def _number(class_name: str | None, classes: list[str]) -> int | None:
 def _conclude(written: Any, chosen: Any, classes: list[str], out: Path) -> None:
     predicted = written.predicted
     for number, count in sorted(Counter(predicted.tolist()).items()):
-        line = f"{terminal.shown(classes[number]):<12} {count:>6} images"
+        line = f"{terminal.printable(classes[number]):<12} {count:>6} images"
         if chosen.labels is not None:
             right = int((chosen.labels[predicted == number] == number).sum())
             line += f", {right / count:>6.1%} rightly"

@@ -40,7 +40,7 @@ def predict(
     with decoding() as watch:
         decoded = classifier.read(files, keep=False, watch=watch)
     for number, why in decoded.problems.items():
-        say(f"{terminal.shown(files[number])}: {why}")
+        say(f"{terminal.printable(files[number])}: {why}")
     readable = [files[number] for number in decoded.readable]
     if readable:
         _print(
@@ -63,11 +63,13 @@ def _print(
     best = probabilities.argmax(axis=1)
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        names = [terminal.shown(name) for name in classes]
+        names = [terminal.printable(name) for name in classes]
         writer.writerow(["file", "class", "probability", *names])
         for path, number, row in zip(files, best, probabilities, strict=True):
             each = [f"{number:.6f}" for number in row]
-            writer.writerow([terminal.shown(path), names[number], each[number], *each])
+            writer.writerow(
+                [terminal.printable(path), names[number], each[number], *each]
+            )
     elif form == "json":
         rows = [
             {
@@ -96,7 +98,7 @@ def _print_table(
         then = ", ".join(f"{classes[i]} {row[i]:.3f}" for i in order[1:SHOWN])
         first = order[0]
         cells = (str(path), classes[first], f"{row[first]:.3f}", then)
-        table.add_row(*(terminal.cell(terminal.shown(cell)) for cell in cells))
+        table.add_row(*(terminal.cell(terminal.printable(cell)) for cell in cells))
     terminal.show(table)
 
 

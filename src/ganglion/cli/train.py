@@ -253,7 +253,7 @@ def _announce(
     say(
         f"{recipe.name}: {recipe.title}; {model.count_params():,} parameters, batch "
         f"{batch or recipe.batch_size}, epochs {first} to {total}, "
-        f"backend {registry.shown()}"
+        f"backend {registry.chosen_name()}"
     )
 
 

@@ -65,7 +65,7 @@ class Choices:
         rows, columns = data.form.size
         say(
             f"{data.folder}: {len(data.classes)} classes "
-            f"({', '.join(map(terminal.shown, data.classes))}); "
+            f"({', '.join(map(terminal.printable, data.classes))}); "
             f"{data.counts()}; {rows}×{columns}{color}\n{network}"
         )
 
@@ -94,7 +94,7 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
     elif (known := model.notes.get("class_names")) != list(data.classes):
         raise ValueError(
             f"{chosen.resume} tells other classes apart than {data.folder} has: "
-            f"{', '.join(map(terminal.shown, known or ['unnamed ones']))}."
+            f"{', '.join(map(terminal.printable, known or ['unnamed ones']))}."
         )
     training.remember(model, data, test=chosen.test, validation=chosen.validation)
     size = chosen.batch_size or networks.batch_size(len(data.train))
@@ -104,7 +104,7 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
     chosen.announce(
         data,
         f"{model.count_params():,} parameters, batch {size}, at most {total} epochs, "
-        f"backend {registry.shown()}",
+        f"backend {registry.chosen_name()}",
         f" {data.form.color}",
     )
     started = time.perf_counter()

@@ -1,8 +1,8 @@
 """Names of Keras that Ganglion does not have: each with the reason and the way out.
 
->>> print(explain("ganglion.layers", "LSTM"))
-keras.layers.LSTM: recurrent layers are not there yet. Read sequences with Conv1D and \
-GlobalMaxPooling1D.
+>>> print(explain("ganglion.layers", "CuDNNGRU"))
+keras.layers.CuDNNGRU: cuDNN is not used, the loop over time is compiled. Use LSTM or \
+GRU, which are as fast.
 >>> print(explain("ganglion.layers", "Dens", ["Dense", "Dropout"]))
 keras.layers.Dens: there is no such name. Did you mean 'Dense'?
 """
@@ -18,22 +18,17 @@ _OWN_LAYER = "Write it as a Layer with `ganglion.ops`."
 # A reason with the way out, and the names it holds for: a module and what is in it, or
 # a module alone for all that is in it.
 _TABLE = {
-    "recurrent layers are not there yet. Read sequences with Conv1D and "
-    "GlobalMaxPooling1D.": (
-        "layers: LSTM GRU SimpleRNN RNN Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D "
-        "LSTMCell GRUCell SimpleRNNCell StackedRNNCells CuDNNLSTM CuDNNGRU "
-        "TimeDistributed Wrapper Masking",
-        "layers.recurrent",
-        "layers.wrappers",
+    "cuDNN is not used, the loop over time is compiled. Use LSTM or GRU, which are as "
+    "fast.": (
+        "layers: CuDNNLSTM CuDNNGRU",
         "layers.cudnn_recurrent",
-        "layers.convolutional_recurrent",
-        "backend: rnn ctc_batch_cost ctc_decode",
     ),
-    "attention layers are not there yet. `ops.dot_product_attention` computes "
-    "attention inside of a Layer of your own.": (
-        "layers: MultiHeadAttention Attention AdditiveAttention GroupedQueryAttention "
-        "GroupQueryAttention",
+    "it is not there yet. Use RNN with a cell of your own, or `ops.scan`.": (
+        "layers: Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D TimeDistributed "
+        "Wrapper",
+        "backend: rnn",
     ),
+    "it is not there yet.": ("backend: ctc_batch_cost ctc_decode",),
     "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
     "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "
     "RandomErasing are; or write it as a Layer with `ganglion.ops`.": (
@@ -44,26 +39,15 @@ _TABLE = {
         "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
         "CLAHE MaxNumBoundingBoxes Pipeline",
     ),
-    "it is not there yet. Call the layers of each feature (StringLookup, Normalization "
-    "and so on) yourself, and join them by a Concatenate.": ("utils: FeatureSpace",),
-    "it is not there yet. Read the files into a list of texts.": (
-        "utils: text_dataset_from_directory",
-    ),
     "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
     "generator or a `keras.utils.PyDataset` to `fit`.": (
-        "utils: timeseries_dataset_from_array "
-        "audio_dataset_from_directory split_dataset",
-        "preprocessing: text_dataset_from_directory timeseries_dataset_from_array",
+        "utils: audio_dataset_from_directory split_dataset",
     ),
     "of the pretrained models, only EfficientNetLite0 is there. Save another in Keras "
     '(`model.save("model.keras")`) and load the file here.': ("applications",),
     "models of other frameworks do not run here. Save the model in Keras "
     '(`model.save("model.keras")`) and load the file here.': (
         "layers: TFSMLayer TorchModuleWrapper FlaxLayer JaxLayer",
-    ),
-    "this data set is not there yet. Load it in Keras once, keep it with "
-    "np.savez, and read that file.": (
-        "datasets: imdb reuters cifar100 boston_housing california_housing",
     ),
     "one machine with one device trains here. Use the model itself.": (
         "utils: multi_gpu_model",
@@ -83,14 +67,14 @@ _TABLE = {
         "layers: Merge MaxoutDense Highway TimeDistributedDense",
     ),
     f"it is not there yet. {_OWN_LAYER}": (
-        "layers: EinsumDense SpectralNormalization LocallyConnected1D "
+        "layers: SpectralNormalization LocallyConnected1D "
         "LocallyConnected2D MelSpectrogram STFTSpectrogram",
     ),
     "images are not resized or cut into patches by ops yet. Use UpSampling2D, "
     "pooling layers, `ops.reshape` and `ops.transpose`.": ("ops.image", "ops: image"),
     "a graph here has no sorting and no loops of unknown length. Prepare the order in "
     "NumPy, or write the loop in Python over a known number of steps.": (
-        "ops: sort argsort scan while_loop associative_scan searchsorted unique "
+        "ops: sort argsort while_loop associative_scan searchsorted unique "
         "median quantile percentile",
     ),
     "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
@@ -132,11 +116,11 @@ def unsupported_reason(package: str, name: str) -> str | None:
 
 def explain(package: str, name: str, known: Iterable[str] = ()) -> str:
     """Return why a name is unsupported and what to do, or which one may be meant."""
-    shown = f"{package}.{name}".replace("ganglion", "keras", 1)
+    keras_name = f"{package}.{name}".replace("ganglion", "keras", 1)
     why = unsupported_reason(package, name)
     if why is None:
         public = [other for other in known if not other.startswith("_")]
-        near = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
-        meant = " or ".join(map(repr, near))
-        why = "there is no such name." + (f" Did you mean {meant}?" if near else "")
-    return f"{shown}: {why}"
+        similar = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+        meant = " or ".join(map(repr, similar))
+        why = "there is no such name." + (f" Did you mean {meant}?" if similar else "")
+    return f"{keras_name}: {why}"

@@ -107,15 +107,15 @@ def _digest(path: Path, body: bytes) -> bytes:
 _told: set[Path] = set()
 
 
-def _is_ours(place: Path) -> bool:
+def _is_ours(folder: Path) -> bool:
     """Return whether no other user can write to a folder; warn once if one can."""
-    reason = files.not_private(place)
+    reason = files.not_private(folder)
     if reason is None:
         return True
-    if place not in _told:
-        _told.add(place)
+    if folder not in _told:
+        _told.add(folder)
         warnings.warn(
-            f"{place} {reason}, who could put code there: compiled programs are "
+            f"{folder} {reason}, who could put code there: compiled programs are "
             "neither read from it nor kept in it. Remove it, or choose a folder of "
             "your own with GANGLION_HOME.",
             stacklevel=3,

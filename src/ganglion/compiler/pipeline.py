@@ -12,9 +12,11 @@ from typing import Any
 from ganglion.compiler.ir import graph as ir
 from ganglion.compiler.ir.graph import Graph
 from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.scan import with_bodies
 from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.time_loop import TimeLoop
 
 
 def _always(stage: Any) -> bool:
@@ -32,16 +34,27 @@ class Pass:
 
 
 def graph_pass(
-    name: str, why: str, run: Callable[[Graph], Graph], ops: Collection[str] = ()
+    name: str,
+    why: str,
+    run: Callable[[Graph], Graph],
+    ops: Collection[str] = (),
+    in_loops: bool = False,
 ) -> Pass:
-    """Return a pass over a program's graph, if that has one of some ops."""
+    """Return a pass over a program's graph, if that has one of some ops.
+
+    With `in_loops`, it also goes over the bodies of loops.
+    """
+
+    def everywhere(graph: Graph) -> Graph:
+        return run(with_bodies(graph, everywhere) if in_loops else graph)
 
     def change(program: Program) -> Program:
-        graph = run(program.graph)
+        graph = everywhere(program.graph)
         return program if graph is program.graph else replace(program, graph=graph)
 
     def applies(program: Program) -> bool:
-        return not ops or any(node.op.name in ops for node in program.graph.nodes)
+        asked = {*ops, "scan"} if in_loops else ops
+        return not ops or any(node.op.name in asked for node in program.graph.nodes)
 
     return Pass(name, why, change, applies)
 
@@ -52,11 +65,23 @@ def kernel_pass(
     run: Callable[[Sequence[Kernel]], Sequence[Kernel]],
     kind: type[Kernel] = Kernel,
     applies: Callable[[Plan], bool] = _always,
+    in_loops: bool = False,
 ) -> Pass:
-    """Return a pass over a plan's kernels, if one of them is of some kind."""
+    """Return a pass over a plan's kernels, if one of them is of some kind.
+
+    With `in_loops`, it also goes over the kernels of loops over time.
+    """
+
+    def everywhere(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+        return tuple(
+            replace(kernel, body=everywhere(kernel.body))
+            if in_loops and isinstance(kernel, TimeLoop)
+            else kernel
+            for kernel in run(kernels)
+        )
 
     def change(plan: Plan) -> Plan:
-        return replace(plan, kernels=tuple(run(plan.kernels)))
+        return replace(plan, kernels=everywhere(plan.kernels))
 
     def has_some(plan: Plan) -> bool:
         return any(isinstance(kernel, kind) for kernel in plan.kernels) and applies(

@@ -128,7 +128,7 @@ def expect() -> None:
         driver.start()
 
 
-def shown() -> str:
+def chosen_name() -> str:
     """Return the backend to expect, for people: "auto" where a model decides."""
     undecided = (
         config.backend_choice() == "auto" and driver.unavailable_reason() is None

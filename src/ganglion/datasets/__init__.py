@@ -1,10 +1,10 @@
-"""Data sets to train on: MNIST, Fashion-MNIST, CIFAR-10, and glyphs of our own.
+"""Data sets to train on: images, texts, prices, and glyphs of our own.
 
     >>> from ganglion.datasets import glyphs
     >>> (x_train, y_train), (x_test, y_test) = glyphs.load_data(train=100, test=10)
 
-``mnist``, ``fashion_mnist`` and ``cifar10`` have Keras' ``load_data()``: fetched on
-first use, checked, and kept in ``GANGLION_HOME`` or the user's cache folder.
+All others have Keras' names and ``load_data()``: fetched on first use, checked, and
+kept in ``GANGLION_HOME`` or the user's cache folder.
 """
 
 import difflib
@@ -17,21 +17,37 @@ from typing import TYPE_CHECKING
 from ganglion.compat.unsupported import explain
 
 if TYPE_CHECKING:
-    from ganglion.datasets import cifar10, fashion_mnist, glyphs, mnist
+    from ganglion.datasets import (
+        boston_housing,
+        california_housing,
+        cifar10,
+        cifar100,
+        fashion_mnist,
+        glyphs,
+        imdb,
+        mnist,
+        reuters,
+    )
     from ganglion.datasets.loading import DataSet
 
-NAMES = ("mnist", "fashion_mnist", "cifar10", "glyphs")
+NAMES = ("mnist", "fashion_mnist", "cifar10", "cifar100", "imdb", "reuters",
+         "boston_housing", "california_housing", "glyphs")  # fmt: skip
 
 __all__ = [
     "NAMES",
     "DataSetInfo",
     "DataUnavailable",
+    "boston_housing",
+    "california_housing",
     "cifar10",
+    "cifar100",
     "fashion_mnist",
     "fetch",
     "glyphs",
+    "imdb",
     "info",
     "mnist",
+    "reuters",
 ]
 
 
@@ -66,8 +82,8 @@ class DataSetInfo:
 def info() -> list[DataSetInfo]:
     """List every data set with its shapes and whether it is in the cache.
 
-    >>> [entry.name for entry in info()]
-    ['mnist', 'fashion_mnist', 'cifar10', 'glyphs']
+    >>> [entry.name for entry in info()][:3]
+    ['mnist', 'fashion_mnist', 'cifar10']
     """
     return [_info(__getattr__(name).DATA_SET) for name in NAMES]
 
@@ -89,8 +105,12 @@ def fetch(name: str) -> Path:
     'mnist.npz'
     """
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NAMES)}"
+        similar = difflib.get_close_matches(name, NAMES, n=1)
+        hint = (
+            f"did you mean {similar[0]!r}?"
+            if similar
+            else f"there are {', '.join(NAMES)}"
+        )
         raise ValueError(f"no data set is called {name!r}; {hint}")
     module = __getattr__(name)
     module.load_data()

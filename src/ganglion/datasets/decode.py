@@ -13,14 +13,17 @@ import tarfile
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
-from typing import IO, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ganglion.datasets import png
 from ganglion.system import budget
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Bytes = npt.NDArray[np.uint8]
 Split = tuple[Bytes, Bytes]
@@ -53,7 +56,7 @@ IDX_FILES = (
 CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 CIFAR_TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
 CIFAR_TEST = "test_batch"
-CIFAR_RECORD = 1 + 3 * 32 * 32
+CIFAR_PIXELS = 3 * 32 * 32
 ZIP_HEADER = 30  # bytes before a name in an archive; the last four say how long it is
 
 
@@ -61,22 +64,20 @@ class DamageError(Exception):
     """A file or download is not what it should be; the text says why, in one line."""
 
 
-class Arrays(NamedTuple):
-    """A data set: images and labels, for training and for testing."""
+class Record:
+    """What a data set is kept as, arrays by name: the methods of such named tuples."""
 
-    x_train: Bytes
-    y_train: Bytes
-    x_test: Bytes
-    y_test: Bytes
+    __slots__ = ()
 
-    def splits(self) -> tuple[Split, Split]:
-        """Return the nested pairs that Keras' ``load_data`` returns."""
-        return (self.x_train, self.y_train), (self.x_test, self.y_test)
+    if TYPE_CHECKING:
 
-    def owned(self) -> "Arrays":
+        def _asdict(self) -> dict[str, Any]: ...
+
+    def owned(self) -> "Self":
         """Return the same arrays, contiguous and writable, as the cache gives them."""
-        return Arrays(
-            *(np.require(array, requirements=["C", "W", "O"]) for array in self)
+        arrays = self._asdict().values()
+        return type(self)(
+            *(np.require(array, requirements=["C", "W", "O"]) for array in arrays)
         )
 
     def sha256(self) -> str:
@@ -93,6 +94,23 @@ class Arrays(NamedTuple):
             total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
             total.update(np.ascontiguousarray(array).data)
         return total.hexdigest()
+
+
+class _FourArrays(NamedTuple):
+    x_train: Bytes
+    y_train: Bytes
+    x_test: Bytes
+    y_test: Bytes
+
+
+class Arrays(Record, _FourArrays):
+    """A data set of images: images and labels, for training and for testing."""
+
+    __slots__ = ()
+
+    def splits(self) -> tuple[Split, Split]:
+        """Return the nested pairs that Keras' ``load_data`` returns."""
+        return (self.x_train, self.y_train), (self.x_test, self.y_test)
 
 
 def idx(data: bytes) -> Bytes:
@@ -124,17 +142,20 @@ def idx_files(read: Reader) -> Arrays:
 
 def npz(file: IO[bytes]) -> Arrays:
     """Read the four arrays from an ``.npz`` file such as Keras' ``mnist.npz``."""
-    with zipfile.ZipFile(file) as archive:
-        arrays: dict[str, Any] = {
-            name: _npy(file, archive, f"{name}.npy") for name in Arrays._fields
-        }
+    arrays = members(file, Arrays._fields)
     for name, array in arrays.items():
         if array.dtype != np.uint8:
             raise ValueError(f"{name} holds {array.dtype}, not uint8")
     return Arrays(**arrays)
 
 
-def _npy(file: IO[bytes], archive: zipfile.ZipFile, name: str) -> Any:
+def members(file: IO[bytes], names: Iterable[str]) -> dict[str, Any]:
+    """Read some arrays from an ``.npz`` file."""
+    with zipfile.ZipFile(file) as archive:
+        return {name: npy(file, archive, f"{name}.npy") for name in names}
+
+
+def npy(file: IO[bytes], archive: zipfile.ZipFile, name: str) -> Any:
     """Read an array from an archive; as from a file of its own, if it is stored so.
 
     The archive's sums of bytes would take longer to check than all else: who reads
@@ -142,8 +163,8 @@ def _npy(file: IO[bytes], archive: zipfile.ZipFile, name: str) -> Any:
     """
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED:
-        with archive.open(member) as opened:
-            return _array(io.BytesIO(budget.drain(opened, name)), member.file_size)
+        with archive.open(member) as stream:
+            return _array(io.BytesIO(budget.drain(stream, name)), member.file_size)
     file.seek(member.header_offset)
     header = file.read(ZIP_HEADER)
     if len(header) < ZIP_HEADER:
@@ -155,6 +176,16 @@ def _npy(file: IO[bytes], archive: zipfile.ZipFile, name: str) -> Any:
 def _array(file: IO[bytes], size: int) -> Any:
     """Read an array of at most so many bytes: its head may claim any shape."""
     start = file.tell()
+    shape, dtype = npy_head(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"an array of {dtype} and the shape {shape} does not fit")
+    budget.take(math.prod(shape) * dtype.itemsize, "an array")
+    file.seek(start)
+    return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def npy_head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Read what comes before the numbers of an array: its shape and type."""
     version = np.lib.format.read_magic(file)
     read_head = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -163,11 +194,7 @@ def _array(file: IO[bytes], size: int) -> Any:
     if read_head is None:
         raise ValueError(f"version {version} of .npy files is not known")
     shape, _, dtype = read_head(file)
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"an array of {dtype} and the shape {shape} does not fit")
-    budget.take(math.prod(shape) * dtype.itemsize, "an array")
-    file.seek(start)
-    return np.lib.format.read_array(file, allow_pickle=False)
+    return shape, dtype
 
 
 def cifar_binary(read: Reader) -> Arrays:
@@ -181,20 +208,24 @@ def cifar_binary(read: Reader) -> Arrays:
 
 def cifar_batches(read: Reader) -> Arrays:
     """Decode the six ``.bin`` files inside that archive."""
-    train = np.concatenate([_cifar_batch(read(f"{name}.bin")) for name in CIFAR_TRAIN])
-    test = _cifar_batch(read(f"{CIFAR_TEST}.bin"))
-    return Arrays(_cifar_images(train), train[:, :1], _cifar_images(test), test[:, :1])
+    train = np.concatenate([cifar_records(read(f"{name}.bin")) for name in CIFAR_TRAIN])
+    test = cifar_records(read(f"{CIFAR_TEST}.bin"))
+    return Arrays(*cifar_split(train), *cifar_split(test))
 
 
-def _cifar_batch(data: bytes) -> Bytes:
-    if len(data) % CIFAR_RECORD:
-        raise ValueError(f"a CIFAR-10 batch of {len(data)} bytes is cut short")
-    return np.frombuffer(data, np.uint8).reshape(-1, CIFAR_RECORD)
+def cifar_records(data: bytes, label_bytes: int = 1) -> Bytes:
+    """Return a row for each image of a ``.bin`` file: its labels, then its planes."""
+    size = label_bytes + CIFAR_PIXELS
+    if len(data) % size:
+        raise ValueError(f"a CIFAR batch of {len(data)} bytes is cut short")
+    return np.frombuffer(data, np.uint8).reshape(-1, size)
 
 
-def _cifar_images(records: Bytes) -> Bytes:
-    planes = records[:, 1:].reshape(-1, 3, 32, 32)
-    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+def cifar_split(records: Bytes) -> Split:
+    """Return the images and the labels of such rows."""
+    planes = records[:, -CIFAR_PIXELS:].reshape(-1, 3, 32, 32)
+    images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+    return images, records[:, :-CIFAR_PIXELS]
 
 
 def cifar_sheets(read: Reader) -> Arrays:

@@ -127,11 +127,11 @@ def _opened(url: str) -> "HTTPResponse":
     minute to fail where there is no network. Hence a thread, left behind if late.
     """
     answers: queue.SimpleQueue[HTTPResponse | SourceError] = queue.SimpleQueue()
-    late = threading.Event()
+    abandoned = threading.Event()
 
     def ask() -> None:
         answer = _ask(url)
-        if late.is_set() and not isinstance(answer, SourceError):
+        if abandoned.is_set() and not isinstance(answer, SourceError):
             answer.close()
         answers.put(answer)
 
@@ -139,7 +139,7 @@ def _opened(url: str) -> "HTTPResponse":
     try:
         answer = answers.get(timeout=OPEN_SECONDS)
     except queue.Empty:
-        late.set()
+        abandoned.set()
         raise SourceError(f"no answer within {OPEN_SECONDS:g} s") from None
     if isinstance(answer, SourceError):
         raise answer

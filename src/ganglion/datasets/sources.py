@@ -18,12 +18,12 @@ from pathlib import Path
 
 from ganglion import files
 from ganglion.datasets import decode
-from ganglion.datasets.decode import Arrays, Reader
+from ganglion.datasets.decode import Reader, Record
 from ganglion.datasets.download import Report, SourceError, download
 from ganglion.system import budget
 from ganglion.system.terminal import one_line
 
-Decoder = Callable[[Reader], Arrays]
+Decoder = Callable[[Reader], Record]
 
 ASK_SECONDS = 8.0
 MOST_UNPACKED = 900 << 20  # bytes, of all that is read for a data set
@@ -49,7 +49,7 @@ class Source:
     open: Callable[[Report], AbstractContextManager[Reader]]
     decode: Decoder
 
-    def fetch(self, report: Report) -> Arrays:
+    def fetch(self, report: Report) -> Record:
         """Get the arrays, or raise ``SourceError`` with a one-line reason."""
         try:
             # The largest data set has 184 MB; decoding images takes twice as much.

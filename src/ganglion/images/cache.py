@@ -25,7 +25,9 @@ from ganglion import config, files
 from ganglion.images.decoding import Form
 
 VERSION = 2
-LARGE = 256 << 20  # bytes; from here on pixels stay on disk, mapped into memory
+LARGEST_IN_MEMORY = (
+    256 << 20
+)  # bytes; from here on pixels stay on disk, mapped into memory
 MOST = 16 << 30  # bytes of all entries
 _PIXELS, _INDEX = "pixels.npy", "index.json"
 _CHUNK = 1024  # rows copied at a time
@@ -70,7 +72,7 @@ def read(key: str, count: int, form: Form) -> Decoded | None:
         if len(readable) + len(problems) != count:
             raise ValueError("another number of files")
         pixels = _mapped(entry / _PIXELS, (len(readable), *form.shape))
-        if pixels.size <= LARGE:
+        if pixels.size <= LARGEST_IN_MEMORY:
             pixels = np.array(pixels)
             # A large one is not read through: its length was checked by mapping it.
             if zlib.crc32(pixels.data) != index["crc32"]:
@@ -113,14 +115,14 @@ def write(
     Rows of files that could not be read are taken out again. Nothing is written if
     anything fails, or on Ctrl-C.
     """
-    home = folder()
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cache_folder = folder()
+    cache_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     size = int(np.prod(shape))
-    others = [p for p in home.iterdir() if p.name != key and p.name[0] != "."]
+    others = [p for p in cache_folder.iterdir() if p.name != key and p.name[0] != "."]
     files.remove_oldest(others, MOST - size)
-    large = size > LARGE
+    large = size > LARGEST_IN_MEMORY
     # Decoded again if a power cut takes it: there is no need to wait for the disk.
-    with files.new_folder(home / key, durable=False) as part:
+    with files.new_folder(cache_folder / key, durable=False) as part:
         path = part / _PIXELS
         pixels = (
             np.lib.format.open_memmap(path, "w+", dtype=np.uint8, shape=shape)
@@ -143,7 +145,7 @@ def write(
         }
         index["check"] = _check(key, index)
         (part / _INDEX).write_text(json.dumps(index), encoding="utf-8")
-    return Decoded(pixels, readable, problems, home / key)
+    return Decoded(pixels, readable, problems, cache_folder / key)
 
 
 def rows(decoded: Decoded, wanted: np.ndarray) -> np.ndarray:
@@ -152,7 +154,7 @@ def rows(decoded: Decoded, wanted: np.ndarray) -> np.ndarray:
     if len(wanted) == len(pixels) and bool((np.diff(wanted) == 1).all()):
         return pixels
     size = len(wanted) * int(np.prod(pixels.shape[1:]))
-    if decoded.entry is None or size <= LARGE:
+    if decoded.entry is None or size <= LARGEST_IN_MEMORY:
         return np.asarray(pixels[wanted])
     name = hashlib.sha256(np.asarray(wanted, "<i8").tobytes()).hexdigest()[:24]
     path = decoded.entry / f"rows-{name}.npy"

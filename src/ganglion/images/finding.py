@@ -127,7 +127,7 @@ def check_case(folder: Path, names: Iterable[str]) -> None:
     if twice:
         raise ImagesError(
             f"{folder}: the classes {', '.join(map(repr, twice))} differ only by case. "
-            "If they are one class, put their images into one folder; if not, rename "
+            "If they are one class, put their files into one folder; if not, rename "
             "one of them."
         )
 

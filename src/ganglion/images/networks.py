@@ -17,7 +17,7 @@ import numpy as np
 from ganglion import files
 from ganglion.images import Form, ImageFolder, ImagesError, load
 from ganglion.images.decoding import pillow
-from ganglion.system.terminal import shown
+from ganglion.system.terminal import printable
 
 if TYPE_CHECKING:
     from ganglion.recipes import LayerSpec, Recipe
@@ -26,7 +26,7 @@ DATASET = "images"
 NAME = "image-folder"
 SMALLEST_MAP = 8  # pooling ends here: what is left is averaged
 FIRST_FILTERS, MOST_FILTERS = 32, 256
-MANY = 2000  # images, from which two convolutions a block pay
+DEEPER_FROM = 2000  # images, from which two convolutions a block pay
 # Images up to which a batch size holds: with few, an epoch has more steps.
 BATCHES = ((60, 8), (400, 16), (2_000, 32), (20_000, 64))
 LARGEST_BATCH = 128
@@ -59,7 +59,7 @@ def network(shape: tuple[int, ...], classes: int, images: int) -> tuple[LayerSpe
     stack: list[LayerSpec] = [("Rescaling", {"scale": 1 / 255})]
     filters, side = FIRST_FILTERS, min(shape[:2])
     while True:
-        for _ in range(2 if images >= MANY else 1):
+        for _ in range(2 if images >= DEEPER_FROM else 1):
             stack += _convolution(filters)
         if side // 2 < SMALLEST_MAP:
             break
@@ -249,7 +249,7 @@ def skipped_text(folder: Path, skipped: Sequence[tuple[Path, str]]) -> str:
         return ""
     count = len(skipped)
     names = [(path.relative_to(folder.expanduser()), why) for path, why in skipped]
-    each = [f"{shown(path.as_posix())} ({why})" for path, why in names[:NAMED]]
+    each = [f"{printable(path.as_posix())} ({why})" for path, why in names[:NAMED]]
     more = f"; and {count - NAMED} more" if count > NAMED else ""
     files = "1 file is" if count == 1 else f"{count} files are"
     return f"{files} left out, unreadable: {'; '.join(each)}{more}."

@@ -11,7 +11,7 @@ import numpy as np
 
 from ganglion.datasets import png
 from ganglion.images.decoding import pillow
-from ganglion.system.terminal import cell, shown
+from ganglion.system.terminal import cell, printable
 
 CELL, MARGIN, LETTER = 44, 14, 7  # pixels of the picture
 INK, PAPER, BLUE = (20, 20, 20), (255, 255, 255), (8, 64, 129)
@@ -97,7 +97,7 @@ def class_table(scores: Scores) -> Any:
     parts = zip(scores.precision, scores.recall, strict=True)
     for i, (precision, recall) in enumerate(parts):
         cells = ["–" if np.isnan(x) else f"{x:.4f}" for x in (precision, recall)]
-        name = cell(shown(scores.classes[i]))
+        name = cell(printable(scores.classes[i]))
         table.add_row(name, str(scores.confusion[i].sum()), *cells)
     return table
 
@@ -118,7 +118,7 @@ def confusion_table(scores: Scores) -> Any:
         pad_edge=False,
     )
     for name in scores.classes:
-        table.add_column(Text(f" {shown(name)[:NAME_WIDTH]} "), justify="center")
+        table.add_column(Text(f" {printable(name)[:NAME_WIDTH]} "), justify="center")
     totals = np.maximum(scores.confusion.sum(axis=1), 1)
     for i, row in enumerate(scores.confusion):
         cells = []
@@ -127,7 +127,7 @@ def confusion_table(scores: Scores) -> Any:
             ink = "white" if value / totals[i] > 0.5 else "black"
             style = Style(color=ink, bgcolor=f"rgb({red},{green},{blue})")
             cells.append(Text(f"{value:^5}", style=style))
-        table.add_row(Text(shown(scores.classes[i])), *cells)
+        table.add_row(Text(printable(scores.classes[i])), *cells)
     return table
 
 
@@ -143,7 +143,7 @@ def picture(scores: Scores) -> Any:
     image_module, draw_module = pillow(), pillow("ImageDraw")
     font = pillow("ImageFont").load_default()
     count = len(scores.classes)
-    names = [shown(name) for name in scores.classes]
+    names = [printable(name) for name in scores.classes]
     names = [name if len(name) <= 24 else name[:23] + "…" for name in names]
     left = MARGIN + LETTER * max(map(len, [*names, "is"])) + 8
     top = MARGIN + LETTER * max(map(len, names)) + 26

@@ -378,8 +378,10 @@ class Classifier:
         if names == [TEST]:
             return part, "test/", skipped
         noted = self.model.notes.get("folder") or {}
-        same = names == [WHOLE] and noted.get("fingerprint") == fingerprint(listing)
-        count = held_out(noted.get("test"), len(part)) if same else 0
+        unchanged = names == [WHOLE] and noted.get("fingerprint") == fingerprint(
+            listing
+        )
+        count = held_out(noted.get("test"), len(part)) if unchanged else 0
         if everything or not count:
             return part, "all images", skipped
         _, rows = stratified(part.y, count)

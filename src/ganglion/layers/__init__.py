@@ -2,32 +2,42 @@
 
 from ganglion.layers import (
     activating,
+    attention,
     augment,
     conv,
     dense,
     dropout,
+    einsum_dense,
     image_size,
     inputs,
+    masking,
     merging,
+    multi_head,
     norm,
     pools,
     preprocessing,
+    rnn,
     scaling,
     shape,
 )
 from ganglion.layers.activating import *
+from ganglion.layers.attention import *
 from ganglion.layers.augment import *
 from ganglion.layers.base import InputSpec, Layer
 from ganglion.layers.conv import *
 from ganglion.layers.dense import *
 from ganglion.layers.dropout import *
+from ganglion.layers.einsum_dense import *
 from ganglion.layers.image_size import *
 from ganglion.layers.inputs import *
+from ganglion.layers.masking import *
 from ganglion.layers.merging import *
 from ganglion.layers.merging import _Merge as _Merge  # scripts subclass it
+from ganglion.layers.multi_head import *
 from ganglion.layers.norm import *
 from ganglion.layers.pools import *
 from ganglion.layers.preprocessing import *
+from ganglion.layers.rnn import *
 from ganglion.layers.scaling import *
 from ganglion.layers.shape import *
 from ganglion.oldpaths import attribute_of
@@ -37,15 +47,20 @@ __getattr__ = attribute_of("ganglion.layers")
 
 __all__ = ["InputSpec", "Layer"]
 __all__ += activating.__all__
+__all__ += attention.__all__
 __all__ += augment.__all__
 __all__ += conv.__all__
 __all__ += dense.__all__
 __all__ += dropout.__all__
+__all__ += einsum_dense.__all__
 __all__ += image_size.__all__
 __all__ += inputs.__all__
+__all__ += masking.__all__
 __all__ += merging.__all__
+__all__ += multi_head.__all__
 __all__ += norm.__all__
 __all__ += pools.__all__
 __all__ += preprocessing.__all__
+__all__ += rnn.__all__
 __all__ += scaling.__all__
 __all__ += shape.__all__

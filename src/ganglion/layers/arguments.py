@@ -23,17 +23,18 @@ _RESOLVE: dict[str, Callable[[Any], Any]] = {
     "data_format": lambda value: channels_last(value),
 }
 _POSITIVE = (
-    "units", "filters", "depth_multiplier", "input_dim", "output_dim", "height", "width"
+    "units", "filters", "depth_multiplier", "input_dim", "output_dim", "height",
+    "width", "num_heads", "key_dim", "head_dim", "num_query_heads",
+    "num_key_value_heads",
 )  # fmt: skip
 _PER_AXIS = ("kernel_size", "strides", "dilation_rate", "pool_size")
 _NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
-_NO_MASKS = "masks are not supported yet; leave it out."
 _UNSUPPORTED = {  # and what to do instead
     "lora_rank": _NO_LORA,
     "lora_alpha": _NO_LORA,
     "quantization_config": _NO_LORA,
-    "mask_zero": _NO_MASKS,
-    "mask": _NO_MASKS,
+    "gptq_unpacked_column_size": _NO_LORA,
+    "flash_attention": "leave it out, the compiler chooses how attention is computed.",
     "renorm": "use plain batch statistics.",
     "synchronized": "use plain batch statistics.",
     "renorm_clipping": "it belongs to `renorm`.",
@@ -94,13 +95,17 @@ class SpatialLayer(Layer):
 
 
 def weight(
-    layer: Layer, name: str, shape: Iterable[int], settings: str | None = None
+    layer: Layer,
+    name: str,
+    shape: Iterable[int],
+    settings: str | None = None,
+    initializer: Any = None,
 ) -> Variable:
     """Make a trainable weight from the layer's ``<settings>_initializer`` and so on."""
     settings = settings or name
     return layer.add_weight(
         shape=tuple(shape),
-        initializer=getattr(layer, f"{settings}_initializer"),
+        initializer=initializer or getattr(layer, f"{settings}_initializer"),
         regularizer=getattr(layer, f"{settings}_regularizer"),
         constraint=getattr(layer, f"{settings}_constraint"),
         name=name,

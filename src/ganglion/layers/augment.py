@@ -455,12 +455,12 @@ class RandomTranslation(_Moving):
         *_, rows, columns, _ = data.shape
         down = self.draw(data, *self._height, seed) * float(rows)
         across = self.draw(data, *self._width, seed) * float(columns)
-        moves = ops.stack([across, down], axis=1)
-        return {"translations": moves, "input_shape": tuple(data.shape)}
+        translations = ops.stack([across, down], axis=1)
+        return {"translations": translations, "input_shape": tuple(data.shape)}
 
     def _maps(self, x: Any, drawn: Any) -> tuple[Any, Any]:
-        moves = drawn["translations"]
-        return (1.0, None, -moves[:, 0]), (None, 1.0, -moves[:, 1])
+        translations = drawn["translations"]
+        return (1.0, None, -translations[:, 0]), (None, 1.0, -translations[:, 1])
 
 
 @export("keras.layers")
@@ -495,8 +495,8 @@ class RandomRotation(_Moving):
         }
 
     def _maps(self, x: Any, drawn: Any) -> tuple[Any, Any]:
-        turned = _rotation(drawn["angle"], x.shape[1], x.shape[2])
-        return tuple(turned[:3]), tuple(turned[3:6])
+        rotation = _rotation(drawn["angle"], x.shape[1], x.shape[2])
+        return tuple(rotation[:3]), tuple(rotation[3:6])
 
 
 def _rotation(angle: Any, rows: int, columns: int) -> list[Any]:

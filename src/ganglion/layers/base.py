@@ -6,7 +6,6 @@ Weights are those made by `add_weight` or held in attributes, as sub-layers are 
 
 from __future__ import annotations
 
-import inspect
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -19,6 +18,7 @@ from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.constraints import get as get_constraint
 from ganglion.layers.construction import (
     OldShape,
+    ShapesByName,
     arguments_of,
     as_plain_data,
     as_shapes,
@@ -33,13 +33,15 @@ from ganglion.layers.construction import (
     kept_value,
     name_first,
     refuse_unknown,
-    shape_of,
+    shapes_to_build,
     tensors_of,
     translated,
     translating,
     unwrapped,
 )
+from ganglion.layers.mask_passing import call_signature, fill_masks, pass_mask_on
 from ganglion.layers.tracking import Tracker, WeightHolder
+from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.ops.dispatch import concrete
 from ganglion.serialization import deserialize_keras_object
 from ganglion.symbolic import Call, KerasTensor
@@ -113,6 +115,7 @@ class Layer(WeightHolder):
     created: origin.Origin
     _init_values: dict[str, Any]
     _building = False
+    _warned_of_mask = False
     active_unless_told = False  # in training mode when called by itself on arrays
     built_at_once = False  # needs no shape: built as soon as it is made, as in Keras
 
@@ -148,7 +151,7 @@ class Layer(WeightHolder):
         self.autocast = autocast
         self.built = self.built_at_once and type(self).build is Layer.build
         self.input_spec: InputSpec | list[InputSpec] | None = None
-        self.supports_masking = False
+        self.supports_masking = type(self).compute_mask is not Layer.compute_mask
         self.input_hint = input_hint_from(kwargs)
         self._initial_weights = kwargs.pop("weights", None)
         self._losses: list[Any] = []  # of the last call on arrays
@@ -167,6 +170,13 @@ class Layer(WeightHolder):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs, in ops."""
         raise NotImplementedError(f"{type(self).__name__} does not define `call`.")
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """Return the mask of the outputs, from that of the inputs.
+
+        It is asked for where `supports_masking` is set: here, or by writing this.
+        """
+        return previous_mask
 
     @name_first
     def add_weight(
@@ -239,6 +249,9 @@ class Layer(WeightHolder):
         with suspended():
             self._build_for(args, kwargs)
             outputs = call.bind(self._infer(args, kwargs))
+            if self.supports_masking:
+                first, mask = fill_masks(self, args, dict(kwargs))
+                pass_mask_on(self, first, outputs, mask)
         self._calls.append(call)
         return outputs
 
@@ -272,11 +285,12 @@ class Layer(WeightHolder):
         before = scope.training, scope.told
         if isinstance(kwargs.get("training"), (bool, int)):
             scope.training, scope.told = bool(kwargs["training"]), True
-        elif "training" in _call_parameters(type(self)):
+        elif "training" in call_signature(self).parameters:
             unless_told = self.active_unless_told and not scope.told
             kwargs["training"] = scope.training or unless_told
-        if "training" not in _call_parameters(type(self)):
+        if "training" not in call_signature(self).parameters:
             kwargs.pop("training", None)  # it applies to the layers below
+        first, mask = fill_masks(self, args, kwargs)
         try:
             with origin.inside(self.name, self.created):
                 outputs = self.call(*args, **kwargs)
@@ -285,6 +299,7 @@ class Layer(WeightHolder):
                         # By the row, so that its strength does not depend on the batch.
                         loss = self.activity_regularizer(output)
                         scope.add_loss(self, read(loss / max(output.shape[0], 1)))
+                pass_mask_on(self, first, outputs, mask)
         finally:
             scope.training, scope.told = before
         return outputs
@@ -293,7 +308,7 @@ class Layer(WeightHolder):
         is_float = isinstance(leaf, Value) and leaf.dtype.kind == "f"
         if not is_float or leaf.dtype == self.dtype:
             return leaf
-        return ops.cast(leaf, self.dtype)
+        return _masked_as(leaf, ops.cast(leaf, self.dtype))
 
     # ---- building --------------------------------------------------------------
 
@@ -308,10 +323,7 @@ class Layer(WeightHolder):
             check_inputs(self.input_spec, args[0], self.name, self.created)
         if self._is_built_for_calls():
             return
-        first = args[0] if args else next(iter(kwargs.values()), None)
-        shapes = tree.map_leaves(shape_of, first)
-        if isinstance(shapes, KerasTensor):
-            shapes = shapes.shape
+        shapes = shapes_to_build(self, args, kwargs)
         with forks.held_off(), _building:  # threads may call a new layer at once
             if not self._is_built_for_calls():
                 self._build_once(shapes)
@@ -324,10 +336,13 @@ class Layer(WeightHolder):
         self._building = True
         try:
             with suspended(), origin.inside(self.name, self.created):
-                self.build(unwrapped(shapes))
+                if isinstance(shapes, ShapesByName):
+                    self.build(**shapes)
+                else:
+                    self.build(shapes)
         finally:
             self._building = False
-        self._build_shape = unwrapped(shapes)
+        self._build_shape = shapes
         self.built = True
         if self._initial_weights is not None:
             self.set_weights(self._initial_weights)
@@ -352,13 +367,21 @@ class Layer(WeightHolder):
         """Return what `build` was called with."""
         if self._build_shape is None:
             return None
-        return {"input_shape": self._build_shape}
+        if not isinstance(self._build_shape, ShapesByName):
+            return {"input_shape": self._build_shape}
+        if len(self._build_shape) == 1:
+            return {"input_shape": next(iter(self._build_shape.values()))}
+        return {"shapes_dict": dict(self._build_shape)}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Build as an equal layer was built before."""
-        shape = config.get("input_shape") if config else None
-        if shape is not None and not self.built:
-            self._build_once(as_shapes(shape))
+        config = config or {}
+        if self.built:
+            return
+        if (shape := config.get("input_shape")) is not None:
+            self._build_once(unwrapped(as_shapes(shape)))
+        elif (shapes := config.get("shapes_dict")) is not None:
+            self._build_once(ShapesByName(as_shapes(shapes).items()))
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output shape for an input shape (None: any size)."""
@@ -458,16 +481,6 @@ class Layer(WeightHolder):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
 
-_parameters: dict[type, frozenset[str]] = {}
-
-
-def _call_parameters(cls: type[Layer]) -> frozenset[str]:
-    if cls not in _parameters:
-        names = inspect.signature(cls.call).parameters
-        _parameters[cls] = frozenset(names)
-    return _parameters[cls]
-
-
 def activated(layer: Any, outputs: Any) -> Any:
     """Return a layer's outputs behind its activation, which may have been taken away.
 
@@ -477,8 +490,19 @@ def activated(layer: Any, outputs: Any) -> Any:
 
 
 def _lift(leaf: Any) -> Any:
-    """Turn arrays and variables among the arguments into values."""
-    return read(leaf) if isinstance(leaf, (np.ndarray, Variable)) else leaf
+    """Turn arrays of numbers and variables among the arguments into values."""
+    if not isinstance(leaf, (np.ndarray, Variable)):
+        return leaf
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUT":
+        return leaf  # texts, for layers that run on the host
+    return _masked_as(leaf, read(leaf))
+
+
+def _masked_as(before: Any, value: Value) -> Value:
+    mask = get_keras_mask(before)
+    if mask is not None:
+        set_keras_mask(value, read(mask))
+    return value
 
 
 def check_inputs(specs: Any, inputs: Any, name: str, created: origin.Origin) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, keras2
+from ganglion import config, keras2, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import Value
 from ganglion.serialization import (
@@ -167,6 +167,12 @@ RENAMED = {
     "atrous_rate": ("dilation_rate",),
     "dim_ordering": ("data_format",),
     "pool_length": ("pool_size",),
+    "inner_init": ("recurrent_initializer",),
+    "inner_activation": ("recurrent_activation",),
+    "U_regularizer": ("recurrent_regularizer",),
+    "U_constraint": ("recurrent_constraint",),
+    "dropout_W": ("dropout",),
+    "dropout_U": ("recurrent_dropout",),
     "gamma_init": ("gamma_initializer",),
     "beta_init": ("beta_initializer",),
 }
@@ -310,10 +316,46 @@ def counting(build: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             self._building = False
         self.built = True
-        if len(args) == 1:
+        if len(build_names(type(self))) > 1:
+            names = inspect.signature(build).bind(self, *args, **kwargs).arguments
+            self._build_shape = ShapesByName(list(names.items())[1:])
+        elif len(args) == 1:
             self._build_shape = unwrapped(args[0])
 
     return counted
+
+
+def build_names(cls: type) -> list[str]:
+    """Return the names of the shapes that the `build` of a layer takes."""
+    parameters = list(inspect.signature(cls.build).parameters.values())[1:]  # type: ignore[attr-defined]
+    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind not in rest]
+
+
+class ShapesByName(dict[str, Any]):
+    """The shapes for a `build` that takes several, by the names of its parameters."""
+
+    def __init__(self, shapes: Any) -> None:
+        super().__init__({name: unwrapped(shape) for name, shape in shapes})
+
+
+def shapes_to_build(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return the shape of a call's first input, or of each that `build` asks for.
+
+    A `build` with several parameters gets those of the arguments of `call`: one called
+    `query_shape` is the shape of `query`.
+    """
+    names = build_names(type(layer))
+    if len(names) < 2:
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        return unwrapped(tree.map_leaves(shape_of, first))
+    inputs = inspect.signature(layer.call).bind_partial(*args, **kwargs).arguments
+    shapes = [
+        (f"{name}_shape", tree.map_leaves(shape_of, value))
+        for name, value in inputs.items()
+        if f"{name}_shape" in names and value is not None
+    ]
+    return ShapesByName(shapes)
 
 
 class ShapeLeaf(tuple):

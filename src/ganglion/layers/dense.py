@@ -11,7 +11,6 @@ from ganglion import activations, keras2, ops
 from ganglion.layers.arguments import (
     keep,
     known_size,
-    refuse,
     weight,
 )
 from ganglion.layers.base import InputSpec, Layer, activated
@@ -82,6 +81,7 @@ class Embedding(Layer):
 
     input_dim: int
     output_dim: int
+    mask_zero: bool
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Embedding(Layer):
         self._init_values.pop("input_length", None)
         super().__init__(**kwargs)
         keep(self, locals())
-        self.mask_zero = mask_zero
+        self.supports_masking = mask_zero
         if weights is not None:
             is_list = isinstance(weights, (list, tuple)) and len(weights) == 1
             self._initial_weights = list(weights) if is_list else [np.asarray(weights)]
@@ -115,6 +115,9 @@ class Embedding(Layer):
     def build(self, input_shape: Any = None) -> None:
         shape = (self.input_dim, self.output_dim)
         self.embeddings = weight(self, "embeddings", shape)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return ops.not_equal(inputs, 0) if self.mask_zero else None
 
     def call(self, inputs: Any) -> Any:
         return ops.take(self.embeddings, ops.cast(inputs, "int32"), axis=0)
@@ -176,15 +179,21 @@ class Lambda(Layer):
             raise ValueError(f"Lambda needs a function, got {function!r}.")
         self.function = function
         self._promised_shape = output_shape
-        refuse(self, "mask", mask)
-        self.mask = None
+        self.mask = mask
+        self.supports_masking = mask is not None
         self.arguments = dict(arguments or {})
 
-    def call(self, inputs: Any, training: Any = None) -> Any:
+    def call(self, inputs: Any, mask: Any = None, training: Any = None) -> Any:
         arguments = dict(self.arguments)
-        if "training" in _parameters(self.function):
+        known = _parameters(self.function)
+        if "mask" in known:
+            arguments["mask"] = mask
+        if "training" in known:
             arguments["training"] = training
         return self.function(inputs, **arguments)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return self.mask(inputs, mask) if callable(self.mask) else self.mask
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         input_shape = args[0] if args else next(iter(kwargs.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.base import Layer
 from ganglion.layers.norm import unit_length
+from ganglion.masks import check_mask, get_keras_mask, set_keras_mask
 
 __all__ = [
     "Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply",
@@ -55,6 +57,24 @@ class _Merge(Layer):
     def call(self, inputs: Any) -> Any:
         most = max(x.ndim for x in inputs)
         return self._merge_function([_with_axes(x, most) for x in inputs])
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return where any input is valid, None unless all have masks."""
+        if mask is None:
+            return None
+        self._check_masks(inputs, mask)
+        if any(of_input is None for of_input in mask):
+            return None
+        return functools.reduce(ops.logical_or, mask)
+
+    def _check_masks(self, inputs: Any, mask: Any) -> None:
+        both = (inputs, mask)
+        are_lists = all(isinstance(each, (list, tuple)) for each in both)
+        if not are_lists or len(inputs) != len(mask):
+            raise ValueError(
+                f'Layer "{self.name}" needs a list with the mask of each input (None '
+                f"where it has none), got {mask!r:.80}."
+            )
 
     def _merge_function(self, inputs: list[Any]) -> Any:
         """Merge the inputs: the name by which subclasses in scripts do it."""
@@ -100,10 +120,49 @@ class Subtract(_Merge):
 
 @export("keras.layers")
 class Multiply(_Merge):
-    """The product of its inputs, element by element."""
+    """The product of its inputs, element by element.
+
+    A masked step counts as one; where all are masked, the product is zero.
+    """
 
     def _merge_function(self, inputs: list[Any]) -> Any:
-        return functools.reduce(ops.multiply, inputs)
+        masks = [_spread_mask(self, x) for x in inputs]
+        factors = [
+            x if mask is None else ops.where(mask, x, 1)
+            for x, mask in zip(inputs, masks, strict=True)
+        ]
+        product = functools.reduce(ops.multiply, factors)
+        if any(mask is None for mask in masks):
+            return product
+        is_valid = functools.reduce(ops.logical_or, masks)
+        product = ops.where(is_valid, product, 0)
+        set_keras_mask(product, ops.any(is_valid, axis=-1))
+        return product
+
+
+def _merge_valid(layer: Layer, merge: Callable[..., Any], inputs: list[Any]) -> Any:
+    """Merge inputs two by two; where one is masked, the other counts alone."""
+    output, output_mask = inputs[0], _spread_mask(layer, inputs[0])
+    for x in inputs[1:]:
+        mask = _spread_mask(layer, x)
+        other = x if mask is None else ops.where(mask, x, output)
+        if output_mask is not None:
+            output = ops.where(output_mask, output, other)
+        is_known = mask is not None and output_mask is not None
+        output_mask = ops.logical_or(output_mask, mask) if is_known else None
+        output = merge(output, other)
+    if output_mask is not None:
+        set_keras_mask(output, ops.any(output_mask, axis=-1))
+    return output
+
+
+def _spread_mask(layer: Layer, x: Any) -> Any:
+    """Return the mask of an input in the shape of the input."""
+    mask = get_keras_mask(x)
+    if mask is None:
+        return None
+    check_mask(f'Layer "{layer.name}"', mask, x, ndim=x.ndim - 1)
+    return ops.broadcast_to(ops.expand_dims(mask, -1), x.shape)
 
 
 @export("keras.layers")
@@ -119,7 +178,7 @@ class Maximum(_Merge):
     """The largest of its inputs, element by element."""
 
     def _merge_function(self, inputs: list[Any]) -> Any:
-        return functools.reduce(ops.maximum, inputs)
+        return _merge_valid(self, ops.maximum, inputs)
 
 
 @export("keras.layers")
@@ -127,7 +186,7 @@ class Minimum(_Merge):
     """The smallest of its inputs, element by element."""
 
     def _merge_function(self, inputs: list[Any]) -> Any:
-        return functools.reduce(ops.minimum, inputs)
+        return _merge_valid(self, ops.minimum, inputs)
 
 
 @export("keras.layers")
@@ -156,8 +215,27 @@ class Concatenate(_Merge):
                 f"sizes must be equal, got {', '.join(map(str, shapes))}."
             )
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Join the masks; an input without one is valid."""
+        if mask is None:
+            return None
+        self._check_masks(inputs, mask)
+        if all(of_input is None for of_input in mask):
+            return None
+        masks = [_like_input(*pair) for pair in zip(inputs, mask, strict=True)]
+        return ops.any(ops.concatenate(masks, axis=self.axis), axis=-1)
+
     def call(self, inputs: Any) -> Any:
         return ops.concatenate(list(inputs), axis=self.axis)
+
+
+def _like_input(x: Any, mask: Any) -> Any:
+    """Return a mask with all axes of its input."""
+    if mask is None:
+        return ops.ones_like(x, dtype="bool")
+    if len(mask.shape) == len(x.shape):
+        return mask
+    return ops.logical_or(ops.expand_dims(mask, -1), ops.zeros_like(x, dtype="bool"))
 
 
 @export("keras.layers")
@@ -195,6 +273,9 @@ class Dot(_Merge):
                 f"shapes {shapes[0]} and {shapes[1]}: the axes must exist, must not be "
                 "the batch, and their sizes must be equal."
             )
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return None
 
     def call(self, inputs: Any) -> Any:
         x, y = inputs

@@ -7,6 +7,7 @@ from typing import Any
 from ganglion import config, ops
 from ganglion.layers.arguments import keep, known_size, positive, weight
 from ganglion.layers.base import InputSpec, Layer
+from ganglion.masks import check_mask
 from ganglion.serialization import export
 from ganglion.variables import current_scope
 
@@ -291,6 +292,7 @@ class BatchNormalization(_Scaled):
         axes = [i for i in range(x.ndim) if i != self.axis % x.ndim]
         if mask is None:
             return ops.moments(x, axes, keepdims=True)
+        check_mask(f'Layer "{self.name}"', mask, x, ndim=x.ndim - 1)
         is_valid = ops.broadcast_to(ops.expand_dims(ops.cast(mask, bool), -1), x.shape)
         count = (
             ops.sum(ops.cast(is_valid, x.dtype), axes, keepdims=True) + config.epsilon()

@@ -6,6 +6,7 @@ from typing import Any
 
 from ganglion import ops
 from ganglion.layers.arguments import SpatialLayer, keep, padding_of
+from ganglion.masks import check_mask
 from ganglion.serialization import export
 
 __all__ = [
@@ -112,9 +113,13 @@ class _GlobalMax(_GlobalPooling):
 class GlobalAveragePooling1D(_GlobalAverage, rank=1):
     """The average over all steps."""
 
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return None
+
     def call(self, inputs: Any, mask: Any = None) -> Any:
         if mask is None:
             return super().call(inputs)
+        check_mask(f'Layer "{self.name}"', mask, inputs, ndim=2)
         shares = ops.cast(ops.expand_dims(mask, 2), inputs.dtype)
         total = ops.sum(inputs * shares, axis=1, keepdims=self.keepdims)
         return total / ops.sum(shares, axis=1, keepdims=self.keepdims)

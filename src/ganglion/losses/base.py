@@ -12,6 +12,7 @@ import numpy as np
 from ganglion import config, ops, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
+from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
     custom_object_scope,
     deserialize_keras_object,
@@ -87,12 +88,18 @@ class Loss:
         return self._dtype
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Return the loss of a batch, weighted and reduced."""
+        """Return the loss of a batch, weighted and reduced.
+
+        What the mask of the predictions leaves out does not count.
+        """
+        mask = get_keras_mask(y_pred)
         y_pred = tree.map_leaves(self._prediction, to_array(y_pred))
         y_true = tree.map_leaves(self._label, to_array(y_true))
         with origin.inside(self.name):
             values = self.call(y_true, y_pred)
-            mask = self._mask(y_true, y_pred)
+            for other in (get_keras_mask(values), self._mask(y_true, y_pred)):
+                if other is not None:
+                    mask = other if mask is None else ops.logical_and(mask, other)
             return reduce_weighted(
                 values, sample_weight, mask, self.reduction, self.dtype
             )
@@ -309,6 +316,37 @@ def masked_weights(
         return weights
     weights, sample_weight = fitted_weights(weights, ops.cast(sample_weight, dtype))
     return weights * sample_weight
+
+
+def per_sample(
+    values: Any, sample_weight: Any, reduce: Callable[..., Any], dtype: Any
+) -> tuple[Any, Any]:
+    """Return weighted values and their weights, both with at most one axis."""
+    values = ops.cast(to_array(values), dtype)
+    if sample_weight is None:
+        return _to_one_axis(values, reduce), None
+    weights = ops.convert_to_tensor(sample_weight, dtype)
+    values, weights = same_rank(values, weights)
+    rank = len(weights.shape)
+    if len(values.shape) > rank:
+        values = reduce(values, axis=list(range(rank, len(values.shape))))
+    values, weights = values * _stretched(weights, values), _stretched(weights, values)
+    return _to_one_axis(values, reduce), _to_one_axis(weights, reduce)
+
+
+def _to_one_axis(values: Any, reduce: Callable[..., Any]) -> Any:
+    rank = len(values.shape)
+    return reduce(values, axis=list(range(1, rank))) if rank > 1 else values
+
+
+def _stretched(weights: Any, values: Any) -> Any:
+    shape, weight_shape = tuple(values.shape), tuple(weights.shape)
+    if not broadcasts_to(shape, weight_shape):
+        raise ShapeError(
+            f"Sample weights of shape {weight_shape} do not fit values of shape "
+            f"{shape}: give one weight per sample."
+        )
+    return weights if shape == weight_shape else ops.broadcast_to(weights, shape)
 
 
 # ---- by name -------------------------------------------------------------------------

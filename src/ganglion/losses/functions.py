@@ -168,8 +168,8 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
     error = y_pred - y_true
     size = ops.absolute(error)
     line = delta * size - 0.5 * delta * delta
-    near = ops.less_equal(size, float(delta))
-    return ops.mean(ops.where(near, 0.5 * ops.square(error), line), axis=-1)
+    is_small = ops.less_equal(size, float(delta))
+    return ops.mean(ops.where(is_small, 0.5 * ops.square(error), line), axis=-1)
 
 
 class Huber(FunctionLoss, fn=huber):

@@ -14,15 +14,14 @@ import numpy as np
 
 from ganglion import initializers, ops
 from ganglion.compiler.ir import origin
-from ganglion.compiler.ir.graph import ShapeError
 from ganglion.losses.base import (
-    broadcasts_to,
     float_type,
     ignored_mask,
     masked_weights,
-    same_rank,
+    per_sample,
     to_array,
 )
+from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
@@ -178,37 +177,6 @@ class Configured(Metric):
         return {**super().get_config(), **{name: getattr(self, name) for name in own}}
 
 
-def per_sample(
-    values: Any, sample_weight: Any, reduce: Callable[..., Any], dtype: Any
-) -> tuple[Any, Any]:
-    """Return weighted values and their weights, both with at most one axis."""
-    values = ops.cast(to_array(values), dtype)
-    if sample_weight is None:
-        return _to_one_axis(values, reduce), None
-    weights = ops.convert_to_tensor(sample_weight, dtype)
-    values, weights = same_rank(values, weights)
-    rank = len(weights.shape)
-    if len(values.shape) > rank:
-        values = reduce(values, axis=list(range(rank, len(values.shape))))
-    values, weights = values * _stretched(weights, values), _stretched(weights, values)
-    return _to_one_axis(values, reduce), _to_one_axis(weights, reduce)
-
-
-def _to_one_axis(values: Any, reduce: Callable[..., Any]) -> Any:
-    rank = len(values.shape)
-    return reduce(values, axis=list(range(1, rank))) if rank > 1 else values
-
-
-def _stretched(weights: Any, values: Any) -> Any:
-    shape, weight_shape = tuple(values.shape), tuple(weights.shape)
-    if not broadcasts_to(shape, weight_shape):
-        raise ShapeError(
-            f"Sample weights of shape {weight_shape} do not fit values of shape "
-            f"{shape}: give one weight per sample."
-        )
-    return weights if shape == weight_shape else ops.broadcast_to(weights, shape)
-
-
 @registered()
 class Sum(Metric):
     """The weighted sum of all values.
@@ -280,7 +248,9 @@ class MeanMetricWrapper(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
+        mask = get_keras_mask(y_pred)
         y_true, y_pred = to_array(y_true), to_array(y_pred)
+        sample_weight = masked_weights(sample_weight, mask, self.dtype, "sum")
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         ignored = self._fn_kwargs.get("ignore_class")
         if ignored is not None and sample_weight is not None:

@@ -45,6 +45,7 @@ class Model(Trainer):
     """
 
     _untracked = Trainer._untracked | {"_network", "_symbolic_losses"}
+    _warned_of_mask = True  # a mask goes to the layers inside, which warn of it
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Model and (args or {"inputs", "outputs", "output"} & kwargs.keys()):
@@ -138,14 +139,12 @@ class Model(Trainer):
     # ---- calling -----------------------------------------------------------------
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        if mask is not None:
-            raise ValueError("`mask` is not supported: masks are not passed on here.")
         if self._network is None:
             raise NotImplementedError(
                 f"{type(self).__name__} does not define `call`, and was not given "
                 "`inputs` and `outputs`."
             )
-        outputs, losses = self._network.run(inputs, self._symbolic_losses)
+        outputs, losses = self._network.run(inputs, self._symbolic_losses, mask)
         scope = current_scope()
         if scope is not None:
             for loss in losses:

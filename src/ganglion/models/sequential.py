@@ -10,10 +10,11 @@ from ganglion import keras2
 from ganglion.compiler.ir import origin
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.construction import by_calling
+from ganglion.masks import set_keras_mask
 from ganglion.models.functional import Network
 from ganglion.models.model import LayerList, Model
 from ganglion.serialization import export
-from ganglion.symbolic import KerasTensor
+from ganglion.symbolic import TEXT, KerasTensor
 
 
 @export("keras", "Sequential")
@@ -119,7 +120,9 @@ class Sequential(Model):
         if input_shape is None:
             raise ValueError("A Sequential without an Input needs an `input_shape`.")
         shape = tuple(input_shape)
-        self._input_layer = InputLayer(batch_shape=shape)
+        takes_text = self._stack[0].compute_dtype == TEXT
+        dtype = TEXT if takes_text else None
+        self._input_layer = InputLayer(batch_shape=shape, dtype=dtype)
         start = self._input_layer.output
         self._connect(start, start, self._stack, any_size=self._building)
 
@@ -134,6 +137,8 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if self._network is None:
+            if mask is not None:
+                set_keras_mask(inputs, mask)
             for layer in self._stack:
                 inputs = layer(inputs)
             return inputs

@@ -12,7 +12,7 @@ import numpy as np
 from ganglion import tree
 from ganglion.progress import print_message
 from ganglion.symbolic import Call, Function, KerasTensor
-from ganglion.system.terminal import shown
+from ganglion.system.terminal import printable
 
 _HEADER = ("Layer (type)", "Output Shape", "Param #", "Connected to")
 _SIDES: dict[str, Callable[[str, int], str]] = {
@@ -68,7 +68,7 @@ def summary_text(
         header.append("Trainable")
         sides.append("center")
     widths = _column_widths(is_chain, line_length, positions, show_trainable)
-    lines = [f'Model: "{shown(model.name)}"', *_table(header, rows, widths, sides)]
+    lines = [f'Model: "{printable(model.name)}"', *_table(header, rows, widths, sides)]
     return "\n".join([*lines, *_totals(model), ""])
 
 
@@ -135,7 +135,7 @@ def _row(
     with_sources: bool,
 ) -> list[str]:
     prefix = "   " * depth + "└ " if depth else ""
-    row = [f"{prefix}{shown(layer.name)} ({type_name(layer)})"]
+    row = [f"{prefix}{printable(layer.name)} ({type_name(layer)})"]
     row += [output_shape(layer, calls), _parameters(layer)]
     if with_sources:
         row.append(_connections(layer, calls))
@@ -193,10 +193,10 @@ def _connections(layer: Any, calls: list[Call]) -> str:
 
 def _source_text(tensor: KerasTensor) -> str:
     if tensor.call is None:
-        return shown(tensor.name)
+        return printable(tensor.name)
     operation = tensor.call.operation
     calls = getattr(operation, "_calls", None) or [tensor.call]
-    return f"{shown(operation.name)}[{calls.index(tensor.call)}][{tensor.index}]"
+    return f"{printable(operation.name)}[{calls.index(tensor.call)}][{tensor.index}]"
 
 
 # ---- numbers of parameters -----------------------------------------------------------

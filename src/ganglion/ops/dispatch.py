@@ -14,9 +14,13 @@ from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.graph import ShapeError, Value, evaluate
 from ganglion.compiler.ir.shaping import is_float
+from ganglion.masks import get_keras_mask, with_mask, without_mask
 from ganglion.variables import current_scope, read
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Ops that may return their very argument: what they return has its mask, if any.
+_RETURN_THE_SAME = ("cast", "convert_to_tensor")
 
 
 class _Calls(threading.local):
@@ -47,20 +51,38 @@ def op(function: F) -> F:
             _calls.depth -= 1
         leaves = tree.flatten((args, kwargs))
         traced = current_scope() or any(isinstance(leaf, Value) for leaf in leaves)
+        if traced and outermost and function.__name__ not in _RETURN_THE_SAME:
+            result = tree.map_leaves(_unmasked, result)
         return result if traced or not outermost else concrete(result)
 
     return dispatched  # type: ignore[return-value]
 
 
 def concrete(result: Any) -> Any:
-    """Turn the values of a result into arrays: all at once, as they share much."""
+    """Turn the values of a result into arrays, which keep their masks.
+
+    All are computed at once, as they share much.
+    """
     leaves = tree.flatten(result)
-    values = [leaf for leaf in leaves if isinstance(leaf, Value)]
-    arrays = iter(evaluate(values))
-    return tree.pack(
-        result,
-        [next(arrays) if isinstance(leaf, Value) else leaf for leaf in leaves],
-    )
+    both = [x for leaf in leaves for x in (leaf, get_keras_mask(leaf))]
+    values = [x for x in both if isinstance(x, Value)]
+    arrays = dict(zip(values, evaluate(values), strict=True))
+
+    def array(leaf: Any) -> Any:
+        if not isinstance(leaf, Value):
+            return leaf
+        mask = get_keras_mask(leaf)
+        if mask is None:
+            return arrays[leaf]
+        return with_mask(arrays[leaf], array(mask))
+
+    return tree.map_leaves(array, result)
+
+
+def _unmasked(leaf: Any) -> Any:
+    """Return the result of an op without a mask, even if it is its argument."""
+    is_masked = isinstance(leaf, Value) and get_keras_mask(leaf) is not None
+    return without_mask(leaf) if is_masked else leaf
 
 
 def is_weak(x: Any) -> bool:

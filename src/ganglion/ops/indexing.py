@@ -17,7 +17,14 @@ from ganglion.ops.bounds import require_range
 from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch
 from ganglion.ops.numpy import maximum
 from ganglion.ops.reduction import sum as sums
-from ganglion.ops.shapes import cut, expand_dims, gathered, is_one, moveaxis, stack
+from ganglion.ops.shapes import (
+    expand_dims,
+    gathered,
+    is_one,
+    moveaxis,
+    slice_axis,
+    stack,
+)
 from ganglion.variables import read
 
 __all__ = [
@@ -45,7 +52,7 @@ def _index(value: Value, keys: list[Any]) -> Value:
             continue
         if is_one(key):
             index = _row(int(key), value.shape[axis])
-            value = cut(value, axis, index, index + 1)
+            value = slice_axis(value, axis, index, index + 1)
         else:
             if isinstance(key, builtins.slice):
                 value = _slice(value, axis, key)
@@ -90,10 +97,12 @@ def _slice(value: Value, axis: int, key: builtins.slice) -> Value:
         symbolic.note_bounded_slice()
     start, stop, step = key.indices(value.shape[axis])
     if step > 0:
-        return cut(value, axis, start, max(start, stop), step)
+        return slice_axis(value, axis, start, max(start, stop), step)
     count = len(range(start, stop, step))
     first = start + (count - 1) * step
-    forward = cut(value, axis, max(first, 0), max(start + 1, 0) if count else 0, -step)
+    forward = slice_axis(
+        value, axis, max(first, 0), max(start + 1, 0) if count else 0, -step
+    )
     return arrays.reverse(forward, axes=(axis,))
 
 
@@ -192,7 +201,7 @@ def _flat_indices(indices: Any, shape: tuple[int, ...]) -> Value:
     index = astype(indices, "int32")
     sizes = np.array(shape[: index.shape[-1]], "int32")
     for axis, size in enumerate(sizes):
-        require_range(cut(index, index.ndim - 1, axis, axis + 1), 0, int(size))
+        require_range(slice_axis(index, index.ndim - 1, axis, axis + 1), 0, int(size))
     steps = np.cumprod((1, *sizes[:0:-1]))[::-1]
     flat = sums(index * steps.astype("int32"), axis=-1)
     outside = sums(astype(p.logical_not(_within(index, sizes)), "int32"), axis=-1) > 0

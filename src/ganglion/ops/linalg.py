@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir import arrays, contraction
+from ganglion.compiler.ir import contraction, shaping
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.ops import reduction
@@ -101,8 +101,8 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     inner = math.prod(a.shape[i] for i in over_a)
     shape_a = tuple(a.shape[i] for i in keep_a)
     shape_b = tuple(b.shape[i] for i in keep_b)
-    left = arrays.transpose(a, axes=keep_a + over_a)
-    right = arrays.transpose(b, axes=over_b + keep_b)
+    left = shaping.transpose(a, axes=keep_a + over_a)
+    right = shaping.transpose(b, axes=over_b + keep_b)
     left = s.reshape(left, shape=(math.prod(shape_a), inner))
     right = s.reshape(right, shape=(inner, math.prod(shape_b)))
     product = s.reshape(contraction.matmul(left, right), shape=shape_a + shape_b)
@@ -334,4 +334,4 @@ def _drop(term: str, value: Value, needed: set[str]) -> tuple[str, Value]:
 
 def _arrange(term: str, value: Value, result: str) -> Value:
     term, value = _drop(term, value, set(result))
-    return arrays.transpose(value, axes=tuple(term.index(x) for x in result))
+    return shaping.transpose(value, axes=tuple(term.index(x) for x in result))

@@ -307,11 +307,25 @@ def dot_product_attention(
     flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
 ) -> Any:
-    """Average values by how well their keys fit a query: (batch, time, heads, size)."""
+    """Average values by how well their keys fit a query: (batch, time, heads, size).
+
+    Keys and values may have fewer heads, each for a group of heads of the query. `bias`
+    is added to the scores and a `mask` chooses those that count, both stretched to
+    (batch, heads, queries, keys); `is_causal` leaves out keys later than the query.
+
+    >>> import numpy as np
+    >>> query, keys = np.ones((1, 5, 4, 8), "float32"), np.ones((1, 6, 2, 8), "float32")
+    >>> dot_product_attention(query, keys, keys).shape
+    (1, 5, 4, 8)
+    """
     if flash_attention:
-        raise ValueError("ops.dot_product_attention: no `flash_attention` here.")
+        raise ValueError(
+            "ops.dot_product_attention does not support `flash_attention=True`: leave "
+            "it out, the compiler chooses how attention is computed."
+        )
     q, k, v = floating(query), floating(key), floating(value)
-    fit = einsum("bthd,bshd->bhts", q, k)
+    groups = _groups(q.shape, k.shape, v.shape)
+    fit = _scores(q, k, groups)
     fit = multiply(fit, q.shape[-1] ** -0.5 if scale is None else float(scale))
     if bias is not None:
         fit = fit + floating(bias)
@@ -325,4 +339,43 @@ def dot_product_attention(
     if allowed is not None:
         lowest = 0.7 * float(np.finfo(fit.dtype).min)
         fit = where(allowed, fit, lowest)
-    return einsum("bhts,bshd->bthd", softmax(fit), v)
+    return _read_values(softmax(fit), v, groups)
+
+
+def _groups(query: Any, key: Any, value: Any) -> int:
+    """Return how many heads of the query share one of the keys; refuse other shapes."""
+    sizes = len(query) == len(key) == len(value) == 4
+    fits = sizes and (
+        query[0] == key[0]
+        and query[3] == key[3]
+        and key[:3] == value[:3]
+        and key[2] > 0
+        and query[2] % key[2] == 0
+    )
+    if not fits:
+        raise ShapeError(
+            f"dot_product_attention: query {query}, key {key} and value {value} must "
+            "be (batch, time, heads, size), the keys and values with as many heads as "
+            "the query, or a divisor of them."
+        )
+    return int(query[2] // key[2])
+
+
+def _scores(query: Value, key: Value, groups: int) -> Value:
+    """Return the products of queries and keys: (batch, heads, queries, keys)."""
+    if groups == 1:
+        return einsum("bthd,bshd->bhts", query, key)
+    batch, times, heads, size = query.shape
+    split = s.reshape(query, shape=(batch, times, heads // groups, groups, size))
+    scores = einsum("btkgd,bskd->bkgts", split, key)
+    return s.reshape(scores, shape=(batch, heads, times, key.shape[1]))
+
+
+def _read_values(weights: Value, value: Value, groups: int) -> Value:
+    """Return the sums of values by their weights: (batch, queries, heads, size)."""
+    if groups == 1:
+        return einsum("bhts,bshd->bthd", weights, value)
+    batch, heads, times, keys = weights.shape
+    split = s.reshape(weights, shape=(batch, heads // groups, groups, times, keys))
+    outputs = einsum("bkgts,bskd->btkgd", split, value)
+    return s.reshape(outputs, shape=(batch, times, heads, value.shape[3]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir import arrays, contraction
+from ganglion.compiler.ir import arrays, contraction, shaping
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
@@ -60,7 +60,7 @@ def transpose(x: Any, axes: Any = None) -> Any:
     """Reorder the axes; without an order, reverse them."""
     value = read(x)
     order = range(value.ndim)[::-1] if axes is None else axes_of(axes, value.ndim)
-    return arrays.transpose(value, axes=tuple(order))
+    return shaping.transpose(value, axes=tuple(order))
 
 
 @op
@@ -71,7 +71,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     order = [axis for axis in range(value.ndim) if axis not in come]
     for go, axis in sorted(zip(axes_of(destination, value.ndim), come, strict=True)):
         order.insert(go, axis)
-    return arrays.transpose(value, axes=tuple(order))
+    return shaping.transpose(value, axes=tuple(order))
 
 
 @op
@@ -81,7 +81,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     order = list(range(value.ndim))
     a, b = one_axis(axis1, value.ndim), one_axis(axis2, value.ndim)
     order[a], order[b] = order[b], order[a]
-    return arrays.transpose(value, axes=tuple(order))
+    return shaping.transpose(value, axes=tuple(order))
 
 
 @op
@@ -169,7 +169,7 @@ def _sections(count: Any) -> int:
 
 def _cut_at(value: Value, axis: int, ends: list[int]) -> list[Value]:
     starts, stops = [0, *ends], [*ends, value.shape[axis]]
-    return [cut(value, axis, a, b) for a, b in zip(starts, stops, strict=True)]
+    return [slice_axis(value, axis, a, b) for a, b in zip(starts, stops, strict=True)]
 
 
 @op
@@ -191,7 +191,7 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     return _cut_at(value, axis, ends)
 
 
-def cut(value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+def slice_axis(value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
     """Slice along one axis; the bounds are checked, never clipped."""
     starts, stops = [0] * value.ndim, list(value.shape)
     starts[axis], stops[axis] = start, stop
@@ -302,8 +302,8 @@ def _mirror(value: Value, axis: int, lo: int, hi: int, skip: int) -> Value:
     size = value.shape[axis]
     if max(lo, hi) > size - skip:
         raise ShapeError(f"pad: a mirror of {max(lo, hi)} from an axis of {size}")
-    before = cut(value, axis, skip, skip + lo)
-    after = cut(value, axis, size - skip - hi, size - skip)
+    before = slice_axis(value, axis, skip, skip + lo)
+    after = slice_axis(value, axis, size - skip - hi, size - skip)
     parts: list[Value] = [arrays.reverse(before, axes=(axis,))] if lo else []
     parts += [value]
     parts += [arrays.reverse(after, axes=(axis,))] if hi else []
@@ -410,8 +410,8 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
         raise ShapeError(f"diff: cannot subtract {n} times")
     for _ in range(n):
         size = value.shape[axis]
-        after = cut(value, axis, min(1, size), size)
-        before = cut(value, axis, 0, max(size - 1, 0))
+        after = slice_axis(value, axis, min(1, size), size)
+        before = slice_axis(value, axis, 0, max(size - 1, 0))
         differ = value.dtype.kind == "b"  # of bool, whether neighbours differ
         value = after != before if differ else after - before
     return value

@@ -198,8 +198,8 @@ def _transposed_window(
     ):
         reach = (k - 1) * d + 1
         if extra is not None:
-            cut = 2 * (reach // 2) if padding == "same" else 0
-            spatial.append((size - 1) * stride + reach - cut + extra[axis])
+            cropped = 2 * (reach // 2) if padding == "same" else 0
+            spatial.append((size - 1) * stride + reach - cropped + extra[axis])
         elif padding == "same":
             spatial.append(size * stride)
         else:

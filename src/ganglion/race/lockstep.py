@@ -104,7 +104,7 @@ def examine(job: Job, say: Say) -> Examined:
 def _try(job: Job) -> Examined:
     result = Examined(job.engine.name, job.form, seed=job.settings.seed_of(1))
     try:
-        with run_engine.opened(job, f"lockstep-{job.form}") as session:
+        with run_engine.open_session(job, f"lockstep-{job.form}") as session:
             result.start_seconds = session.load()
             ready = session.prepare()
             result.start_seconds += ready["seconds"]

@@ -130,7 +130,7 @@ def _once(task: dict[str, Any], number: int, folder: Path, limit: float) -> Run:
     run = Run(task["engine"], number, task["seed"], "failed", started=now())
     module = "ganglion.race.pretrained_engines"
     # The same Ganglion, with an empty home: nothing is known of these images before.
-    home = {
+    home_variable = {
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "GANGLION_HOME": f"{task['data']}/{number}",
     }
@@ -141,7 +141,7 @@ def _once(task: dict[str, Any], number: int, folder: Path, limit: float) -> Run:
             capture_output=True,
             text=True,
             timeout=limit,
-            env=environment(task["threads"]) | home,
+            env=environment(task["threads"]) | home_variable,
             check=False,
         )
     except subprocess.TimeoutExpired:

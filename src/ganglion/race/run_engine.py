@@ -187,15 +187,15 @@ class Session:
 
 
 @contextmanager
-def opened(job: Job, purpose: str) -> Iterator[Session]:
+def open_session(job: Job, purpose: str) -> Iterator[Session]:
     """Start a worker and end it at the end, whatever happens.
 
     Ganglion keeps compiled programs on disk; here it is given an empty folder each
     time, so that its time to compile is measured.
     """
     log = f"{job.engine.name}-{purpose}{job.settings.label}"
-    home = job.folders.data / "homes" / log.replace(" ", "-")
-    variables = job.engine.variables(job.form) | {"GANGLION_HOME": str(home)}
+    home_folder = job.folders.data / "homes" / log.replace(" ", "-")
+    variables = job.engine.variables(job.form) | {"GANGLION_HOME": str(home_folder)}
     process = Process(
         job.engine.module,
         job.form,
@@ -213,7 +213,7 @@ def opened(job: Job, purpose: str) -> Iterator[Session]:
 def take_first_steps(job: Job, purpose: str, steps: int = FIRST_STEPS) -> Losses:
     """Return the losses of the first steps in a new worker, or why there are none."""
     try:
-        with opened(job, purpose) as session:
+        with open_session(job, purpose) as session:
             session.load()
             session.prepare()
             return session.first_losses(steps), ""
@@ -242,7 +242,7 @@ def run_once(job: Job, watch: Watch) -> Run:
     settings, name = job.settings, job.engine.name
     run = new_run(name, settings, job.number, form=job.form)
     try:
-        with opened(job, f"run-{job.number}") as session:
+        with open_session(job, f"run-{job.number}") as session:
             watch.says(name, f"run {job.number}: getting ready")
             run = replace(run, import_seconds=session.load())
             ready = session.prepare()

@@ -359,7 +359,7 @@ class RaceRunner:
         """Return the loss of the first batch from each of some starts."""
         losses: dict[int, float] = {}
         try:
-            with run_engine.opened(job, "lockstep-others") as session:
+            with run_engine.open_session(job, "lockstep-others") as session:
                 session.load()
                 for number, start in starts.items():
                     session.prepare(start)

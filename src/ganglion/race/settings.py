@@ -189,11 +189,11 @@ def refuse_others(race: Race, folder: Path, options: dict[str, Any]) -> None:
         begun = getattr(race, name)
         if value is not None and value != begun:
             option = "RECIPE" if name == "recipe" else f"--{name.replace('_', '-')}"
-            shown = ",".join(begun) if isinstance(begun, tuple) else begun
+            text = ",".join(begun) if isinstance(begun, tuple) else begun
             if name == "sweep":
-                shown = " ".join(map(_shown, begun.items())) or "of nothing"
+                text = " ".join(map(_shown, begun.items())) or "of nothing"
             raise ValueError(
-                f"{folder} holds a race with {option} {shown}: leave {option} out, or "
+                f"{folder} holds a race with {option} {text}: leave {option} out, or "
                 "start another race with another --out."
             )
 

@@ -77,6 +77,9 @@ def save_model(
     _refuse_unknown("save", kwargs)
     if zipped is False:
         raise ValueError("`zipped=False` is not supported: one file is written.")
+    if not archive.is_model(model):  # a layer by itself, such as a FeatureSpace
+        _write_model(model, filepath, overwrite)
+        return
     if model.built:
         _prepare_optimizer(model)
     with model.between_steps():
@@ -90,7 +93,7 @@ def _write_model(model: Any, filepath: Any, overwrite: bool) -> None:
     path = local_path(filepath)
     if path.suffix == ".keras":
         write_checked(path, lambda file: archive.write(model, file), overwrite)
-    elif path.suffix in _OLD_ENDINGS:
+    elif path.suffix in _OLD_ENDINGS and archive.is_model(model):
         keras2.note(
             f"`save` to a {path.suffix} file", "`.keras`", changes_defaults=False
         )
@@ -106,7 +109,7 @@ def _write_h5(path: Path, write: Any, overwrite: bool) -> None:
     def write_file(file: Any) -> None:
         # In memory first: HDF5 reports a full disk too late, and only in part.
         buffer = io.BytesIO()
-        with h5.opened(buffer, "w") as store:
+        with h5.open_h5(buffer, "w") as store:
             write(store)
             h5.seal(store)
         file.write(buffer.getbuffer())
@@ -132,7 +135,7 @@ def load_model(
         path = local_path(filepath)
         check_exists(path)
         if _is_hdf5(path):
-            with h5.opened(path) as file:
+            with h5.open_h5(path) as file:
                 h5.check_seal(file)
                 return legacy.read(file, custom_objects, compile)
         return archive.read(path, custom_objects, compile)
@@ -198,8 +201,8 @@ def load_weights(
 def _opened_weights(path: Path) -> Any:
     check_exists(path)
     if path.suffix == ".keras" and not _is_hdf5(path):
-        return h5.opened(io.BytesIO(archive.read_weights(path)))
-    return h5.opened(path)
+        return h5.open_h5(io.BytesIO(archive.read_weights(path)))
+    return h5.open_h5(path)
 
 
 def _refuse_unknown(name: str, kwargs: dict[str, Any]) -> None:

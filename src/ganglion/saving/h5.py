@@ -26,7 +26,7 @@ NUMBERS = "biuf"  # NumPy's kinds of arrays that are written and read
 
 
 @contextmanager
-def opened(source: Any, mode: str = "r") -> Iterator[Any]:
+def open_h5(source: Any, mode: str = "r") -> Iterator[Any]:
     """Open a file, a path or bytes in memory; check everything in it when reading."""
     import h5py
 

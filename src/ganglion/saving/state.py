@@ -33,6 +33,8 @@ def write(model: Any, file: Any) -> None:
     for name in _CURSOR:
         h5.put(group, name, getattr(state, name).array)
     h5.put(group, "steps_done", np.array(state.steps_done))
+    if state.pads_batches:
+        h5.put(group, "pads_batches", np.array(1))
     seeds = group.create_group("seeds")
     for number, generator in enumerate(model._seed_generators()):
         h5.put(seeds, str(number), generator.state.array)
@@ -83,6 +85,7 @@ def read(model: Any, file: Any) -> bool:
     for variable, dataset in values:
         variable.array[...] = h5.array(dataset)
     state.steps_done, state.was_loaded = done, True
+    state.pads_batches = "pads_batches" in group
     state.saved_metrics = _metrics(group["metrics"])
     _read_fit(state, group)
     return True

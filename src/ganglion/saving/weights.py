@@ -110,7 +110,11 @@ def _walk_list(values: Any, path: str, seen: Seen) -> Iterator[Part]:
 def _children(owner: Any) -> list[tuple[str, Any]]:
     """Return the attributes of a layer by name, private ones last, as Keras does."""
     ignored = type(owner)._untracked
-    attributes = {key: v for key, v in vars(owner).items() if key not in ignored}
+    attributes = {
+        _shown_name(owner, key): v
+        for key, v in vars(owner).items()
+        if key not in ignored
+    }
     is_model = hasattr(owner, "get_compile_config")
     if is_model:
         attributes["layers"] = owner.layers
@@ -121,6 +125,17 @@ def _children(owner: Any) -> list[tuple[str, Any]]:
         return is_graph and name != "layers", name.startswith("_"), name
 
     return [(name, attributes[name]) for name in sorted(attributes, key=rank)]
+
+
+def _shown_name(owner: Any, name: str) -> str:
+    """Return the name of an attribute; of a property that shows it, where one does.
+
+    Keras walks properties, too, and those without an underscore come first.
+    """
+    public = name.lstrip("_")
+    is_property = isinstance(getattr(type(owner), public, None), property)
+    shows = is_property and name != public and isinstance(vars(owner)[name], Layer)
+    return public if shows and getattr(owner, public) is vars(owner)[name] else name
 
 
 # ---- saving ----------------------------------------------------------------------
@@ -211,14 +226,14 @@ def _left_over(file: Any, known: set[str]) -> list[str]:
 
 def _report(problems: list[str], skip_mismatch: bool) -> None:
     count = len(problems)
-    shown = lines("; ".join(problems[:4])) + ("; ..." if count > 4 else "")
+    text = lines("; ".join(problems[:4])) + ("; ..." if count > 4 else "")
     if skip_mismatch:
         warnings.warn(
-            f"{count} mismatch(es) were skipped: {shown}.", UserWarning, stacklevel=6
+            f"{count} mismatch(es) were skipped: {text}.", UserWarning, stacklevel=6
         )
         return
     raise MismatchError(
-        f"the weights do not fit the model, in {count} place(s): {shown}. Nothing was "
+        f"the weights do not fit the model, in {count} place(s): {text}. Nothing was "
         "changed. Load them into the model they were saved from; "
         "`load_weights(..., skip_mismatch=True)` loads what fits."
     )

@@ -36,10 +36,10 @@ def tell_once(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def shown(text: Any) -> str:
+def printable(text: Any) -> str:
     r"""Return a name as it can be shown, on one line.
 
-    >>> print(shown("cat\x1b[2J\n"), shown("[bold]dog"))
+    >>> print(printable("cat\x1b[2J\n"), printable("[bold]dog"))
     cat\x1b[2J\x0a [bold]dog
     """
     return _ORDERS.sub(_escaped, str(text))

@@ -136,7 +136,7 @@ class CompiledMetrics:
                     f"{name}=[{value!r}]."
                 )
             _check_names("keras.metrics", value, "metric", _ACCURACY + _CROSSENTROPY)
-        self._arguments = (metrics, weighted_metrics)
+        self.arguments = (metrics, weighted_metrics)
         self._loss = loss
         self._output_names = output_names
         # The metrics of each output, and the prefix of their names.
@@ -173,7 +173,7 @@ class CompiledMetrics:
                 metric.update_state(label, prediction, sample_weight=weight)
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
-        lists = [outputs.assign_lists(value, "metrics") for value in self._arguments]
+        lists = [outputs.assign_lists(value, "metrics") for value in self.arguments]
         wanted = _any_of_each(*lists)
         labels = outputs.align(y_true, "labels", wanted) if any(wanted) else wanted
         try:

@@ -25,9 +25,17 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, Node, Value
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.simplify import simplify
+from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.ops.bounds import Limit
 from ganglion.system import forks
-from ganglion.training.data_adapters import Batch, ColumnLimit, Signature, Table
+from ganglion.training.buckets import LengthBuckets
+from ganglion.training.data_adapters import (
+    PADDING,
+    Batch,
+    ColumnLimit,
+    Signature,
+    Table,
+)
 from ganglion.training.state import Cursor, TrainableModel
 from ganglion.variables import Scope, Variable
 
@@ -55,6 +63,7 @@ class StepCache:
         self._on_gpu = False
         self._schedules: dict[int, Any] = {}
         self.chunk_sizes: dict[Any, int] = {}  # in steps, of the last epoch
+        self.buckets = LengthBuckets(model)
 
     def clear(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
@@ -62,6 +71,7 @@ class StepCache:
             self._steps.clear()
             self._schedules.clear()
             self.chunk_sizes.clear()
+            self.buckets.clear()
 
     def step(
         self, kind: str, table: Table, signature: Signature
@@ -130,10 +140,12 @@ class StepCache:
 
     def run_batch(self, kind: str, table: Table) -> Any:
         """Run one step on a whole table as its batch."""
-        signature = table.signature(table.rows, None, False)
         with self.lock.acquired():
-            compiled = self.step(kind, table, signature)
-            return self.run(compiled, table, 1, self._model.training_state.cursor)
+            table, length = self.buckets.padded(kind, table)
+            compiled = self.step(kind, table, table.signature(table.rows, None, False))
+            cursor = self._model.training_state.cursor
+            results = self.run(compiled, table, 1, cursor)
+        return self.buckets.cut(results, length)
 
     @contextmanager
     def cursor(self) -> Iterator[Cursor]:
@@ -180,12 +192,14 @@ def train_step(
     """Trace one step of training."""
     with Scope(training=True) as scope:
         scope.trainable = frozenset(trainable)
-        data, batch = _gather(model, names, signature)
+        data, columns = _gather(model, signature)
+        batch = names.map(columns.__getitem__)
         y_pred = model(batch.x)
         loss = _loss(model, batch, y_pred, training=True)
         with origin.inside("optimizer"):
             _descend(model, scope, loss, trainable)
         with origin.inside("metrics"):
+            _scale_masks(y_pred, columns.get(PADDING))
             _update_metrics(model, batch, y_pred, loss, signature)
             _watch(model, loss)
     return _step(f"{model.name}.train_step", scope, data, {})
@@ -194,10 +208,12 @@ def train_step(
 def test_step(model: TrainableModel, names: Batch, signature: Signature) -> Step:
     """Trace one step of evaluation."""
     with Scope(training=False) as scope:
-        data, batch = _gather(model, names, signature)
+        data, columns = _gather(model, signature)
+        batch = names.map(columns.__getitem__)
         y_pred = model(batch.x)
         loss = _loss(model, batch, y_pred, training=False)
         with origin.inside("metrics"):
+            _scale_masks(y_pred, columns.get(PADDING))
             _update_metrics(model, batch, y_pred, loss, signature)
     return _step(f"{model.name}.test_step", scope, data, {})
 
@@ -205,7 +221,8 @@ def test_step(model: TrainableModel, names: Batch, signature: Signature) -> Step
 def predict_step(model: TrainableModel, names: Batch, signature: Signature) -> Step:
     """Trace one step of prediction; its results are the outputs."""
     with Scope(training=False) as scope:
-        data, batch = _gather(model, names, signature)
+        data, columns = _gather(model, signature)
+        batch = names.map(columns.__getitem__)
         outputs = model(batch.x)
     leaves = {f"output/{i}": leaf for i, leaf in enumerate(tree.flatten(outputs))}
     step = _step(f"{model.name}.predict_step", scope, data, leaves)
@@ -221,6 +238,20 @@ def _loss(model: TrainableModel, batch: Batch, y_pred: Any, training: bool) -> A
         return model.compute_loss(**arguments)
 
 
+def _scale_masks(y_pred: Any, share: Value | None) -> None:
+    """Let the steps of a padded batch count as much as they did before.
+
+    A metric averages over the steps of a row before it sums over batches.
+    """
+    if share is None:
+        return
+    for leaf in tree.flatten(y_pred):
+        mask = get_keras_mask(leaf)
+        if mask is not None:
+            weights = ops.cast(mask, share.dtype) * ops.expand_dims(share, -1)
+            set_keras_mask(leaf, weights)
+
+
 def _update_metrics(
     model: TrainableModel, batch: Batch, y_pred: Any, loss: Value, signature: Signature
 ) -> None:
@@ -229,8 +260,8 @@ def _update_metrics(
 
 
 def _gather(
-    model: TrainableModel, names: Batch, signature: Signature
-) -> tuple[list[Input], Batch]:
+    model: TrainableModel, signature: Signature
+) -> tuple[list[Input], dict[str, Value]]:
     """Make the data inputs and gather this step's rows from them."""
     rows, size = signature.rows, signature.batch
     inputs = {
@@ -249,7 +280,7 @@ def _gather(
                 first = next(iter(columns))
                 columns[first] = _changed(model, rows, signature, columns[first])
             position.assign(ops.add(position, size))
-    return list(inputs.values()), names.map(columns.__getitem__)
+    return list(inputs.values()), columns
 
 
 def _row_indices(model: TrainableModel, rows: int, signature: Signature) -> Value:

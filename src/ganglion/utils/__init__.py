@@ -24,11 +24,14 @@ from ganglion.utils.data import (
     pad_sequences,
     to_categorical,
 )
+from ganglion.utils.feature_space import FeatureSpace
 from ganglion.utils.files import get_file
 from ganglion.utils.image_folders import image_dataset_from_directory
 from ganglion.utils.images import array_to_img, img_to_array, load_img, save_img
 from ganglion.utils.plotting import model_to_dot, plot_model
 from ganglion.utils.session import clear_session, set_random_seed
+from ganglion.utils.text_folders import text_dataset_from_directory
+from ganglion.utils.timeseries import timeseries_dataset_from_array
 
 CustomObjectScope = custom_object_scope
 
@@ -37,6 +40,7 @@ __getattr__ = attribute_of("ganglion.utils")
 
 __all__ = [
     "CustomObjectScope",
+    "FeatureSpace",
     "Progbar",
     "PyDataset",
     "Sequence",
@@ -63,5 +67,7 @@ __all__ = [
     "save_img",
     "serialize_keras_object",
     "set_random_seed",
+    "text_dataset_from_directory",
+    "timeseries_dataset_from_array",
     "to_categorical",
 ]

@@ -74,6 +74,8 @@ def pad_sequences(
             raise ValueError(f"`{name}` is 'pre' or 'post', not {side!r}.")
     if not hasattr(sequences, "__len__"):
         raise ValueError("`sequences` must be a list of sequences.")
+    if maxlen is not None and maxlen < 0:
+        raise ValueError(f"`maxlen` is 0 or more, not {maxlen}.")
     lengths, inner = _measure(sequences)
     length = (max(lengths) if lengths else 0) if maxlen is None else maxlen
     if isinstance(value, str) and np.dtype(dtype).kind not in "OUS":

@@ -89,7 +89,7 @@ def test_products_of_any_size(size):
         b = Input("b", (k, n), "float64")
         product = contraction.matmul(a, b)
         flipped = contraction.matmul(
-            arrays.transpose(b, axes=(1, 0)), arrays.transpose(a, axes=(1, 0))
+            shaping.transpose(b, axes=(1, 0)), shaping.transpose(a, axes=(1, 0))
         )
         graph = Graph.of("products", [a, b], {"ab": product, "ba": flipped})
         data = {"a": rng.normal(size=(m, k)), "b": rng.normal(size=(k, n))}
@@ -106,7 +106,7 @@ def test_loops_of_any_size(size):
         "columns": shaping.sum_(x, axes=(0,)),
         "all": shaping.sum_(x, axes=(0, 1, 2)),
         "largest": arrays.max_(x, axes=(0, 2)),
-        "transposed": pointwise.negative(arrays.transpose(x, axes=(2, 0, 1))),
+        "transposed": pointwise.negative(shaping.transpose(x, axes=(2, 0, 1))),
     }
     data = {"x": rng.normal(size=x.shape)}
     check(pure(Graph.of("loops", [x], ends)), data, {}, rtol=1e-12, atol=1e-12)

@@ -7,10 +7,10 @@ from cpu_checks import check, pure
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.ir.arrays import transpose
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import exp
+from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.kernels import Contract
 from ganglion.compiler.plan.lower import PACKED_ROWS, PANEL
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cpu_checks import everything_shared, ran, same
-from folders import ROOT, SUPPORT
+from folders import ROOT, SUPPORT_PATHS
 from step_programs import step_of
 
 from ganglion import config, layers, models, utils
@@ -324,7 +324,7 @@ def test_the_oldest_entries_go_first(empty_cache):
 
 def test_processes_share_the_cache(empty_cache):
     code = (
-        f"import sys; sys.path[:0] = {[str(SUPPORT), str(Path(__file__).parent)]}\n"
+        f"import sys; sys.path[:0] = {[*SUPPORT_PATHS, str(Path(__file__).parent)]}\n"
         "from test_cpu_runtime import small, ran, backend\n"
         "from ganglion import utils; utils.set_random_seed(0)\n"
         "program, data, state = small()\n"

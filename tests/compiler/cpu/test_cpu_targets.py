@@ -8,10 +8,9 @@ from step_programs import step_of
 
 from ganglion.compiler import reference
 from ganglion.compiler.cpu import jit, pipeline
-from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu.jit import Target, executor, filled
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.threads import executor, filled
-from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
+from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
 
@@ -109,7 +108,7 @@ def _skipped():
 
 def _transposed():
     x = Input("x", (3, 4), "uint8")
-    return [x], arrays.transpose(pointwise.cast(x, dtype="float32"), axes=(1, 0))
+    return [x], shaping.transpose(pointwise.cast(x, dtype="float32"), axes=(1, 0))
 
 
 @pytest.mark.parametrize("make", [_scaled, _summed, _product, _skipped, _transposed])

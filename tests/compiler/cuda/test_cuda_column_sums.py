@@ -12,7 +12,7 @@ from ganglion import config
 from ganglion.compiler.cuda import column_sums
 from ganglion.compiler.cuda.launches import fused_kernels_of
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
+from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Loop
 
@@ -60,7 +60,7 @@ def test_statistics_of_a_batch_are_taken_by_their_product(case, precise, loses):
 def used(total):
     """Return a product that waits for sums."""
     rows = shaping.broadcast(total, shape=(40, *total.shape))
-    return contraction.matmul(arrays.transpose(rows, axes=(1, 0)), rows)
+    return contraction.matmul(shaping.transpose(rows, axes=(1, 0)), rows)
 
 
 def summed(rows, columns, kinds, dtype):
@@ -153,7 +153,7 @@ def test_many_blocks_are_added_up_in_groups(monkeypatch):
 def test_sums_of_a_transposed_copy_are_not_forgotten():
     """A transposing copy has code of its own, which adds up nothing."""
     x = Input("x", (40, 128), "float32")
-    transposed = arrays.transpose(x, axes=(1, 0))
+    transposed = shaping.transpose(x, axes=(1, 0))
     ends = {"product": contraction.matmul(transposed, x)}
     ends["total"] = shaping.sum_(pointwise.negative(transposed), axes=(0,))
     ends["plain"] = shaping.sum_(transposed, axes=(0,))

@@ -15,7 +15,7 @@ from ganglion.compiler.cuda import (
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import THREADS
-from ganglion.compiler.ir import arrays
+from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.contraction import scatter_add
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back, sum_pool_back
@@ -132,7 +132,7 @@ def test_old_gpus_multiply_exactly():
 def test_copies_that_transpose_an_array(shape, dtype):
     x = Input("x", shape, dtype)
     *rest, y, z = range(len(shape))
-    transposed = arrays.transpose(x, axes=(*rest, z, y))
+    transposed = shaping.transpose(x, axes=(*rest, z, y))
     program = pure(Graph.of("transpose", [x], {"y": transposed}))
     assert "square[" in "".join(compiled(program).emission.functions.values())
     values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)

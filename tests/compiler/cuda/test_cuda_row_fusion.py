@@ -9,9 +9,8 @@ from cuda_checks import check, compiled
 
 from ganglion import config, layers, models, optimizers
 from ganglion.compiler.cuda import emit
-from ganglion.compiler.cuda.epilogue import FusedKernel
+from ganglion.compiler.cuda.fusion import FusedKernel, staged_rows, staged_whole
 from ganglion.compiler.cuda.pipeline import build
-from ganglion.compiler.cuda.row_fusion import staged_rows, staged_whole
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table

@@ -7,10 +7,15 @@ from dataclasses import replace
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.cuda.launches import Launch, fused_kernels_of
+from ganglion.compiler.cuda.launches import (
+    Launch,
+    LaunchError,
+    fused_kernels_of,
+    verify_schedule,
+    verify_step,
+)
 from ganglion.compiler.cuda.pipeline import build, pipeline
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.cuda.verify import LaunchError, verify_schedule, verify_step
 from ganglion.compiler.plan.kernels import Contract
 from ganglion.compiler.plan.plan import PlanError
 

@@ -189,7 +189,7 @@ REFUSALS = {
     "cumsum axis": (lambda: arrays.cumsum(f32(3), axis=1), "do not fit"),
     "reverse axis": (lambda: arrays.reverse(f32(3), axes=(-1,)), "do not fit"),
     "transpose": (
-        lambda: arrays.transpose(f32(2, 3), axes=(0, 0)),
+        lambda: shaping.transpose(f32(2, 3), axes=(0, 0)),
         "is no order of the axes",
     ),
     "slice rank": (

@@ -52,9 +52,9 @@ SAME_AS_X: dict[str, Callable[[], Value]] = {
         shaping.reshape(X, shape=(6,)), shape=(2, 3)
     ),
     "broadcast to itself": lambda: shaping.broadcast(X, shape=(2, 3)),
-    "transpose by nothing": lambda: arrays.transpose(X, axes=(0, 1)),
-    "transpose and back": lambda: arrays.transpose(
-        arrays.transpose(X, axes=(1, 0)), axes=(1, 0)
+    "transpose by nothing": lambda: shaping.transpose(X, axes=(0, 1)),
+    "transpose and back": lambda: shaping.transpose(
+        shaping.transpose(X, axes=(1, 0)), axes=(1, 0)
     ),
     "cast to itself": lambda: p.cast(X, dtype="float32"),
     "sum over nothing": lambda: shaping.sum_(X, axes=()),
@@ -80,7 +80,7 @@ def test_identities_vanish(rule: str) -> None:
         lambda: p.divide(filled(1), X),
         lambda: p.where(MASK, X, Y),
         lambda: arrays.slice_(X, starts=(0, 0), stops=(2, 3), steps=(1, 2)),
-        lambda: arrays.transpose(X, axes=(1, 0)),
+        lambda: shaping.transpose(X, axes=(1, 0)),
         lambda: p.cast(X, dtype="float64"),
     ],
 )
@@ -108,8 +108,8 @@ def test_a_number_to_compare_with_comes_second(op) -> None:
 def test_moves_merge() -> None:
     flat = shaping.reshape(shaping.reshape(X, shape=(6,)), shape=(3, 2))
     cube = shaping.broadcast(X, shape=(4, 2, 3))
-    turned = arrays.transpose(arrays.transpose(cube, axes=(1, 2, 0)), axes=(2, 0, 1))
-    other = arrays.transpose(arrays.transpose(cube, axes=(1, 2, 0)), axes=(0, 2, 1))
+    turned = shaping.transpose(shaping.transpose(cube, axes=(1, 2, 0)), axes=(2, 0, 1))
+    other = shaping.transpose(shaping.transpose(cube, axes=(1, 2, 0)), axes=(0, 2, 1))
     wide = shaping.broadcast(cube, shape=(5, 4, 2, 3))
     values = simplified(flat, turned, other, wide)
     kinds = [(node.op.name, node.inputs[0]) for node in values]  # type: ignore[attr-defined]

@@ -15,7 +15,6 @@ import numpy as np
 from ganglion import config
 from ganglion.compiler import cache
 from ganglion.compiler.cpu import jit, pipeline, tuning
-from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.pipeline import Record, build
 from ganglion.compiler.cpu.plan import CpuPlan, aligned, total_work
 from ganglion.compiler.ir.program import Program
@@ -150,6 +149,9 @@ class CompiledProgram:
     ) -> None:
         threads = self._threads(steps)
         if threads > 1:
+            # Here, because small steps need no pool.
+            from ganglion.compiler.cpu import threads as cpu_threads
+
             with cpu_threads.shared(threads) as pool:
                 if pool is not None:
                     layout = self._layout(threads)
@@ -158,7 +160,7 @@ class CompiledProgram:
                     return
         layout = self._layout(1)
         layout.bind(arrays, arena)
-        cpu_threads.native().alone(layout.job(steps))
+        jit.native().alone(layout.job(steps))
 
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""

@@ -396,9 +396,9 @@ class LoopText:
         axis, size = len(self.kernel.shape) - 1, self.kernel.shape[-1]
         values = self.emitter.expression(expr, [*at, "0"], axis, size)
         largest = maths.splat(self._fold(values, "max"), size)
-        same = maths.compare("fcmp oeq", values, largest)
+        equal = maths.compare("fcmp oeq", values, largest)
         unknown = maths.compare("fcmp uno", values, values)
-        hits = maths.binary("or", same, unknown)
+        hits = maths.binary("or", equal, unknown)
         bits = text.let(f"bitcast {hits.type} {hits.name} to i{size}")
         wide = text.let(f"zext i{size} {bits} to i64")
         text.declare("declare i64 @llvm.cttz.i64(i64, i1)")

@@ -52,6 +52,7 @@ class Emitted:
     buffers: tuple[Buffer, ...]
     parallel: int
     grain: int
+    helpers: frozenset[str] = frozenset()  # definitions of functions that it calls
 
 
 class Emitter:

@@ -1,15 +1,25 @@
-"""Machines to compile for: LLVM IR text becomes machine code, loaded or as assembly."""
+"""Machines to compile for: LLVM IR text becomes machine code, loaded or as assembly.
+
+The loop over steps, `step_loop.ll`, is such text, too: it walks along a tape.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from string import Template
 from typing import Any
+
+from ganglion.compiler import cache as code_cache
 
 # Levels of x86-64, and features that show that a processor has them.
 _LEVELS: dict[str, tuple[str, ...]] = {
@@ -54,7 +64,7 @@ def _possible(cpu: str) -> str:
     """Return the name of a processor; refuse one that this machine cannot stand for.
 
     LLVM accepts any name, with a warning, and its code would end in an illegal
-    instruction, or be for a processor of thirty years ago.
+    instruction, or be code for a very old processor.
     """
     if family() != "x86":
         return cpu
@@ -165,3 +175,75 @@ class Library:
     def address(self, name: str) -> int:
         """Return the address of a function."""
         return int(self._engine.get_function_address(name))
+
+
+# ---- the native loop over steps ------------------------------------------------------
+
+_PAUSES = {
+    "x86": ("llvm.x86.sse2.pause()", "llvm.x86.sse2.pause()"),
+    "arm": ("llvm.aarch64.hint(i32)", "llvm.aarch64.hint(i32 1)"),
+}
+_FUTEX_CALLS = {"x86": "202", "arm": "98"}  # numbers of the system call
+_YIELDS = {"windows": "SwitchToThread"}
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template((Path(__file__).parent / name).read_text())
+
+
+def filled(name: str, **values: str) -> str:
+    """Return a text file of this folder, with a value for each of its $names."""
+    template = _template(name)
+    names = set(template.get_identifiers())
+    if names != values.keys():
+        raise KeyError(f"{name} has the names {sorted(names)}, not {sorted(values)}")
+    return template.substitute(values)
+
+
+def executor(family: str, system: str) -> str:
+    """Return the module of the loop over steps.
+
+    "x86" and "arm" spin differently; "linux" sleeps on a futex, others yield.
+    """
+    declaration, pause = _PAUSES[family]
+    if system == "linux":
+        sleep = filled("sleep_futex.ll", futex=_FUTEX_CALLS[family])
+    else:
+        function = _YIELDS.get(system, "sched_yield")
+        sleep = filled("sleep_yield.ll", yield_function=function)
+    return filled(
+        "step_loop.ll", pause_declaration=declaration, pause=pause, sleep=sleep
+    )
+
+
+class Executor:
+    """The native loop over steps, as functions that Python can call."""
+
+    def __init__(self) -> None:
+        target, system = host(), sys.platform.replace("win32", "windows")
+        text = executor(family(), system)
+        path = code_cache.path_of(identity(target), text)
+        code = code_cache.read(path)
+        if code is None:
+            code = object_code([text], target)
+            code_cache.keep(path, code)
+        self._library = Library(code)
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.alone: Any = self._function("alone", pointer)
+        self.lead: Any = self._function("lead", pointer, pointer)
+        self.serve: Any = self._function("serve", pointer, number, number)
+
+    def _function(self, name: str, *types: Any) -> Any:
+        return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
+
+
+_loading = threading.Lock()
+_loaded = cache(Executor)
+
+
+def native() -> Executor:
+    """Return the executor of this process."""
+    # Two threads that ask first at once would load two, and one be freed in use.
+    with _loading:
+        return _loaded()

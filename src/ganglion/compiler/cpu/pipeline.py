@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu.cache_blocking import block, conflict
 from ganglion.compiler.cpu.elementwise import LoopText
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.plan import (
     CpuPlan,
+    block,
+    conflict,
     place_barriers,
     place_in_arena,
     unguarded,
@@ -24,6 +25,7 @@ from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros, skip_zeros
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
+from ganglion.compiler.cpu.time_loop import emit_time_loop, split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
@@ -49,12 +51,13 @@ from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
+    one_pass,
     transpose_narrow,
     without_empty,
 )
 from ganglion.compiler.plan.passes.loops import collapse, fuse
-from ganglion.compiler.plan.passes.moments import one_pass
 from ganglion.compiler.plan.plan import Plan, PlanError
+from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import (
     WinogradConv,
     WinogradGrads,
@@ -100,11 +103,13 @@ PIPELINE = Pipeline(
             "kernels multiply floats: products of whole numbers become sums",
             integer_products_as_sums,
             ops=("matmul",),
+            in_loops=True,
         ),
         graph_pass(
             "no-empty",
             "behind it, every kernel has something to do",
             without_empty,
+            in_loops=True,
         ),
         graph_pass(
             "one-pass-moments",
@@ -136,7 +141,13 @@ PIPELINE = Pipeline(
             "fewer axes make tighter loops, and more loops alike",
             lambda kernels: [collapse(kernel) for kernel in kernels],
         ),
-        kernel_pass("fuse", "loops that share data read it once", fuse),
+        kernel_pass("fuse", "loops that share data read it once", fuse, in_loops=True),
+        kernel_pass(
+            "split-time-loops",
+            "threads take rows of a batch through all steps of time",
+            split_time_loops,
+            TimeLoop,
+        ),
         kernel_pass(
             "skip-zeros",
             "products walk only through the data that is not zero",
@@ -167,6 +178,7 @@ EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
     Scatter: emit_scatter,
     Nonzeros: lambda k: NonzeroLists(k).emit(),
     NonzeroBits: emit_bits,
+    TimeLoop: lambda k: emit_time_loop(k, emit_kernel),
     WinogradWeights: lambda k: Weights().emit(k),
     WinogradConv: lambda k: Conv(k).emit(),
     WinogradSpread: lambda k: Conv(k).emit(),
@@ -214,5 +226,5 @@ def _check_buffers(kernel: Kernel, emitted: Emitted) -> None:
 
 def _module(name: str, emitted: Emitted) -> str:
     text = emitted.text.replace("define void @kernel(", f"define void @{name}(", 1)
-    declared = sorted(emitted.declared)
-    return "\n".join([*declared, text, "attributes #0 = { nounwind }", ""])
+    declared, helpers = sorted(emitted.declared), sorted(emitted.helpers)
+    return "\n".join([*declared, text, *helpers, "attributes #0 = { nounwind }", ""])

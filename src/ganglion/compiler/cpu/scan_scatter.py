@@ -74,8 +74,8 @@ def emit_pool_back(kernel: PoolBack) -> Emitted:
         waiting = maths.constant(1, BOOL, width)
         for tap, x in zip(kernel.taps, elements, strict=True):
             to = View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
-            same = maths.compare("fcmp oeq", x, largest)
-            wins = maths.binary("and", waiting, same)
+            equal = maths.compare("fcmp oeq", x, largest)
+            wins = maths.binary("and", waiting, equal)
             new = maths.select(wins, dy, zero)
             if not kernel.covers:
                 old = emitter.load_view(to, at, axis, width)

@@ -75,10 +75,10 @@ class Nonzeros(Kernel):
 
     def footprint(self) -> Footprint | None:
         group, target = self.nonzeros.group, self.nonzeros.buffer
-        cut = self.rows.size % group == 0
+        divides = self.rows.size % group == 0
         rows = (
             (Axis(self.groups, self.rows.left * group), replace(self.rows, size=group))
-            if cut
+            if divides
             else (self.rows,)
         )
         axes = (*self.batch, *rows, self.inner)
@@ -185,7 +185,7 @@ class Word:
 
 
 def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
-    """Cut an axis in two, the second of at most so many; one if all fit."""
+    """Split an axis in two, the second at most `most` long; in one if all fit."""
     size = max(n for n in range(1, most + 1) if axis.size % n == 0)
     inner = replace(axis, size=size)
     if size == axis.size:
@@ -331,7 +331,7 @@ def _bits(contraction: Contract, number: int) -> NonzeroBits:
     """Return the kernel that marks the elements of a convolution's data."""
     source = contraction.left.buffer
     images = contraction.batch[0].size
-    cut = images if source.size % (8 * images) == 0 else 1
-    shape = (cut, -(-source.size // (8 * cut)))
+    slices = images if source.size % (8 * images) == 0 else 1
+    shape = (slices, -(-source.size // (8 * slices)))
     target = Buffer(f"bits{number}", shape, _BYTE, "arena")
     return NonzeroBits("nonzero_bits", source, target)

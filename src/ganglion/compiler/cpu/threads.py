@@ -13,7 +13,6 @@ ends. Where there are no such names, every claim is granted.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import errno
 import os
 import sys
@@ -21,88 +20,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
-from string import Template
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler import cache as code_cache
 from ganglion.compiler.cpu import jit, tuning
 from ganglion.compiler.cpu.plan import aligned
 
 CORE_NAME = "\0ganglion-core-{}"  # a zero at the start: no file
 # Bytes of a pool: a cache line each for round, sleepers, job, and three of the barrier.
 POOL_BYTES, BARRIER_AT = 384, 192
-
-_PAUSES = {
-    "x86": ("llvm.x86.sse2.pause()", "llvm.x86.sse2.pause()"),
-    "arm": ("llvm.aarch64.hint(i32)", "llvm.aarch64.hint(i32 1)"),
-}
-_FUTEX_CALLS = {"x86": "202", "arm": "98"}  # numbers of the system call
-_YIELDS = {"windows": "SwitchToThread"}
-
-
-@cache
-def _template(name: str) -> Template:
-    return Template((Path(__file__).parent / name).read_text())
-
-
-def filled(name: str, **values: str) -> str:
-    """Return a text file of this folder, with a value for each of its $names."""
-    template = _template(name)
-    names = set(template.get_identifiers())
-    if names != values.keys():
-        raise KeyError(f"{name} has the names {sorted(names)}, not {sorted(values)}")
-    return template.substitute(values)
-
-
-def executor(family: str, system: str) -> str:
-    """Return the module of the loop over steps.
-
-    "x86" and "arm" spin differently; "linux" sleeps on a futex, others yield.
-    """
-    declaration, pause = _PAUSES[family]
-    if system == "linux":
-        sleep = filled("sleep_futex.ll", futex=_FUTEX_CALLS[family])
-    else:
-        function = _YIELDS.get(system, "sched_yield")
-        sleep = filled("sleep_yield.ll", yield_function=function)
-    return filled(
-        "step_loop.ll", pause_declaration=declaration, pause=pause, sleep=sleep
-    )
-
-
-class Executor:
-    """The native loop over steps, as functions that Python can call."""
-
-    def __init__(self) -> None:
-        target, system = jit.host(), sys.platform.replace("win32", "windows")
-        text = executor(jit.family(), system)
-        path = code_cache.path_of(jit.identity(target), text)
-        code = code_cache.read(path)
-        if code is None:
-            code = jit.object_code([text], target)
-            code_cache.keep(path, code)
-        self._library = jit.Library(code)
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self.alone: Any = self._function("alone", pointer)
-        self.lead: Any = self._function("lead", pointer, pointer)
-        self.serve: Any = self._function("serve", pointer, number, number)
-
-    def _function(self, name: str, *types: Any) -> Any:
-        return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
-
-
-_loading = threading.Lock()
-_loaded = cache(Executor)
-
-
-def native() -> Executor:
-    """Return the executor of this process."""
-    # Two threads that ask first at once would load two, and one be freed in use.
-    with _loading:
-        return _loaded()
 
 
 def usable_cores() -> list[int]:
@@ -202,12 +128,12 @@ class Pool:
         if self.cores:
             os.sched_setaffinity(0, {self.cores[number]})
         # Stays in native code, without Python's lock, until the pool is closed.
-        native().serve(self._address, number, self.spins)
+        jit.native().serve(self._address, number, self.spins)
 
     def run(self, job: int) -> None:
         """Run a job on all threads; the calling one is the first."""
         with self._pinned():
-            native().lead(self._address, job)
+            jit.native().lead(self._address, job)
 
     @contextmanager
     def _pinned(self) -> Iterator[None]:
@@ -233,7 +159,7 @@ class Pool:
 
     def close(self) -> None:
         """Let the helpers end."""
-        native().lead(self._address, None)
+        jit.native().lead(self._address, None)
         for helper in self._helpers:
             helper.join()
         self.claim.release()

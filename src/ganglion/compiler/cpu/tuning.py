@@ -52,6 +52,7 @@ class CpuTuning:
     sampled_words: tuple[float, ...] = (0.3, 0.7)  # parts of an image: seldom a frame
 
     # ---- threads
+    loop_rows: int = 8  # at most, of a batch that a thread takes through time at once
     thread_splits: int = 32  # parts of a batch or a long sum, for any number of threads
     enough_pieces: int = 8  # of a contraction, for threads to share as they are
     map_grain: int = 64  # elements of a map over one axis that stay on one thread

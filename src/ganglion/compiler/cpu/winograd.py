@@ -146,9 +146,9 @@ class Transforms:
             elif row % 2:
                 even, odd = _even_and_odd(matrix[row])
                 scale = odd[np.flatnonzero(odd)[-1]] if odd.any() else 1.0
-                same, other = self.dot(even, values), self.dot(odd / scale, values)
-                sums[row] = self.more(other, scale, same)
-                sums[row + 1] = self.more(other, -scale, same)
+                evens, other = self.dot(even, values), self.dot(odd / scale, values)
+                sums[row] = self.more(other, scale, evens)
+                sums[row + 1] = self.more(other, -scale, evens)
         return [sums[row] for row in rows]
 
     def _by_columns(

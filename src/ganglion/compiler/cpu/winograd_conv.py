@@ -226,8 +226,8 @@ class Grads(Blocks):
             return
         for pair in range(self.kernel.pairs):
             rows = (2 * pair - 1, 2 * pair) if pair else (0, self.tiling.span - 1)
-            same = self.text.let(f"icmp eq i64 {self.pair}, {pair}")
-            self.text.when(same, partial(body, rows))
+            matches = self.text.let(f"icmp eq i64 {self.pair}, {pair}")
+            self.text.when(matches, partial(body, rows))
 
     def _row(self, number: str) -> str:
         """Return the row of points that is a piece's row of this number."""

@@ -7,21 +7,20 @@ fetched while the launch before still runs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import is_map, is_producer
+from ganglion.compiler.cuda.fusion import is_map, is_producer, row_sizes, whole_rows
 from ganglion.compiler.cuda.launches import (
     NEXT,
-    Launch,
-    Partition,
     Schedule,
     fused_kernels_of,
+    lifetimes,
+    partitions_of,
     without,
+    written_before,
 )
-from ganglion.compiler.cuda.row_fusion import row_sizes, whole_rows
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Load, Loop
 from ganglion.compiler.plan.plan import packed, rounded
@@ -50,7 +49,7 @@ def stage_rows(schedule: Schedule) -> Schedule:
     """
     users: dict[BufferKey, set[int]] = defaultdict(set)
     writers: dict[BufferKey, set[int]] = defaultdict(set)
-    partitions = list(_partitions(schedule.every))
+    partitions = list(partitions_of(schedule.every))
     for partition in partitions:
         for fused in partition.fused_kernels:
             for key in (fused.reads() | fused.writes()) - fused.unstored:
@@ -68,10 +67,6 @@ def stage_rows(schedule: Schedule) -> Schedule:
             elif key in full and writers[key] == alone and partition.reads_again(key):
                 partition.written_back[key] = size
     return replace(schedule)
-
-
-def _partitions(launches: Sequence[Launch]) -> Iterator[Partition]:
-    return (partition for launch in launches for partition in launch.partitions)
 
 
 def round_stores(schedule: Schedule) -> Schedule:
@@ -118,14 +113,6 @@ def mark_ready(schedule: Schedule) -> Schedule:
     return replace(schedule)
 
 
-def written_before(schedule: Schedule) -> set[BufferKey] | None:
-    """Return what may be written right before a step, None if that is unknown."""
-    if not schedule.first:
-        return None
-    written = schedule.every[-1].writes() | schedule.first[-1].writes()
-    return {("arena" if kind == NEXT else kind, name) for kind, name in written}
-
-
 def end_run(schedule: Schedule) -> Schedule:
     """Make the launches of a run's last step, where steps prepare the next one.
 
@@ -166,22 +153,3 @@ def allocate(schedule: Schedule) -> Schedule:
         workspace=workspace,
         workspace_bytes=end,
     )
-
-
-def lifetimes(
-    schedule: Schedule,
-) -> tuple[dict[BufferKey, tuple[int, int]], dict[BufferKey, int]]:
-    """Return the first and last launch of arrays in the arena, and their bytes."""
-    lives: dict[BufferKey, tuple[int, int]] = {}
-    sizes: dict[BufferKey, int] = {}
-    private = (partition.private for partition in _partitions(schedule.every))
-    elsewhere = schedule.step.persistent.union(*private)
-    for number, fused in fused_kernels_of(schedule.every):
-        for buffer in fused.buffers():
-            key = buffer.key
-            if key[0] != "arena" or key in elsewhere or key in fused.unstored:
-                continue
-            first, _ = lives.get(key, (number, number))
-            lives[key] = (first, number)
-            sizes[key] = buffer.nbytes
-    return lives, sizes

@@ -85,8 +85,8 @@ def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
     count = max(-(-len(names) // BUNDLE), min(BUNDLES_PER_CORE * cores, len(names)))
     bundles: list[list[str]] = [[] for _ in range(count)]
     for number, name in enumerate(names):
-        turn, index = divmod(number, count)
-        bundles[count - 1 - index if turn % 2 else index].append(name)
+        round_number, index = divmod(number, count)
+        bundles[count - 1 - index if round_number % 2 else index].append(name)
     return bundles
 
 

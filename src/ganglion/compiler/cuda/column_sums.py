@@ -13,19 +13,16 @@ import math
 import numpy as np
 
 from ganglion.compiler.cuda.elementwise import (
+    Bindings,
+    cast,
     compute_and_store,
     emit_epilogues,
+    evaluate,
+    evaluate_vectors,
     vector_width,
     widest_access,
 )
-from ganglion.compiler.cuda.epilogue import FusedKernel
-from ganglion.compiler.cuda.expressions import (
-    Bindings,
-    cast,
-    evaluate,
-    evaluate_vectors,
-)
-from ganglion.compiler.cuda.passes.rewrite import expression_key
+from ganglion.compiler.cuda.fusion import FusedKernel
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,
@@ -37,6 +34,7 @@ from ganglion.compiler.cuda.text import (
 )
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Apply, Expr, Loop
+from ganglion.compiler.plan.plan import expression_key
 
 F64 = np.dtype("float64")
 MOST_ROWS, GROUP = 288, 32  # blocks that are added up at once; else so many of them

@@ -10,18 +10,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ganglion.compiler.cuda.epilogue import joined
+from ganglion.compiler.cuda.fusion import joined
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.tiling import (
     LaunchContext,
     Product,
     Tile,
-    choose_split_k,
     line_of,
-    on_tensor_cores,
-    plain_splits,
 )
-from ganglion.compiler.plan.kernels import Axis, Contract
+from ganglion.compiler.plan.kernels import Axis
 
 CONV_TILES = (
     Tile(256, 64, 4, 2),
@@ -256,13 +253,15 @@ def _fprop_cycles(product: Product, tile: Tile, bf16: bool, even: bool) -> float
     Where steps are `even` parts of a pixel's channels, there is less index arithmetic.
     """
     left, right = product.width("left"), product.width("right")
-    near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    shared_reads = (
+        tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    )
     multiplied = tile.rows * tile.columns / (1500 if bf16 else 750)
     down = tile.rows // tile.warps_down // 16
     beside = tile.columns // tile.warps_across // 8
     instructions = down + beside / 2 + down * beside + (6 if even else 16)
     issued = 8 / tile.groups / (16 if bf16 else 8) * instructions / 1.7
-    return max(near / TUNING.shared_bandwidth, multiplied, issued)
+    return max(shared_reads / TUNING.shared_bandwidth, multiplied, issued)
 
 
 @dataclass(frozen=True)
@@ -423,17 +422,3 @@ def _wgrad_cost(
     stored = 2 * tiling.parts * product.m * product.n * 4
     added = stored / TUNING.bandwidth / spec.processors
     return 1500 + each * (mine * hidden + ends) + -(-each // together) * waited + added
-
-
-def split_k_of(kernel: Contract, spec: GpuSpec) -> int:
-    """Return into how many parts to split the sums of a contraction: 1 for none."""
-    product, room = Product(kernel), spec.half
-    short = product.k < TUNING.split_k_length
-    if short or product.m * product.n > TUNING.split_k_most_results:
-        return 1
-    if not on_tensor_cores(kernel, spec.products):
-        return plain_splits(product, spec)
-    parts, cost = choose_split_k(product, spec, room)
-    wgrad = conv_wgrad_of(product, spec.bf16)
-    tiling = choose_wgrad_tiling(product, wgrad, spec, room) if wgrad else None
-    return tiling[0].parts if tiling and tiling[1] < cost else parts

@@ -342,9 +342,9 @@ class CudaDriver:
 
     def arguments(self, addresses: Sequence[int]) -> Any:
         values = np.array(addresses, np.uint64)
-        places = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
-        places = np.ascontiguousarray(places, np.uint64)
-        return int(places.ctypes.data) if len(values) else 0, values, places
+        pointers = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
+        pointers = np.ascontiguousarray(pointers, np.uint64)
+        return int(pointers.ctypes.data) if len(values) else 0, values, pointers
 
     def launch(
         self, function: Handle, blocks: int, threads: int, shared: int, arguments: Any

@@ -26,8 +26,8 @@ from ganglion.compiler.cuda.conv_tiling import (
     wgrad_bytes,
 )
 from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
-from ganglion.compiler.cuda.epilogue import FusedKernel, joined, sizes
-from ganglion.compiler.cuda.passes.operands import Scaled
+from ganglion.compiler.cuda.fusion import FusedKernel, joined, sizes
+from ganglion.compiler.cuda.passes.products import Scaled
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     SHAPE,
@@ -96,6 +96,8 @@ def _cheapest_tiling(
     # Where column sums are taken, blocks take several turns anyway.
     most = 1 << 30 if with_sums else context.most_blocks
     tiling, cost = choose_tiling(product, spec, room, most)
+    if product.is_matrix_product:
+        return tiling
     if geometry := conv_fprop_of(product, spec.bf16):
         fprop = choose_fprop_tiling(product, geometry, context, cost)
         if fprop is not None:

@@ -8,23 +8,28 @@ from functools import cache, partial
 from typing import Any
 
 from ganglion.compiler.cuda import allocation
-from ganglion.compiler.cuda.launches import Schedule, StepKernels
-from ganglion.compiler.cuda.passes.contractions import (
+from ganglion.compiler.cuda.launches import (
+    Schedule,
+    StepKernels,
+    verify_schedule,
+    verify_step,
+)
+from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_prefetch
+from ganglion.compiler.cuda.passes.products import (
     depthwise_as_loops,
+    keep_bytes,
     narrow_as_loop,
     read_inside_padding,
+    round_operands,
     split_column_sums,
     split_long_contractions,
 )
-from ganglion.compiler.cuda.passes.operands import keep_bytes, round_operands
-from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_prefetch
 from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
 )
 from ganglion.compiler.cuda.scheduler import schedule
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.cuda.verify import verify_schedule, verify_step
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
     VERIFIERS,
@@ -38,11 +43,11 @@ from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
+    one_pass,
     transpose_narrow,
     without_empty,
 )
 from ganglion.compiler.plan.passes.loops import collapse, fuse
-from ganglion.compiler.plan.passes.moments import one_pass
 
 
 def step_pass(
@@ -67,11 +72,13 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "kernels multiply floats: products of whole numbers become sums",
                 integer_products_as_sums,
                 ops=("matmul",),
+                in_loops=True,
             ),
             graph_pass(
                 "no-empty",
                 "behind it, every kernel has something to do",
                 without_empty,
+                in_loops=True,
             ),
             graph_pass(
                 "one-pass-moments",
@@ -99,6 +106,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "fuse",
                 "loops that share data read it once",
                 partial(fuse, large_loop=TUNING.unfused_loop_elements),
+                in_loops=True,
             ),
             kernel_pass(
                 "cse",

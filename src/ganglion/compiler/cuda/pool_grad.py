@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 
 from ganglion.compiler.cuda.column_sums import MOST_ROWS, ColumnSum, threads_across
-from ganglion.compiler.cuda.elementwise import MOST_BLOCKS, vector_width
-from ganglion.compiler.cuda.epilogue import FusedKernel
-from ganglion.compiler.cuda.expressions import evaluate_vectors, store_vector
+from ganglion.compiler.cuda.elementwise import (
+    MOST_BLOCKS,
+    evaluate_vectors,
+    store_vector,
+    vector_width,
+)
+from ganglion.compiler.cuda.fusion import FusedKernel
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,

@@ -20,6 +20,7 @@ _ENTRY_POINTS = {
     "add_columns": "column_sums",
     "fold_threads": "column_sums",
     "Scatter": "scatter",
+    "KeptWeights": "time_loop",
 }
 
 

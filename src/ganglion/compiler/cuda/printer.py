@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from ganglion.compiler.cuda.emit import Emission
-from ganglion.compiler.cuda.epilogue import FusedKernel, SplitContract
+from ganglion.compiler.cuda.fusion import FusedKernel, SplitContract
 from ganglion.compiler.cuda.launches import (
     Launch,
     Partition,

@@ -15,17 +15,15 @@ import numpy as np
 
 from ganglion.compiler.cuda.elementwise import (
     MOST_BLOCKS,
-    emit_epilogues,
-    vector_width,
-)
-from ganglion.compiler.cuda.epilogue import FusedKernel
-from ganglion.compiler.cuda.expressions import (
     Bindings,
     cast,
+    emit_epilogues,
     evaluate,
     evaluate_vectors,
     store_vector,
+    vector_width,
 )
+from ganglion.compiler.cuda.fusion import FusedKernel
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ganglion.compiler.cuda.elementwise import MOST_BLOCKS, blocks_for, each_index
-from ganglion.compiler.cuda.expressions import Bindings, evaluate
+from ganglion.compiler.cuda.elementwise import (
+    MOST_BLOCKS,
+    Bindings,
+    blocks_for,
+    each_index,
+    evaluate,
+)
 from ganglion.compiler.cuda.text import (
     THREADS,
     Body,

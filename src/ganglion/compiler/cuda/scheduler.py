@@ -6,11 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ganglion.compiler.cuda.epilogue import (
+from ganglion.compiler.cuda.fusion import (
     FusedKernel,
     can_fuse_column_sum,
     can_fuse_epilogue,
     can_fuse_partial_column_sum,
+    can_fuse_rows,
+    fusable_rows,
     is_flat,
     is_map,
     is_producer,
@@ -22,11 +24,10 @@ from ganglion.compiler.cuda.launches import (
     Schedule,
     StepKernels,
 )
-from ganglion.compiler.cuda.passes.rewrite import read_by, written_by
-from ganglion.compiler.cuda.row_fusion import can_fuse_rows, fusable_rows
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
+from ganglion.compiler.plan.plan import read_by, written_by
 
 
 def is_small(kernel: Kernel) -> bool:
@@ -119,7 +120,7 @@ class Scheduler:
         return True
 
     def _has_all_rows(self, producer: FusedKernel) -> bool:
-        """Whether blocks of a fused kernel have no rows of their own; keep it so.
+        """Return whether a fused kernel's blocks have no rows of their own; keep it so.
 
         Parts that are added up need not be those rows.
         """
@@ -177,7 +178,7 @@ class Scheduler:
         self._partition_of[id(fused)] = partition
 
     def _scatters(self, kernel: Kernel, needs: list[FusedKernel]) -> bool:
-        """Whether a kernel writes here and there, and has a launch to do it in."""
+        """Return whether a kernel writes scattered elements and has a launch."""
         last = max(map(self._launch_of, needs), default=-1)
         return (
             isinstance(kernel, Loop)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ganglion.compiler.cuda.epilogue import SplitContract, sizes
+from ganglion.compiler.cuda.fusion import SplitContract, sizes
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import THREADS, computed
 from ganglion.compiler.plan.kernels import Axis, Contract
@@ -100,6 +100,11 @@ class Product:
     def batches(self) -> int:
         """The number of products."""
         return math.prod(sizes(self.batch))
+
+    @property
+    def is_matrix_product(self) -> bool:
+        """Whether sums run along one axis, as those over windows of images do not."""
+        return sum(axis.size > 1 for axis in self.inner) < 2
 
     @cached_property
     def along_rows(self) -> bool:
@@ -249,7 +254,9 @@ def _cost(product: Product, tiling: Tiling, spec: GpuSpec, stored: bool) -> floa
     copied = far * step / TUNING.bandwidth
     lanes = tile.rows * left / _speed(product.lanes("left") * left)
     lanes += tile.columns * right / _speed(product.lanes("right") * right)
-    near = tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    shared_reads = (
+        tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    )
     shared = shared_bytes(product, tile, tiling.stages, spec.bf16)
     together = spec.resident_blocks(shared)
     if not stored:  # else other products work while this one waits
@@ -258,7 +265,9 @@ def _cost(product: Product, tiling: Tiling, spec: GpuSpec, stored: bool) -> floa
     slowly = 1.7 if together == 1 else 1.2
     if product.again > TUNING.window_reuse:  # their indices take some arithmetic
         slowly *= 1.2
-    worked = (near + lanes) / TUNING.shared_bandwidth * step / TUNING.clock * slowly
+    worked = (
+        (shared_reads + lanes) / TUNING.shared_bandwidth * step / TUNING.clock * slowly
+    )
     waits = max(steps / (tiling.stages - 1), 1)
     waited = -(-each // together) * (waits * TUNING.latency + steps * 80)
     size = tile.rows * tile.columns * 4

@@ -89,24 +89,6 @@ cumsum: Op = Op(
 )
 
 
-def _transpose_infer(x: Value, axes: Shape) -> Typed:
-    if sorted(axes) != list(range(x.ndim)):
-        raise ShapeError(f"{axes} is no order of the axes of {x.type_text}")
-    return tuple(x.shape[axis] for axis in axes), x.dtype
-
-
-transpose: Op = Op(
-    "transpose",
-    "movement",
-    _transpose_infer,
-    lambda x, axes: np.transpose(x, axes),
-    drawn((3, 4, 2), axes=(2, 0, 1)),
-    lambda node, g: [
-        transpose(g, axes=tuple(int(i) for i in np.argsort(node.attrs["axes"])))
-    ],
-)
-
-
 def _slice_infer(x: Value, starts: Shape, stops: Shape, steps: Shape) -> Typed:
     if not len(starts) == len(stops) == len(steps) == x.ndim:
         raise ShapeError(f"needs one start, stop and step per axis of {x.type_text}")

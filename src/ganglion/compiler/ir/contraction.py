@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.arrays import Pairs, transpose
+from ganglion.compiler.ir.arrays import Pairs
 from ganglion.compiler.ir.graph import Case, Node, Op, Shape, ShapeError, Value
-from ganglion.compiler.ir.shaping import BOOL, Typed, in_rows, is_float
+from ganglion.compiler.ir.shaping import BOOL, Typed, in_rows, is_float, transpose
 
 
 def _same_float(*inputs: Value) -> np.dtype:
@@ -209,8 +209,8 @@ def _mix(a: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
 def _turned(w: np.ndarray, groups: int) -> np.ndarray:
     """Exchange the roles of input and output channels of one tap."""
     per_group = w.reshape(w.shape[0], groups, w.shape[1] // groups)
-    turned = per_group.transpose(2, 1, 0)
-    return turned.reshape(turned.shape[0], groups * w.shape[0])
+    transposed = per_group.transpose(2, 1, 0)
+    return transposed.reshape(transposed.shape[0], groups * w.shape[0])
 
 
 def _conv_meaning(

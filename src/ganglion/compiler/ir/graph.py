@@ -137,10 +137,11 @@ class ShapeError(ValueError):
 class Value(Operators):
     """A typed array of exact shape: an input, a constant or the result of a node."""
 
-    __slots__ = ("__weakref__", "dtype", "shape")
+    __slots__ = ("__weakref__", "_keras_mask", "dtype", "shape")
 
     shape: Shape
     dtype: np.dtype
+    _keras_mask: Any  # see `ganglion.masks`; set where there is one
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
         self.shape = tuple(int(size) for size in shape)
@@ -164,7 +165,7 @@ class Value(Operators):
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if hasattr(self, name):
+        if name != "_keras_mask" and hasattr(self, name):
             raise AttributeError(f"{self!r} cannot change its {name}: make a new one")
         object.__setattr__(self, name, value)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.arrays import slice_, transpose
+from ganglion.compiler.ir.arrays import slice_
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import (
     RECORD,
@@ -32,7 +32,7 @@ from ganglion.compiler.ir.graph import (
     rebuild,
     toposort,
 )
-from ganglion.compiler.ir.shaping import Typed, broadcast, reshape
+from ganglion.compiler.ir.shaping import Typed, broadcast, reshape, transpose
 
 
 def carry_name(number: int) -> str:

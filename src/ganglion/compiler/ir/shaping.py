@@ -1,4 +1,4 @@
-"""Broadcast, sum and reshape: the three ops whose gradients are each other.
+"""Broadcast, sum, reshape and transpose: ops whose gradients are each other.
 
 Everything else is built on them, so they stand below the other primitives.
 """
@@ -132,4 +132,22 @@ reshape: Op = Op(
     lambda x, shape: np.reshape(x, shape),
     drawn((3, 4), shape=(2, 6)),
     lambda node, g: [reshape(g, shape=node.inputs[0].shape)],
+)
+
+
+def _transpose_infer(x: Value, axes: Shape) -> Typed:
+    if sorted(axes) != list(range(x.ndim)):
+        raise ShapeError(f"{axes} is no order of the axes of {x.type_text}")
+    return tuple(x.shape[axis] for axis in axes), x.dtype
+
+
+transpose: Op = Op(
+    "transpose",
+    "movement",
+    _transpose_infer,
+    lambda x, axes: np.transpose(x, axes),
+    drawn((3, 4, 2), axes=(2, 0, 1)),
+    lambda node, g: [
+        transpose(g, axes=tuple(int(i) for i in np.argsort(node.attrs["axes"])))
+    ],
 )

@@ -23,7 +23,7 @@ from ganglion.compiler.ir.graph import (
     toposort,
     verify,
 )
-from ganglion.compiler.ir.scan import merge_scans, with_bodies
+from ganglion.compiler.ir.scan import merge_scans, scan, with_bodies
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
@@ -31,11 +31,12 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
     verify(graph)
-    return _simplified(merge_scans(graph))
+    return _simplified(merge_scans(graph) if _has_loops(graph) else graph)
 
 
 def _simplified(graph: Graph) -> Graph:
-    graph = merge_scans(with_bodies(graph, _simplified))
+    if _has_loops(graph):
+        graph = merge_scans(with_bodies(graph, _simplified))
     new: dict[Value, Value] = {}
     shared: dict[Any, Value] = {}
     for value in toposort(graph.outputs.values()):
@@ -46,6 +47,10 @@ def _simplified(graph: Graph) -> Graph:
             new[value] = _share(value, shared)
     outputs = {name: new[value] for name, value in graph.outputs.items()}
     return verify(Graph.of(graph.name, graph.inputs, outputs))
+
+
+def _has_loops(graph: Graph) -> bool:
+    return any(node.op is scan for node in graph.nodes)
 
 
 def _simple(node: Node, shared: dict[Any, Value]) -> Value:
@@ -229,11 +234,11 @@ def _transpose(node: Node) -> Value | None:
     axes = node.attrs["axes"]
     if axes == tuple(range(node.ndim)):
         return node.inputs[0]
-    inner = _undo(node, arrays.transpose)
+    inner = _undo(node, shaping.transpose)
     if inner is None:
         return None
     first = node.inputs[0].attrs["axes"]  # type: ignore[attr-defined]
-    return _like(node, arrays.transpose, inner, axes=tuple(first[a] for a in axes))
+    return _like(node, shaping.transpose, inner, axes=tuple(first[a] for a in axes))
 
 
 def _concat(node: Node) -> Value | None:

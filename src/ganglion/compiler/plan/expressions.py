@@ -30,7 +30,7 @@ class Buffer:
     name: str
     shape: Shape
     dtype: np.dtype
-    kind: str  # "data", "state", "constant", "arena" or "result"
+    kind: str  # "data", "state", "constant", "arena", "result" or "window"
     array: np.ndarray | None = None  # of constants
     alias_of: Buffer | None = None  # whose memory it is, if not its own
 
@@ -92,11 +92,14 @@ class Memory:
         self, named: Mapping[str, np.ndarray], arena: Mapping[Buffer, np.ndarray]
     ) -> None:
         self._named, self._arena = named, arena
+        self.windows: dict[BufferKey, np.ndarray] = {}  # of a loop over time, at a step
 
     def flat(self, buffer: Buffer) -> np.ndarray:
         """Return all elements of a buffer, one after the other."""
         if buffer.array is not None:
             return buffer.array.reshape(-1)
+        if buffer.kind == "window":
+            return self.windows[buffer.key]
         if buffer.kind != "arena":
             return self._named[buffer.name].reshape(-1)
         return self._arena[buffer.root]

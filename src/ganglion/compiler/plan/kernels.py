@@ -220,14 +220,18 @@ class Loop(Kernel):
     def footprint(self) -> Footprint | None:
         if not self.outer or (self.adds and len(self.shape) == 1):
             return None
-        stored = [(view, self.outer) for _, view in self.outputs]
-        touched = [*stored, *touched_by(self.exprs, self.shape)]
-        footprint = Footprint.of(self.shape[0], touched)
+        footprint = self.by_rows()
         if len(self.outer) > 1:
             return footprint
         # The only axis is the one that vectors lie along: units are whole vectors.
         vectors, rest = divmod(footprint.units, LANES)
         return None if rest else Footprint(vectors, footprint.own)
+
+    def by_rows(self) -> Footprint:
+        """Return what each index of the first axis touches."""
+        stored = [(view, self.outer) for _, view in self.outputs]
+        touched = [*stored, *touched_by(self.exprs, self.shape)]
+        return Footprint.of(self.shape[0], touched)
 
     def run(self, memory: Memory) -> None:
         values = memory.evaluate(self.exprs, self.shape)

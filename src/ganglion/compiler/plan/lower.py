@@ -35,6 +35,7 @@ from ganglion.compiler.plan.lower_pools import (
     lower_pool,
     lower_sum_pool_back,
 )
+from ganglion.compiler.plan.lower_scan import lower_scan
 from ganglion.compiler.plan.lowering import (
     LONG_SUM,
     Indices,
@@ -56,15 +57,19 @@ MAX_PARTIAL_SUMS = 1 << 17  # elements of partial sums, all parts together
 def lower(program: Program, target: Preferences) -> Plan:
     """Return the kernels of a program, in order, and the buffers they work on."""
     low = Lowering(program.graph, set(program.data), target)
-    for node in program.graph.nodes:
-        if node.op.name in _LOWER:
-            _LOWER[node.op.name](low, node)
+    _lower_nodes(low)
     results = _results(low, program.results)
     _write_state(low, program)
     inputs = {value.name: low.buffers[value] for value in program.graph.inputs}
     data = {name: inputs[name] for name in program.data}
     state = {name: inputs[name] for name in program.state}
     return Plan(program.graph.name, tuple(low.kernels), data, state, results)
+
+
+def _lower_nodes(low: Lowering) -> None:
+    for node in low.graph.nodes:
+        if node.op.name in _LOWER:
+            _LOWER[node.op.name](low, node)
 
 
 # ---- reductions ----------------------------------------------------------------------
@@ -83,8 +88,7 @@ def _reduction_indices(x: Value, axes: Shape) -> tuple[Shape, Indices]:
 def _reduce(low: Lowering, node: Node) -> None:
     (x,), axes = node.inputs, tuple(sorted(node.attrs["axes"]))
     shape, indices = _reduction_indices(x, axes)
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     kept, count = node.size, math.prod(x.shape[i] for i in axes)
     most = low.target.thread_splits
     parts = thread_split(x.shape[axes[0]], most) if axes else 1
@@ -106,11 +110,11 @@ def _long_sum(
     kept = len(node.shape)
     wide = np.dtype("float64") if node.dtype.kind == "f" else node.dtype
     partial = low.new((parts, *node.shape), wide)
-    cut = (parts, *node.shape, shape[kept] // parts, *shape[kept + 1 :])
+    split_shape = (parts, *node.shape, shape[kept] // parts, *shape[kept + 1 :])
     expr = _shifted(expr, kept, shape[kept] // parts)
     view = View(partial, row_major(partial.shape))
     reduced = len(shape) - kept
-    low.emit(Loop.of("sum", cut, expr, view, reduced, "sum"))
+    low.emit(Loop.of("sum", split_shape, expr, view, reduced, "sum"))
     strides = row_major(partial.shape)
     total = Load(wide, View(partial, (*strides[1:], strides[0])))
     view = View(target, row_major(node.shape))
@@ -129,16 +133,14 @@ def _shifted(expr: Expr, axis: int, part: int) -> Expr:
 def _argmax(low: Lowering, node: Node) -> None:
     (x,) = node.inputs
     shape, indices = _reduction_indices(x, (node.attrs["axis"],))
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     view = View(target, row_major(node.shape))
     low.emit(Loop.of("argmax", shape, low.at(x, indices), view, 1, "argmax"))
 
 
 def _cumsum(low: Lowering, node: Node) -> None:
     (x,), axis = node.inputs, node.attrs["axis"]
-    source, target = low.view(x), low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    source, target = low.view(x), low.allocate(node)
     order = [i for i in range(x.ndim) if i != axis] + [axis]
 
     def ordered(view: View) -> View:
@@ -153,8 +155,7 @@ def _cumsum(low: Lowering, node: Node) -> None:
 
 def _pad(low: Lowering, node: Node) -> None:
     pairs, interior = node.attrs["pairs"], node.attrs["interior"]
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     fill = Literal(node.dtype, node.dtype.type(node.attrs["value"]).item())
     padded = View.of(target)
     low.emit(Loop.of("fill", node.shape, fill, padded))
@@ -162,8 +163,7 @@ def _pad(low: Lowering, node: Node) -> None:
 
 
 def _concat(low: Lowering, node: Node) -> None:
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     joined, axis, start = View.of(target), node.attrs["axis"], 0
     for value in node.inputs:
         pairs = tuple((start if i == axis else 0, 0) for i in range(node.ndim))
@@ -174,8 +174,7 @@ def _concat(low: Lowering, node: Node) -> None:
 def _scatter_add(low: Lowering, node: Node) -> None:
     """Clear the rows, then add every update to its row, in order."""
     updates, index = node.inputs
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0), View.of(target)))
     count = index.size
     row = node.size // max(node.shape[0], 1)
@@ -210,8 +209,7 @@ def _matmul(low: Lowering, node: Node) -> None:
     if node.ndim == 2 and min(node.shape) < LANES:
         _lower_thin(low, node, left, right)
         return
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     out = row_major(node.shape)
     batch = tuple(
         Axis(size, left.strides[i], right.strides[i], out[i])
@@ -248,8 +246,7 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
     So threads exchange little: their operands are large, the result is not.
     """
     (rows, columns), inner = node.shape, node.inputs[0].shape[1]
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     by_rows = columns < LANES
     long = rows if by_rows else inner
     most = min(low.target.thread_splits, long // LANES)
@@ -283,8 +280,7 @@ def _conv(low: Lowering, node: Node) -> None:
         lower_winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
         return
     images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     _emit_conv(low, "conv", images, kernel, w.shape, target, node.shape, attrs)
 
 
@@ -374,8 +370,7 @@ def _conv_transpose(low: Lowering, node: Node) -> None:
     transposed, shape = _transposed_kernel(low, w, groups)
     interior = tuple(s - 1 for s in attrs["strides"])
     images = padded_images(low, dy, tuple(pairs), interior)
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     once = {**attrs, "strides": (1,) * len(kernel)}
     _emit_conv(
         low, "conv_transpose", images, transposed, shape, target, node.shape, once
@@ -428,8 +423,7 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
     low.emit(
         Loop.of("conv_transpose", tuple(a.size for a in axes), expr, view, adds=True)
     )
-    target = low.new(node.shape, dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     offset = sum(
         lo * s for (lo, _), s in zip(attrs["pairs"], images.strides[1:], strict=False)
     )
@@ -479,8 +473,7 @@ def _conv_kernel(low: Lowering, node: Node) -> None:
     if parts == 1:
         low.buffers[node] = partial
         return
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     strides = row_major(partial.shape)
     total = Load(node.dtype, View(partial, (*strides[1:], strides[0])))
     view = View(target, out)
@@ -551,6 +544,7 @@ _LOWER: dict[str, Callable[[Lowering, Node], None]] = {
     "pad": _pad,
     "concat": _concat,
     "scatter_add": _scatter_add,
+    "scan": lambda low, node: lower_scan(low, node, _lower_nodes),
     "matmul": _matmul,
     "conv": _conv,
     "conv_transpose": _conv_transpose,

@@ -91,8 +91,7 @@ def lower_pool(low: Lowering, node: Node) -> None:
     (x,) = node.inputs
     lowest = -math.inf if is_max else 0.0
     expr = _element(low, x, node.shape, node.attrs, lowest)
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     window = node.attrs["window"]
     if low.target.pools_by_window and math.prod(window) <= FEW_TAPS:
         taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
@@ -137,8 +136,7 @@ def _cut_out(low: Lowering, node: Node, padded: View) -> None:
     if padded.buffer.shape == node.shape:
         low.buffers[node] = padded.buffer
         return
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     offset = sum(lo * s for (lo, _), s in zip(pairs, padded.strides[1:], strict=False))
     inside = Load(node.dtype, View(padded.buffer, padded.strides, offset))
     low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
@@ -184,8 +182,7 @@ def _spread(low: Lowering, node: Node, dy: Value) -> None:
         strides += [step, 0]
     loop_shape = (*shape, dy.shape[-1])
     grads = View(low.store(dy), (*strides, last))
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     to = View(target, row_major(loop_shape))
     low.emit(Loop.of(node.op.name, loop_shape, Load(node.dtype, grads), to))
 
@@ -216,8 +213,8 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     taps = tuple(sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in window)
     grads, back = View.of(low.store(dy)), View(padded.buffer, starts)
     largest = View.of(low.store(y)) if low.target.pools_by_window else None
-    moves = (elements, grads, back, taps, covers, largest, above)
-    low.emit(PoolBack("max_pool_back", y.shape, *moves))
+    arguments = (elements, grads, back, taps, covers, largest, above)
+    low.emit(PoolBack("max_pool_back", y.shape, *arguments))
     _cut_out(low, node, padded)
 
 

@@ -178,8 +178,7 @@ def _emit_conv(
     # Behind the block: room for outputs that are not there.
     region = points * (tiling.stride(shape[2]) + tiling.stride(wide)) + 4 * LANES
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     name, zeros = f"winograd_{node.op.name}", _zeros(shape[2])
     low.emit(kind(name, tiling, images, scratch, weights, zeros, target))
 
@@ -213,7 +212,6 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     zeros, name = _zeros(max(channels, dy.shape[3])), "winograd_grads"
     views = (images, scratch, grads, zeros, sums)
     low.emit(WinogradGrads(name, tiling, *views, groups, by_rows))
-    target = low.new(node.shape, node.dtype)
-    low.buffers[node] = target
+    target = low.allocate(node)
     name, span = "winograd_kernel", tiling.span
     low.emit(WinogradKernel(name, node.shape, span, pieces, sums, target))

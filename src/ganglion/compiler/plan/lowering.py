@@ -47,7 +47,7 @@ Pairs = tuple[tuple[int, int], ...]
 _COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
 _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
 CHEAP = 6  # recomputing this much costs less than storing and loading
-_MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota")
+_MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota", "field")
 MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
 LONG_SUM = 4096  # elements
 
@@ -95,7 +95,10 @@ class Lowering:
         self.graph, self.target = graph, target
         self.kernels: list[Kernel] = []
         self.buffers: dict[Value, Buffer] = {}
-        self._count = 0
+        # Where values go that have a place of their own, and what fields of loops are.
+        self.destinations: dict[Value, Buffer] = {}
+        self.fields: dict[Value, Value] = {}
+        self.count = 0
         for value in graph.inputs:
             kind = "data" if value.name in data else "state"
             buffer = Buffer(value.name, value.shape, value.dtype, kind)
@@ -135,8 +138,14 @@ class Lowering:
 
     def new(self, shape: Shape, dtype: np.dtype, name: str = "t") -> Buffer:
         """Return a new temporary buffer."""
-        self._count += 1
-        return Buffer(f"{name}{self._count}", shape, np.dtype(dtype), "arena")
+        self.count += 1
+        return Buffer(f"{name}{self.count}", shape, np.dtype(dtype), "arena")
+
+    def allocate(self, value: Value) -> Buffer:
+        """Return the buffer that a value is going to be stored in."""
+        buffer = self.destinations.get(value) or self.new(value.shape, value.dtype)
+        self.buffers[value] = buffer
+        return buffer
 
     def emit(self, kernel: Kernel) -> None:
         """Append a kernel to the plan, unless it has nothing to store."""
@@ -155,14 +164,14 @@ class Lowering:
     def _computing(self, value: Value) -> Deep[Buffer]:
         if isinstance(value, Constant):
             array = np.ascontiguousarray(value.array)
-            self._count += 1
-            name = f"c{self._count}"
+            self.count += 1
+            name = f"c{self.count}"
             return Buffer(name, value.shape, value.dtype, "constant", array)
         assert isinstance(value, Node)
         if value.op.name == "reshape":
             inner = yield self._storing(value.inputs[0])
             return self._reshaped(inner, value.shape)
-        target = self.new(value.shape, value.dtype)
+        target = self.destinations.get(value) or self.new(value.shape, value.dtype)
         expr = yield self._expanding(value, identity(value.shape), force=True)
         self.emit(Loop.of(value.op.name, value.shape, expr, View.of(target)))
         return target
@@ -190,16 +199,30 @@ class Lowering:
             and base.op.name == "transpose"
         ):
             base = base.inputs[0]
-        self.store(base)
+        if not self._is_slots(base):
+            self.store(base)
         return self.view(value)
 
+    def _is_slots(self, value: Value) -> bool:
+        """Return whether a value is some rows of a loop's results, in any shape."""
+        while isinstance(value, Node) and value.op.name == "reshape":
+            value = value.inputs[0]
+        return value in self.fields
+
     def _is_movement(self, value: Value) -> bool:
-        names = ("transpose", "slice", "reverse", "broadcast", "reshape")
+        names = ("transpose", "slice", "reverse", "broadcast", "reshape", "field")
         while isinstance(value, Node) and value not in self.buffers:
             if value.op.name not in names:
                 return False
-            value = value.inputs[0]
+            value = self.fields.get(value, value.inputs[0])
         return True
+
+    def is_contiguous(self, value: Value) -> bool:
+        """Return whether a value is some rows of a loop's results, one by one."""
+        if value not in self.fields:
+            return False
+        view = self.view(value)
+        return view.strides == row_major(value.shape)
 
     # ---- expressions ---------------------------------------------------------------
 
@@ -235,7 +258,9 @@ class Lowering:
         if value in self._expensive or name == "shuffle":
             return False
         if name == "reshape":
-            return _split_axes(value.inputs[0].shape, value.shape) is not None
+            (x,) = value.inputs
+            splits = _split_axes(x.shape, value.shape) is not None
+            return splits or self.is_contiguous(x)
         return True
 
 
@@ -336,6 +361,10 @@ def _split_axes(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
 def _reshape(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     (x,) = node.inputs
     groups = _split_axes(x.shape, node.shape)
+    if groups is None and low.is_contiguous(x):
+        view = low.view(x)
+        strides, offset = _combined(indices, row_major(node.shape))
+        return Load(node.dtype, View(view.buffer, strides, view.offset + offset))
     if groups is None:
         return low._load((yield low._storing(node)), indices)
     rank = len(indices[0][0]) if indices else 0
@@ -346,6 +375,10 @@ def _reshape(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
         flat, offset = _combined(chosen, row_major(sizes))
         inner.append((flat if group else (0,) * rank, offset))
     return (yield _expanding_inner(low, x, tuple(inner), rank))
+
+
+def _field(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+    return (yield low._expanding(low.fields[node], indices))
 
 
 def _iota(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
@@ -385,6 +418,7 @@ _LAZY: dict[str, Callable[[Lowering, Node, Indices], Deep[Expr]]] = {
     "slice": _slice,
     "reverse": _reverse,
     "reshape": _reshape,
+    "field": _field,
     "iota": _iota,
     "gather": _gather,
     "random_uniform": _uniform,

@@ -95,8 +95,8 @@ def panels(channels: int) -> list[tuple[int, tuple[int, ...]]]:
     wide, rest = divmod(padded(channels), LANES)
     vectors = [LANES] * wide + [rest] * bool(rest)
     each = 3 if len(vectors) % 3 == 0 and len(vectors) % 2 else 2
-    cut = [tuple(vectors[i : i + each]) for i in range(0, len(vectors), each)]
-    return [(i * each * LANES, widths) for i, widths in enumerate(cut)]
+    groups = [tuple(vectors[i : i + each]) for i in range(0, len(vectors), each)]
+    return [(i * each * LANES, widths) for i, widths in enumerate(groups)]
 
 
 @dataclass(frozen=True)

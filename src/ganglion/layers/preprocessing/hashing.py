@@ -71,9 +71,9 @@ class Hashing(HostLayer):
             masked = np.array([word == mask for word in words], bool)
         else:
             array = _numbers(inputs, name)
-            unique, places = np.unique(_whole(array), return_inverse=True)
+            unique, inverse = np.unique(_whole(array), return_inverse=True)
             words = [str(number).encode() for number in unique.tolist()]
-            numbers = buckets(words, bins, self.salt)[places.reshape(-1)]
+            numbers = buckets(words, bins, self.salt)[inverse.reshape(-1)]
             masked = (array == self.mask_value).reshape(-1)
         if has_mask:
             numbers = np.where(masked, 0, numbers + 1)

@@ -337,10 +337,12 @@ class IndexLookup(HostLayer):
         if not unknown.size:
             return indices
         if self.num_oov_indices == 0:
-            shown = [self._shown(tokens[place]) for place in unknown[:5].tolist()]
+            examples = [
+                self._shown(tokens[position]) for position in unknown[:5].tolist()
+            ]
             raise ValueError(
                 f'Layer "{self.name}" has `num_oov_indices=0`, but got values that '
-                f"are not in its vocabulary: {shown}. Set `num_oov_indices=1`."
+                f"are not in its vocabulary: {examples}. Set `num_oov_indices=1`."
             )
         indices[unknown] = self._oov_start()
         if self.num_oov_indices > 1:
@@ -355,12 +357,14 @@ class IndexLookup(HostLayer):
         return buckets(tokens, self.num_oov_indices, self.salt)  # type: ignore[arg-type]
 
     def _inverted(self, indices: np.ndarray) -> np.ndarray:
-        places = indices.reshape(-1) - self._token_start()
-        fits = (places >= 0) & (places < len(self._tokens))
+        positions = indices.reshape(-1) - self._token_start()
+        fits = (positions >= 0) & (positions < len(self._tokens))
         unknown = self._token(self.oov_token)
         words = [
-            self._tokens[place] if is_there else unknown
-            for place, is_there in zip(places.tolist(), fits.tolist(), strict=True)
+            self._tokens[position] if is_there else unknown
+            for position, is_there in zip(
+                positions.tolist(), fits.tolist(), strict=True
+            )
         ]
         if self.mask_token is not None:
             mask = self._token(self.mask_token)

@@ -79,9 +79,9 @@ def refuse_repeated(tokens: Iterable[Token]) -> None:
     """Refuse a vocabulary in which a word occurs twice."""
     repeated = [token for token, count in Counter(tokens).items() if count > 1]
     if repeated:
-        shown = ", ".join(repr(as_text(token)) for token in repeated[:5])
+        examples = ", ".join(repr(as_text(token)) for token in repeated[:5])
         raise ValueError(
-            f"The vocabulary has repeated words: {shown}. Every word must be there "
+            f"The vocabulary has repeated words: {examples}. Every word must be there "
             "once."
         )
 
@@ -105,8 +105,8 @@ class WordTable:
 
     def find(self, words: Sequence[bytes]) -> np.ndarray:
         """Return the index of each word, -1 where there is none."""
-        places = map(self._places.__getitem__, words)
-        return np.fromiter(places, np.int64, len(words))
+        positions = map(self._places.__getitem__, words)
+        return np.fromiter(positions, np.int64, len(words))
 
 
 class NumberTable:

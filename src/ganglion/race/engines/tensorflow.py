@@ -222,8 +222,8 @@ class Network:
         parts = zip(self._trainable, self._velocities, gradients, strict=True)
         for weight, velocity, gradient in parts:
             new = velocity.assign(self._momentum * velocity - self._rate * gradient)
-            ahead = self._momentum * new - self._rate * gradient
-            weight.assign_add(ahead if self._nesterov else new)
+            nesterov_step = self._momentum * new - self._rate * gradient
+            weight.assign_add(nesterov_step if self._nesterov else new)
 
     def _hits(self, outputs: Any, y: Any) -> Any:
         import tensorflow as tf

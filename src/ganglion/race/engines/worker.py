@@ -257,8 +257,8 @@ def rounded(recipe: Recipe) -> Recipe:
 
     kind, arguments = recipe.optimizer
     floats = {k: v for k, v in arguments.items() if isinstance(v, float)}
-    near = {k: float(np.float32(v)) for k, v in floats.items()}
-    return replace(recipe, optimizer=(kind, arguments | near))
+    rounded = {k: float(np.float32(v)) for k, v in floats.items()}
+    return replace(recipe, optimizer=(kind, arguments | rounded))
 
 
 def limit_cores(threads: int) -> None:

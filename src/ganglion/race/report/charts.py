@@ -24,7 +24,7 @@ from ganglion.race.report.markup import (
 from ganglion.race.results import Epoch, Race, Run
 
 # An engine has one place, hence one colour (page.css) and one shape, in every report.
-PLACES = ("ganglion", "keras", "tensorflow", "torch", "torch-optimized", "jax",
+KNOWN_ENGINES = ("ganglion", "keras", "tensorflow", "torch", "torch-optimized", "jax",
           "ganglion-numpy", "keras-jax", "keras-torch")  # fmt: skip
 # Outlines around the middle, from -1 to 1: shapes identify engines without colour.
 SHAPES = (
@@ -43,21 +43,21 @@ SHAPES = (
 DASHES = ((), (8, 4), (2, 3), (10, 3, 2, 3), (4, 2), (14, 4))
 
 
-def place(engine: str) -> int:
+def engine_index(engine: str) -> int:
     """Return an engine's index; an unknown engine keeps its own, too.
 
-    >>> place("ganglion"), place("torch"), place("another") == place("another")
-    (0, 3, True)
+    >>> engine_index("ganglion"), engine_index("torch")
+    (0, 3)
     """
-    if engine in PLACES:
-        return PLACES.index(engine)
-    late = len(SHAPES) - PLACES.index("ganglion-numpy")
+    if engine in KNOWN_ENGINES:
+        return KNOWN_ENGINES.index(engine)
+    late = len(SHAPES) - KNOWN_ENGINES.index("ganglion-numpy")
     return len(SHAPES) - 1 - zlib.crc32(engine.encode("utf-8", "replace")) % late
 
 
 def swatch(engine: str) -> Html:
     """Return an engine's sign in its colour."""
-    at = place(engine)
+    at = engine_index(engine)
     return element(
         "svg",
         element("path", d=SHAPES[at]),
@@ -111,7 +111,7 @@ def curve(group: Group, race: int, dash: int, prefix: str = "") -> dict[str, Any
     return {
         "engine": clean(group.engine),
         "label": clean(prefix + group.label),
-        "place": place(group.engine),
+        "place": engine_index(group.engine),
         "settings": clean(group.settings),
         "race": race,
         "dash": dash,
@@ -264,15 +264,15 @@ def _in_words(kind: str, curves: Sequence[dict[str, Any]]) -> str:
 
 def _values(curves: Sequence[dict[str, Any]]) -> Html:
     """Return the averages that the charts draw, as a table."""
-    shown = [line for line in curves if line["average"]["accuracy"]]
-    count = max(len(line["average"]["accuracy"]) for line in shown)
+    visible = [line for line in curves if line["average"]["accuracy"]]
+    count = max(len(line["average"]["accuracy"]) for line in visible)
     head = [heading("epoch")]
-    for line in shown:
+    for line in visible:
         head += [heading(f"{line['label']}: accuracy"), heading("after, s")]
     rows = []
     for i in range(count):
         cells = [element("th", str(i + 1), scope="row", class_="n")]
-        for line in shown:
+        for line in visible:
             for name, decimals in (("accuracy", 4), ("run", 2)):
                 values = line["average"][name]
                 value = values[i] if i < len(values) else None
@@ -354,7 +354,7 @@ def _bar(group: Group, most: float, lengths: Sequence[float]) -> Html:
     bar = element(
         "svg",
         *rects,
-        class_=f"e{place(group.engine)}",
+        class_=f"e{engine_index(group.engine)}",
         viewBox="0 0 100 10",
         preserveAspectRatio="none",
     )

@@ -132,7 +132,7 @@ def first_steps(race: Race, groups: list[Group]) -> Any:
     far = figures.disagreement(race)
     note = f"; at most {far:.1e} apart, relatively, in any step" if far else ""
     most = max(len(group.first_losses) for group in groups)
-    shown = [step for step in SHOWN_STEPS if step <= most]
+    steps = [step for step in SHOWN_STEPS if step <= most]
     exact = _in_step_exactly(race)
     rows = []
     for group in groups:
@@ -141,10 +141,10 @@ def first_steps(race: Race, groups: list[Group]) -> Any:
             other.first_losses for other in groups if other.settings == group.settings
         ]
         count = in_step(alike)[alike.index(losses)]
-        row = [group.label, *(content.loss_text(losses, step) for step in shown)]
+        row = [group.label, *(content.loss_text(losses, step) for step in steps)]
         row.append(f"{count} of {len(losses)}")
         rows.append([*row, exact.get(group.label, NOTHING)] if exact else row)
-    head = ["loss of step", *map(str, shown), "in step"]
+    head = ["loss of step", *map(str, steps), "in step"]
     return _table(f"lockstep{note}", head + ["in float64"] * bool(exact), rows)
 
 
@@ -175,11 +175,11 @@ def in_step(courses: list[tuple[float, ...]]) -> list[int]:
     medians = [statistics.median(step) for step in zip(*courses, strict=False)]
     counts = []
     for losses in courses:
-        near = [
+        close = [
             math.isclose(loss, middle, rel_tol=TOLERANCE)
             for loss, middle in zip(losses, medians, strict=False)
         ]
-        counts.append(near.index(False) if False in near else len(near))
+        counts.append(close.index(False) if False in close else len(close))
     return counts
 
 

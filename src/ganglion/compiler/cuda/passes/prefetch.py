@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ganglion.compiler.cuda.epilogue import is_copy, is_map
+from ganglion.compiler.cuda.fusion import is_copy, is_map
 from ganglion.compiler.cuda.launches import StepKernels
-from ganglion.compiler.cuda.passes.rewrite import (
+from ganglion.compiler.cuda.text import BF16, computed
+from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row_major
+from ganglion.compiler.plan.plan import (
     Uses,
     map_buffers,
     read_by,
     rename_buffers,
     written_by,
 )
-from ganglion.compiler.cuda.text import BF16, computed
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row_major
 
 
 def split_prefetch(step: StepKernels) -> StepKernels:
@@ -32,11 +32,11 @@ def split_prefetch(step: StepKernels) -> StepKernels:
         for n, kernel in enumerate(kernels)
         for part in _pieces_of(kernel)
     ]
-    early = _Candidates(pieces, written_by(step.once)).prefetched
+    chosen = _Candidates(pieces, written_by(step.once)).prefetched
     prefetched = _joined(
-        [piece.in_order() for n, piece in enumerate(pieces) if n in early]
+        [piece.in_order() for n, piece in enumerate(pieces) if n in chosen]
     )
-    rest = _joined([piece for n, piece in enumerate(pieces) if n not in early])
+    rest = _joined([piece for n, piece in enumerate(pieces) if n not in chosen])
     copies, names = _before(prefetched, rest)
     result = replace(
         step,

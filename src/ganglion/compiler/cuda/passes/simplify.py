@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ganglion.compiler.cuda.epilogue import is_map
+from ganglion.compiler.cuda.fusion import is_map
 from ganglion.compiler.cuda.launches import StepKernels
-from ganglion.compiler.cuda.passes.rewrite import Uses, expression_key, map_buffers
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,
@@ -17,7 +16,7 @@ from ganglion.compiler.plan.kernels import (
     Literal,
     Loop,
 )
-from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.plan import Plan, Uses, expression_key, map_buffers
 
 Output = tuple[int, int]  # a kernel's number, and which of its results
 
@@ -25,7 +24,7 @@ Output = tuple[int, int]  # a kernel's number, and which of its results
 def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return kernels that compute no temporary array that another one already is.
 
-    Padded images are the most of them.
+    Most of them are padded images.
     """
     writers: dict[BufferKey, list[Output]] = defaultdict(list)
     buffers: dict[BufferKey, Buffer] = {}
@@ -34,11 +33,11 @@ def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
             writers[buffer.key].append((number, which))
             buffers[buffer.key] = buffer
     first: dict[Any, BufferKey] = {}
-    same: dict[BufferKey, BufferKey] = {}
+    aliases: dict[BufferKey, BufferKey] = {}
     gone: set[Output] = set()
     # What is ready first is kept: the others' readers come later.
     for key, outputs in sorted(writers.items(), key=lambda item: item[1][-1]):
-        value = _value_key(kernels, buffers[key], outputs, same)
+        value = _value_key(kernels, buffers[key], outputs, aliases)
         if value is None:
             continue
         known = first.setdefault(value, key)
@@ -46,17 +45,17 @@ def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
         if known != key and not any(
             _changed(kernels, writers, start, last) for start, last in pairs
         ):
-            same[key] = known
+            aliases[key] = known
             gone |= set(outputs)
 
     def change(buffer: Buffer) -> Buffer:
-        if buffer.key not in same:
+        if buffer.key not in aliases:
             return buffer
-        known = buffers[same[buffer.key]]
+        known = buffers[aliases[buffer.key]]
         return replace(buffer, name=known.name, alias_of=known.root)
 
     rest = _without(kernels, gone)
-    return [map_buffers(kernel, change) for kernel in rest] if same else rest
+    return [map_buffers(kernel, change) for kernel in rest] if aliases else rest
 
 
 def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
@@ -77,9 +76,9 @@ def _value_key(
     kernels: Sequence[Kernel],
     buffer: Buffer,
     outputs: Sequence[Output],
-    same: dict[BufferKey, BufferKey],
+    aliases: dict[BufferKey, BufferKey],
 ) -> Any:
-    """Return what an array is computed from; None where that is not plain to see."""
+    """Return what an array is computed from; None where that is unknown."""
     if buffer.kind != "arena":
         return None
     parts = []
@@ -89,7 +88,7 @@ def _value_key(
             return None
         assert isinstance(kernel, Loop)
         expr, view = kernel.outputs[which]
-        key = expression_key(expr, same)
+        key = expression_key(expr, aliases)
         parts.append((kernel.shape, view.strides, view.offset, key))
     return (buffer.shape, buffer.dtype, tuple(parts))
 

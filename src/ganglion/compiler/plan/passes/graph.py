@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from ganglion.compiler.ir.arrays import concat, transpose
+from ganglion.compiler.ir.arrays import concat, slice_
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Constant, Graph, Node, Value, rewritten
-from ganglion.compiler.ir.pointwise import multiply
-from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_
+from ganglion.compiler.ir.pointwise import (
+    add,
+    cast,
+    divide,
+    maximum,
+    multiply,
+    subtract,
+)
+from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_, transpose
+from ganglion.compiler.ir.simplify import splat
+from ganglion.compiler.plan.lowering import LONG_SUM, thread_split
 
 NARROW, MANY_ROWS = 16, 32  # columns and rows of a product that is transposed
 
@@ -59,7 +70,7 @@ def without_empty(graph: Graph) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if not new.size:
             return Constant(np.zeros(new.shape, new.dtype))
-        if all(value.size for value in new.inputs):
+        if new.op.kind == "loop" or all(value.size for value in new.inputs):
             return new
         return _from_nothing(new)
 
@@ -126,3 +137,157 @@ def _transposed(value: Value) -> Value:
         return value.inputs[0]
     rank = value.ndim
     return transpose(value, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
+# ---- mean and variance in one pass over the data -------------------------------------
+# The graph says what is meant: a mean, then the sum of squared distances from it. Here
+# each slice of the batch is summed up around a value of its own, which the mean is not
+# far from, and the slices are put together exactly (Chan, Golub and LeVeque 1979).
+# Where float64 is cheap, plain sums in it do as well.
+#
+# What is added to all of the data is added to its mean instead: batch norm takes both
+# away again.
+
+FEWEST_ROWS = 64  # rows from which one pass is faster, though its sums are wider
+
+
+class _Pair(NamedTuple):
+    """What a graph computes in two passes."""
+
+    mean: Node
+    squares: Node  # the sum of (x - mean)²
+
+
+def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
+    """Return a graph in which long sums of squared distances need no second pass.
+
+    They are put together from at most `thread_splits` slices; without such, they are
+    added up in float64, and then those of few rows are, too.
+    """
+    in_float64 = thread_splits == 1
+    moments, fewest = partial(_moments, most=thread_splits), LONG_SUM
+    if in_float64:
+        moments, fewest = partial(_float64_moments), FEWEST_ROWS
+    pairs = [pair for node in graph.nodes if (pair := _pair(node, fewest)) is not None]
+    if not pairs:
+        return graph
+    means = {pair.mean: pair for pair in pairs}
+    squares: dict[Node, Value] = {}
+
+    def rule(old: Node, new: Node) -> Value:
+        if old in squares:
+            return reshape(squares[old], shape=old.shape)
+        if old in means:
+            mean, squares[means[old].squares] = moments(_summed(new))
+            return reshape(mean, shape=old.shape)
+        return new if in_float64 else _without_biases(new)
+
+    return rewritten(graph, rule)
+
+
+def _summed(mean: Node) -> Value:
+    """Return what a mean is the mean of."""
+    total = _through(mean.inputs[0], reshape)
+    assert isinstance(total, Node)
+    return total.inputs[0]
+
+
+def _pair(squares: Node, fewest: int) -> _Pair | None:
+    """Return the mean and the squares, if that is what a node adds up, of enough."""
+    if squares.op is not sum_ or squares.dtype != np.float32:
+        return None
+    product, axes = squares.inputs[0], tuple(sorted(squares.attrs["axes"]))
+    count = math.prod(product.shape[:-1])
+    if axes != tuple(range(product.ndim - 1)) or count < fewest:
+        return None
+    away = _operands(product, multiply)
+    parts = _operands(away[0], subtract) if away and away[0] is away[1] else None
+    if parts is None:
+        return None
+    x, mean = parts[0], _through(parts[1], broadcast)
+    quotient = _operands(mean, divide)
+    if quotient is None or not isinstance(mean, Node):
+        return None
+    total, number = _through(quotient[0], reshape), splat(quotient[1])
+    if not isinstance(total, Node) or total.op is not sum_ or number != count:
+        return None
+    matches = total.inputs[0] is x and tuple(sorted(total.attrs["axes"])) == axes
+    return _Pair(mean, squares) if matches else None
+
+
+def _operands(value: Value, op: object) -> tuple[Value, ...] | None:
+    return value.inputs if isinstance(value, Node) and value.op is op else None
+
+
+def _through(value: Value, op: object) -> Value:
+    return value.inputs[0] if isinstance(value, Node) and value.op is op else value
+
+
+def _moments(x: Value, most: int) -> tuple[Value, Value]:
+    """Return the mean, and the sum of squared distances from it, by last axis."""
+    source, bias = _without_bias(x)
+    slices = thread_split(x.shape[0], most)
+    shape = (slices, x.shape[0] // slices, *x.shape[1:])
+    reshaped = reshape(source, shape=shape)
+    spatial = tuple(range(1, len(shape) - 1))
+    first = slice_(
+        reshaped,
+        starts=(0,) * len(shape),
+        stops=tuple(1 if axis in spatial else n for axis, n in enumerate(shape)),
+        steps=(1,) * len(shape),
+    )
+    away = subtract(reshaped, broadcast(first, shape=shape))
+    sums = sum_(away, axes=spatial)
+    squares = sum_(multiply(away, away), axes=spatial)
+    count = math.prod(shape[1:-1])
+    shift = divide(sums, _number(count, sums))
+    means = add(reshape(first, shape=sums.shape), shift)
+    mean = sum_(means, axes=(0,))
+    mean = divide(mean, _number(slices, mean))
+    within = subtract(squares, multiply(sums, shift))
+    apart = subtract(means, broadcast(mean, shape=means.shape))
+    between = multiply(multiply(apart, apart), _number(count, apart))
+    total = sum_(add(within, between), axes=(0,))
+    return (mean if bias is None else add(mean, bias)), total
+
+
+def _float64_moments(x: Value) -> tuple[Value, Value]:
+    """Return the same, from sums in float64 that no slice has a part in."""
+    source, bias = _without_bias(x)
+    wide = cast(source, dtype="float64")
+    axes = tuple(range(x.ndim - 1))
+    total = sum_(wide, axes=axes)
+    squares = sum_(multiply(wide, wide), axes=axes)
+    mean = divide(total, _number(math.prod(x.shape[:-1]), total))
+    around = subtract(squares, multiply(total, mean))
+    around = cast(maximum(around, _number(0, around)), dtype=x.dtype.name)
+    mean = cast(mean, dtype=x.dtype.name)
+    return (mean if bias is None else add(mean, bias)), around
+
+
+def _number(number: int, like: Value) -> Value:
+    return broadcast(Constant(np.asarray(number, like.dtype)), shape=like.shape)
+
+
+def _without_biases(node: Node) -> Value:
+    """Return x - mean for (x + bias) - (mean + bias), as batch norm has it."""
+    terms = _operands(node, subtract)
+    if terms is None:
+        return node
+    (x, bias), mean = _without_bias(terms[0]), _through(terms[1], broadcast)
+    other = _operands(_through(mean, reshape), add)
+    if bias is None or other is None or other[1] is not bias:
+        return node
+    if mean.shape[-1] != mean.size:  # not by the last axis
+        return node
+    return subtract(x, broadcast(reshape(other[0], shape=mean.shape), shape=x.shape))
+
+
+def _without_bias(x: Value) -> tuple[Value, Value | None]:
+    """Split x into what varies and what is added to all of it by the last axis."""
+    terms = _operands(x, add)
+    if terms is not None and x.ndim > 1:
+        bias = _through(terms[1], broadcast)
+        if bias is not terms[1] and bias.shape == x.shape[-1:]:
+            return terms[0], bias
+    return x, None

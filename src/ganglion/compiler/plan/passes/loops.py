@@ -176,11 +176,31 @@ def _best_partner(
             gain = sum(b.nbytes for b in touched if b.size >= least_size)
             if gain > most:
                 best, most = number, gain
-        if not (other.writes.isdisjoint(reads) and other.writes.isdisjoint(writes)):
+        if not (other.writes.isdisjoint(reads) and other.reads.isdisjoint(writes)):
             break
-        if not other.reads.isdisjoint(writes):
+        if not (other.writes.isdisjoint(writes) or _store_apart(other.kernel, kernel)):
             break
     return best
+
+
+def _store_apart(earlier: Kernel, loop: Loop) -> bool:
+    """Return whether what two kernels store of one buffer never meets."""
+    if not isinstance(earlier, Loop):
+        return False
+    return all(
+        a.buffer.root is not b.buffer.root or _apart(a, b, loop.outer)
+        for _, a in earlier.outputs
+        for _, b in loop.outputs
+    )
+
+
+def _apart(a: View, b: View, shape: tuple[int, ...]) -> bool:
+    """Return whether two views see other columns of the same rows, as gates do."""
+    if a.strides != b.strides or len(shape) < 2:
+        return False
+    step, *strides = a.strides
+    span = sum(abs(s) * (n - 1) for s, n in zip(strides, shape[1:], strict=True))
+    return span < abs(a.offset - b.offset) < step - span
 
 
 def _can_join(loop: Loop) -> bool:
@@ -207,19 +227,24 @@ def _can_forward(entry: _Entry, loop: Loop) -> bool:
     """Return whether all the loop reads of an earlier one is at the same point."""
     earlier = entry.kernel
     assert isinstance(earlier, Loop)
-    stored = {view.buffer.root: view for _, view in earlier.outputs}
+    stored: dict[Buffer, list[View]] = {}
+    for _, view in earlier.outputs:
+        stored.setdefault(view.buffer.root, []).append(view)
     for expr in walk(*loop.exprs):
         for buffer in expr.reads():
             if buffer.root not in stored:
                 continue
             if loop.reduced or not isinstance(expr, Load):
                 return False
-            if not _same_elements(expr.view, stored[buffer.root]):
+            (view, *others) = stored[buffer.root]
+            if others or not _same_elements(expr.view, view):
                 return False
     # What the earlier one reads must not be overwritten at another point by the loop.
     for _, view in loop.outputs:
         root = view.buffer.root
-        if root in stored or (root in entry.reads and root.kind != "state"):
+        if any(not _apart(view, other, loop.outer) for other in stored.get(root, ())):
+            return False
+        if root in entry.reads and root.kind != "state":
             return False
         if root in entry.reads and not _reads_in_place(earlier, view):
             return False

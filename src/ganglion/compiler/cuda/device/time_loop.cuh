@@ -1,0 +1,82 @@
+// Products of a loop over time: a few rows times weights that do not change. Tiles of
+// 16 columns belong to the warps of a block in turn. Of those of a warp, the first
+// stay in registers, the next in shared memory; what is left is read at every step.
+
+struct alignas(16) Fragment { unsigned word[4]; };  // of 16 columns, 8 inner indices
+
+template <int ROWS, int COLUMNS, int INNER, int LINE, int HELD, int STAGED>
+struct KeptWeights {
+  static constexpr int WARPS = THREADS / 32, TILES = (COLUMNS + 15) / 16;
+  static constexpr int PER_WARP = (TILES + WARPS - 1) / WARPS;
+  static constexpr int STEPS = (INNER + 7) / 8, LEFT_LINE = STEPS * 8 + 4;
+  static constexpr int CHAINS = PER_WARP == 1 && STEPS % 4 == 0 ? 4 : 2;
+
+  const float* weights;
+  Fragment* staged;
+  Fragment held[HELD ? HELD : 1][STEPS];
+
+  METHOD Fragment read(int tile, int step) const {
+    const int lane = THREAD % 32;
+    Fragment fragment;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int column = tile * 16 + lane / 4 + i % 2 * 8;
+      const int inner = step * 8 + lane % 4 + i / 2 * 4;
+      const bool inside = column < COLUMNS && inner < INNER;
+      fragment.word[i] = inside ? as_tf32(weights[inner * LINE + column]) : 0u;
+    }
+    return fragment;
+  }
+  METHOD Fragment* place(int number, int step) const {
+    return staged + ((number * WARPS + THREAD / 32) * STEPS + step) * 32 + THREAD % 32;
+  }
+  METHOD KeptWeights(const float* matrix, void* shared)
+      : weights(matrix), staged((Fragment*)shared) {
+#pragma unroll
+    for (int number = 0; number < HELD; number++)
+#pragma unroll
+      for (int step = 0; step < STEPS; step++)
+        held[number][step] = read(number * WARPS + THREAD / 32, step);
+    for (int number = 0; number < STAGED; number++)
+      for (int step = 0; step < STEPS; step++)
+        *place(number, step) = read((HELD + number) * WARPS + THREAD / 32, step);
+  }
+  // Copies the rows to shared memory, as tensor cores take them.
+  METHOD void stage_rows(unsigned* left, const float* rows, int line) const {
+    for (int i = THREAD; i < 8 * STEPS * 8; i += THREADS) {
+      const int row = i / (STEPS * 8), inner = i % (STEPS * 8);
+      const bool inside = row < ROWS && inner < INNER;
+      left[row * LEFT_LINE + inner] = inside ? as_tf32(rows[row * line + inner]) : 0u;
+    }
+  }
+  METHOD void multiply(const unsigned* left, float* out, int line) const {
+#pragma unroll
+    for (int number = 0; number < PER_WARP; number++) {
+      const int tile = number * WARPS + THREAD / 32, lane = THREAD % 32;
+      if (tile >= TILES) break;
+      float sums[CHAINS][4] = {};
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
+        Fragment fragment;
+        if (number < HELD)
+          fragment = held[number < HELD ? number : 0][step];
+        else if (number < HELD + STAGED)
+          fragment = *place(number - HELD, step);
+        else
+          fragment = read(tile, step);
+        const unsigned* from = left + lane / 4 * LEFT_LINE + step * 8 + lane % 4;
+        const unsigned pair[2] = {from[0], from[4]};
+        multiply_tf32(sums[step % CHAINS], fragment.word, pair);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        float sum = sums[0][i];
+#pragma unroll
+        for (int chain = 1; chain < CHAINS; chain++) sum += sums[chain][i];
+        const int column = tile * 16 + lane / 4 + i / 2 * 8;
+        const int row = lane % 4 * 2 + i % 2;
+        if (column < COLUMNS && row < ROWS) out[row * line + column] = sum;
+      }
+    }
+  }
+};

@@ -1,0 +1,495 @@
+"""Which kernels are fused: a producer with its epilogues, and rows of several kernels.
+
+An epilogue is a loop over the elements that its producer stores, as they lie in memory;
+so it is computed where the producer has the value in a register, and may save the
+producer's store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ganglion.compiler.cuda.target import TUNING
+from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Axis,
+    Buffer,
+    Contract,
+    Expr,
+    Indirect,
+    Kernel,
+    Load,
+    Loop,
+    PoolBack,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+    row_major,
+    walk,
+)
+
+Stored = tuple[tuple[Expr, View], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitContract(Contract):
+    """A split-K contraction: parts of its sums, stored one after the other."""
+
+    parts: int = 1
+
+
+@dataclass(eq=False)
+class FusedKernel:
+    """A kernel and its epilogues; `unstored` are results that only epilogues read.
+
+    Its `column_sums` are sums of what it computes, each with epilogues of its own.
+    """
+
+    kernel: Kernel
+    epilogues: list[Loop] = field(default_factory=list)
+    column_sums: list[FusedKernel] = field(default_factory=list)
+    unstored: set[BufferKey] = field(default_factory=set)
+    rounded: frozenset[BufferKey] = frozenset()  # what is kept as tensor cores take it
+    ready: frozenset[BufferKey] = frozenset()  # what the launch before does not write
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The producer, its epilogues and its column sums."""
+        with_sums = [
+            kernel for column_sum in self.column_sums for kernel in column_sum.kernels
+        ]
+        return [self.kernel, *self.epilogues, *with_sums]
+
+    def add_column_sum(self, kernel: Loop) -> None:
+        """Let its blocks add up what they compute."""
+        self.column_sums.append(FusedKernel(kernel, unstored=self.unstored))
+
+    def reads(self) -> set[BufferKey]:
+        """Return the memory that is read, except what is passed on in registers."""
+        return {b.key for kernel in self.kernels for b in kernel.reads()}
+
+    def writes(self) -> set[BufferKey]:
+        """Return the memory that is written."""
+        written = {b.key for kernel in self.kernels for b in kernel.writes()}
+        return written - self.unstored
+
+    def buffers(self) -> Iterable[Buffer]:
+        """Return every buffer that is touched."""
+        for kernel in self.kernels:
+            yield from kernel.reads()
+            yield from kernel.writes()
+
+
+def is_flat(view: View, shape: Shape) -> bool:
+    """Return whether a loop walks through all of a view in the order of memory.
+
+    >>> import numpy as np
+    >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
+    >>> is_flat(View(buffer, (8, 4, 1)), (3, 2, 4)), is_flat(View(buffer, (1,)), (6,))
+    (True, False)
+    """
+    if view.offset or math.prod(shape) != view.buffer.size:
+        return False
+    return all(
+        size == 1 or have == want
+        for size, have, want in zip(shape, view.strides, row_major(shape), strict=True)
+    )
+
+
+def is_map(kernel: Kernel) -> bool:
+    """Return whether a kernel stores something at every point of a loop."""
+    return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
+
+
+def is_copy(kernel: Loop) -> bool:
+    """Return whether all that a loop does is to copy, in another order perhaps."""
+    return is_map(kernel) and len(kernel.outputs) == 1 and isinstance(kernel.expr, Load)
+
+
+def is_producer(kernel: Kernel) -> bool:
+    """Return whether a kernel computes each element of a whole array once."""
+    if isinstance(kernel, Loop):
+        fills = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
+        return fills and not kernel.adds and math.prod(kernel.outer) > 0
+    if isinstance(kernel, SplitContract):
+        return False
+    return isinstance(kernel, Contract) and _fills_output(kernel)
+
+
+def _fills_output(kernel: Contract) -> bool:
+    axes = (*kernel.batch, *kernel.rows, *kernel.columns)
+    strides = sorted((axis.out, axis.size) for axis in axes if axis.size > 1)
+    expected = 1
+    for stride, size in strides:
+        if stride != expected:
+            return False
+        expected *= size
+    return expected == kernel.out.buffer.size and not kernel.out.offset
+
+
+def can_fuse_epilogue(
+    fused: FusedKernel, epilogue: Loop, most: int | None = None
+) -> bool:
+    """Return whether a loop can be computed along with a producer that it reads from.
+
+    They may have so many values at `most`, else as many as suit the producer.
+    """
+    if not is_map(epilogue) or len(fused.epilogues) >= TUNING.most_epilogues:
+        return False
+    stored = sum(len(k.outputs) if isinstance(k, Loop) else 1 for k in fused.kernels)
+    if stored + len(epilogue.outputs) > (most or _most_stored(fused.kernel)):
+        return False
+    return _reads_in_order(fused, epilogue) and _may_overwrite(fused, epilogue)
+
+
+def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
+    """Return whether a loop adds up, by columns, something of all rows of a result.
+
+    The blocks that compute it, of a product or of pooling, can do that along with it.
+    """
+    columns = _columns(fused.kernel)
+    if columns is None or not isinstance(kernel, Loop) or kernel.how != "sum":
+        return False
+    if kernel.outer != (columns,) or math.prod(kernel.shape) < TUNING.fewest_summed:
+        return False
+    return _adds_columns(fused, kernel)
+
+
+def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
+    """Return whether a loop adds up, by columns, parts of the rows of a map's result.
+
+    A block of the map stores the sums of its own rows.
+    """
+    if not is_map(fused.kernel) or not is_producer(fused.kernel):
+        return False
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or len(kernel.outputs) > 1:
+        return False
+    if len(kernel.outer) != 2:
+        return False
+    others = {
+        column_sum.kernel.outer
+        for column_sum in fused.column_sums
+        if isinstance(column_sum.kernel, Loop)
+    }
+    if others - {kernel.outer} or kernel.outer[1] > TUNING.most_sum_columns:
+        return False
+    if math.prod(kernel.shape[1:]) < TUNING.fewest_summed_per_block:
+        return False
+    return _adds_columns(fused, kernel)
+
+
+def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
+    """Return whether a loop adds up a fused kernel's results, and no more."""
+    targets = {view.buffer.key for _, view in kernel.outputs}
+    return (
+        len(kernel.outputs) <= TUNING.most_column_sums
+        and all(kind == "arena" for kind, _ in targets)
+        and not targets & (fused.reads() | fused.writes())
+        and all(expr.dtype.kind == "f" for expr, _ in kernel.outputs)
+        and all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
+        and _reads_in_order(fused, kernel, len(kernel.outer) - 1)
+    )
+
+
+def _columns(kernel: Kernel) -> int | None:
+    """Return how many columns a result has that its blocks can add up."""
+    if isinstance(kernel, PoolBack):
+        columns, beside = kernel.shape[-1], kernel.dx.strides[-1] == 1
+        return columns if beside and columns <= TUNING.most_sum_columns else None
+    if not isinstance(kernel, Contract) or not is_producer(kernel):
+        return None
+    if any(axis.right for axis in kernel.batch if axis.size > 1):
+        return None
+    axes = joined(kernel.columns, "out")
+    return axes[0].size if len(axes) == 1 and axes[0].out == 1 else None
+
+
+def _reads_in_order(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
+    """Return whether a loop reads a fused kernel's results only in memory order.
+
+    An axis of the loop may be the `last` one there, and not where it stands.
+    """
+
+    def moved(axes: Shape) -> Shape:
+        if last is None:
+            return axes
+        return (*axes[:last], *axes[last + 1 :], axes[last])
+
+    results = {b.key for kernel in fused.kernels for b in kernel.writes()}
+    in_order = {b.key for b in fused.kernel.writes()}
+    for each in fused.epilogues:
+        in_order |= {v.buffer.key for _, v in each.outputs if is_flat(v, each.shape)}
+    for expr in walk(*loop.exprs):
+        if isinstance(expr, Load) and expr.view.buffer.key in results:
+            view = replace(expr.view, strides=moved(expr.view.strides))
+            flat = is_flat(view, moved(loop.shape))
+            if not flat or view.buffer.key not in in_order:
+                return False
+        elif any(b.key in results for b in tables_of(expr)):
+            return False
+    return True
+
+
+def _most_stored(kernel: Kernel) -> int:
+    """Return how many values a producer and its epilogues may have.
+
+    A long reduction has several results a thread: its epilogues' values would take the
+    registers of all the threads that add.
+    """
+    long = isinstance(kernel, Loop) and kernel.reduced
+    large = (
+        isinstance(kernel, Loop) and math.prod(kernel.shape) >= TUNING.long_reduction
+    )
+    return TUNING.most_stored_of_long if long and large else TUNING.most_stored
+
+
+def tables_of(expr: Expr) -> list[Buffer]:
+    """Return the buffers that an expression reads at computed indices."""
+    if isinstance(expr, Indirect):
+        return [expr.table]
+    if isinstance(expr, (Uniform, Shuffled)):
+        return [expr.state]
+    return []
+
+
+def _may_overwrite(fused: FusedKernel, epilogue: Loop) -> bool:
+    """Return whether what an epilogue overwrites is read before at its index only."""
+    results = {b.key for kernel in fused.kernels for b in kernel.writes()}
+    for _, view in epilogue.outputs:
+        target = view.buffer.key
+        if target in results:
+            return False
+        read = [
+            kernel
+            for kernel in fused.kernels
+            if target in (buffer.key for buffer in kernel.reads())
+        ]
+        if target in (buffer.key for buffer in epilogue.reads()):
+            read.append(epilogue)
+        if read and not is_flat(view, epilogue.shape):
+            return False
+        if not all(_reads_in_place(kernel, target) for kernel in read):
+            return False
+    return True
+
+
+def _reads_in_place(kernel: Kernel, target: BufferKey) -> bool:
+    if not is_map(kernel):
+        return False
+    assert isinstance(kernel, Loop)
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load) and expr.view.buffer.key == target:
+            if not is_flat(expr.view, kernel.shape):
+                return False
+        elif any(b.key == target for b in tables_of(expr)):
+            return False
+    return True
+
+
+def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
+    """Join neighbouring axes that are one long axis on some sides; drop those of one.
+
+    >>> [axis.size for axis in joined([Axis(2, 12), Axis(3, 4), Axis(4, 1)], "left")]
+    [24]
+    >>> [axis.size for axis in joined([Axis(2, 20), Axis(3, 4), Axis(4, 1)], "left")]
+    [2, 12]
+    """
+    result: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        steps = [getattr(axis, side) * axis.size for side in sides]
+        if result and steps == [getattr(result[-1], side) for side in sides]:
+            result[-1] = replace(axis, size=axis.size * result[-1].size)
+        else:
+            result.append(axis)
+    return result
+
+
+def loop_of(kernel: Contract, outer: Sequence[Axis]) -> Loop:
+    """Return a contraction as a loop over the axes of its result, in this order."""
+    axes = (*outer, *kernel.inner)
+    dtype = kernel.out.buffer.dtype
+    left = View(kernel.left.buffer, tuple(a.left for a in axes), kernel.left.offset)
+    right = View(kernel.right.buffer, tuple(a.right for a in axes), kernel.right.offset)
+    expr = Apply(dtype, "multiply", (Load(dtype, left), Load(dtype, right)))
+    out = View(kernel.out.buffer, tuple(a.out for a in outer), kernel.out.offset)
+    return Loop.of(kernel.name, sizes(axes), expr, out, len(kernel.inner), "sum")
+
+
+def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """Return the extents of some axes."""
+    return tuple(axis.size for axis in axes)
+
+
+# ---- row-wise fusion -----------------------------------------------------------------
+# A block has some rows of several kernels, and waits for no other. Where every kernel
+# of a partition runs over the same rows and needs only its own row of what the others
+# compute, a few blocks do all of them, one after the other: a classifier's last
+# product, its softmax, its loss.
+
+
+Access = tuple[BufferKey, View, tuple[int, ...]]
+
+
+def fusable_rows(kernel: Kernel) -> int:
+    """Return over how many rows a kernel may be fused row-wise, 0 for none."""
+    if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
+        return 0
+    rows = kernel.outer[0]
+    most = (
+        TUNING.most_row_wise_products
+        if _is_product(kernel)
+        else TUNING.most_row_wise_elements
+    )
+    fits = (
+        TUNING.fewest_rows <= rows <= TUNING.most_rows
+        and math.prod(kernel.shape) <= most
+    )
+    return rows if fits else 0
+
+
+def _is_product(kernel: Loop) -> bool:
+    expr = kernel.expr
+    if kernel.how != "sum" or len(kernel.outputs) > 1 or not isinstance(expr, Apply):
+        return False
+    return expr.op == "multiply" and all(
+        isinstance(argument, Load) for argument in expr.args
+    )
+
+
+def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
+    """Return how many rows a block has: fewer where there is more to do."""
+    most = max(
+        math.prod(kernel.shape) for kernel in kernels if isinstance(kernel, Loop)
+    )
+    wanted = min(
+        max(TUNING.fewest_row_wise_blocks, most // TUNING.row_wise_elements_per_block),
+        rows,
+    )
+    return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
+
+
+def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
+    """Return whether a kernel and others need only their own rows of each other."""
+    rows = fusable_rows(new)
+    every = [*kernels, new]
+    if not rows or any(fusable_rows(kernel) != rows for kernel in every):
+        return False
+    written: set[BufferKey] = {b.key for kernel in every for b in kernel.writes()}
+    steps: dict[BufferKey, set[int]] = defaultdict(set)
+    for kernel in every:
+        assert isinstance(kernel, Loop)
+        for expr in walk(*kernel.exprs):
+            if any(b.key in written for b in tables_of(expr)):
+                return False
+        for key, view, shape in _accesses(kernel):
+            if key in written:
+                step = _row_stride(view, shape)
+                if step is None:
+                    return False
+                steps[key].add(step)
+    return all(len(strides) == 1 for strides in steps.values())
+
+
+def row_sizes(kernels: Sequence[Kernel]) -> dict[BufferKey, int]:
+    """Return the arrays that kernels compute row-wise, with the elements of a row."""
+    sizes: dict[BufferKey, int] = {}
+    for kernel in kernels:
+        assert isinstance(kernel, Loop)
+        for _, view in kernel.outputs:
+            size = view.buffer.size // kernel.outer[0]
+            if _row_stride(view, kernel.outer) == size:
+                sizes[view.buffer.key] = size
+    return sizes
+
+
+def whole_rows(kernels: Sequence[Kernel]) -> set[BufferKey]:
+    """Return the arrays of which kernels make every element, each of them once."""
+    views = [
+        (view, kernel.outer)
+        for kernel in kernels
+        if isinstance(kernel, Loop)
+        for _, view in kernel.outputs
+    ]
+    writes = Counter(view.buffer.key for view, _ in views)
+    flat = {view.buffer.key for view, outer in views if is_flat(view, outer)}
+    return {key for key in flat if writes[key] == 1}
+
+
+def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
+    """Return the small arrays that a partition's blocks copy as a whole.
+
+    All rows need all of them, or they are very small.
+    """
+    loads = [view for _, view, _ in _loads_of_others(fused_kernels)]
+    row_wise = {view.buffer.key for view in loads if any(view.strides[:1])}
+    staged: dict[BufferKey, Buffer] = {}
+    room = TUNING.most_staged_bytes
+    for buffer in (view.buffer for view in loads):
+        key = buffer.key
+        alike = key not in row_wise or buffer.nbytes <= TUNING.staged_whole_bytes
+        if key not in staged and alike and buffer.nbytes <= room:
+            staged[key] = buffer
+            room -= buffer.nbytes
+    return list(staged.values())
+
+
+def staged_rows(
+    fused_kernels: Sequence[FusedKernel], rows: int
+) -> dict[BufferKey, int]:
+    """Return arrays of which blocks only read their own rows, and a row's elements."""
+    steps: dict[BufferKey, set[int | None]] = defaultdict(set)
+    sizes = {}
+    kernels = [
+        kernel
+        for fused in fused_kernels
+        for kernel in fused.kernels
+        if isinstance(kernel, Loop)
+    ]
+    exprs = [expr for kernel in kernels for expr, _ in kernel.outputs]
+    for table in (b.key for node in walk(*exprs) for b in tables_of(node)):
+        steps[table].add(None)  # any row of it may be asked for
+    for key, view, shape in _loads_of_others(fused_kernels):
+        sizes[key] = view.buffer.size // rows
+        own = shape[:1] == (rows,) and view.buffer.size % rows == 0
+        steps[key].add(_row_stride(view, shape) if own else None)
+    return {
+        key: size
+        for key, size in sizes.items()
+        if steps[key] == {size} and size <= TUNING.most_staged_row
+    }
+
+
+def _loads_of_others(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
+    """Yield what a partition's loops load of other partitions' results."""
+    written = {
+        buffer for fused in fused_kernels for buffer in fused.writes() | fused.unstored
+    }
+    for kernel in (kernel for fused in fused_kernels for kernel in fused.kernels):
+        if isinstance(kernel, Loop):
+            for node in walk(*kernel.exprs):
+                if isinstance(node, Load) and node.view.buffer.key not in written:
+                    yield node.view.buffer.key, node.view, kernel.shape
+
+
+def _accesses(kernel: Loop) -> Iterator[Access]:
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load):
+            yield expr.view.buffer.key, expr.view, kernel.shape
+    for _, view in kernel.outputs:
+        yield view.buffer.key, view, kernel.outer
+
+
+def _row_stride(view: View, shape: tuple[int, ...]) -> int | None:
+    """Return how far rows of a view lie apart, None if they overlap."""
+    first, *others = view.strides
+    if min(others, default=0) < 0 or view.offset < 0 or first <= 0:
+        return None
+    span = sum((n - 1) * s for n, s in zip(shape[1:], others, strict=True))
+    return first if view.offset + span < first else None

@@ -1,0 +1,239 @@
+"""Loops over time in CUDA C: one function that runs through all steps.
+
+Where the rows of a batch never meet within the loop, a block takes some of them through
+all steps: it waits for no other, and keeps its weights in registers and shared memory.
+Otherwise one block runs the whole loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from ganglion.compiler.cuda.fusion import FusedKernel, loop_of
+from ganglion.compiler.cuda.target import GpuSpec
+from ganglion.compiler.cuda.text import (
+    THREADS,
+    Body,
+    Emitted,
+    affine,
+    c_type,
+    fill,
+    is_wide,
+)
+from ganglion.compiler.cuda.tiling import LaunchContext, on_tensor_cores
+from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.kernels import Buffer, Contract, Kernel, Loop
+from ganglion.compiler.plan.plan import rounded
+from ganglion.compiler.plan.time_loop import TimeLoop, Window, independent_rows
+
+ROWS = 8  # of a block: as many as tensor cores multiply at once
+WARPS = THREADS // 32
+HELD_REGISTERS = 128  # of a thread, for weights
+STEP_NANOSECONDS = 1000.0
+
+EmitKernel = Callable[[FusedKernel, LaunchContext], Emitted]
+EmitRows = Callable[[FusedKernel, GpuSpec, int], Emitted]
+
+
+def emit_time_loop(
+    loop: TimeLoop,
+    context: LaunchContext,
+    emit_kernel: EmitKernel,
+    emit_rows: EmitRows,
+) -> Emitted:
+    """Return a loop over time as text."""
+    count = independent_rows(loop)
+    kernels = [_as_rows(kernel, loop, context.spec) for kernel in loop.body]
+    if count == 1 or None in kernels:
+        emitted = [emit_kernel(FusedKernel(kernel), context) for kernel in loop.body]
+        return _Emission(loop, 1, 1).text(
+            [_Called(body, ["0", "1"]) for body in emitted]
+        )
+    rows = max(n for n in range(1, ROWS + 1) if count % n == 0)
+    emission = _Emission(loop, count, rows)
+    return emission.by_rows([k for k in kernels if k], context.spec, emit_rows)
+
+
+def _as_rows(kernel: Kernel, loop: TimeLoop, spec: GpuSpec) -> Kernel | None:
+    """Return a kernel as one that a block can run on its rows, None if it cannot."""
+    if isinstance(kernel, Loop):
+        return None if kernel.adds else kernel
+    if type(kernel) is not Contract:
+        return None
+    if is_recurrent_product(kernel, loop) and on_tensor_cores(kernel, spec.products):
+        return kernel
+    if math.prod(axis.size for axis in kernel.inner) == 0:
+        return None
+    batch = [axis for axis in kernel.batch if axis.size > 1]
+    return loop_of(kernel, (*batch, *kernel.rows, *kernel.columns))
+
+
+def is_recurrent_product(kernel: Contract, loop: TimeLoop) -> bool:
+    """Return whether a product is of plain matrices, the right one always the same."""
+    if len(kernel.rows) != 1 or len(kernel.inner) != 1 or len(kernel.columns) != 1:
+        return False
+    if any(axis.size > 1 for axis in kernel.batch):
+        return False
+    (columns,), (inner,) = kernel.columns, kernel.inner
+    written = {loop.memory_of(b) for other in loop.body for b in other.writes()}
+    is_constant = loop.memory_of(kernel.right.buffer) not in written
+    is_constant = is_constant and kernel.right.buffer.kind != "window"
+    return is_constant and columns.right == columns.out == inner.left == 1
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A body, and what it is called with before its pointers."""
+
+    body: Emitted
+    first: Sequence[str]
+
+
+class _Emission:
+    """A loop under construction."""
+
+    def __init__(self, loop: TimeLoop, count: int, rows: int) -> None:
+        self.loop, self.count, self.rows = loop, count, rows
+        self.body = Body(is_wide((*loop.reads(), *loop.writes())))
+        self.windows = {window.buffer.key: window for window in loop.windows}
+        self.shared = 0
+        self._staged: dict[BufferKey, str] = {}  # temporary arrays in shared memory
+        self._names: dict[BufferKey, str] = {}  # of windows
+        self._before: list[str] = []  # the bodies' functions
+
+    # ---- one block, all rows -------------------------------------------------------
+
+    def text(self, calls: list[_Called]) -> Emitted:
+        """Return a loop that calls bodies one after the other."""
+        self.shared = max((called.body.shared for called in calls), default=0)
+        with self._steps():
+            for called in calls:
+                self._call(called)
+        return self._emitted(1)
+
+    # ---- blocks with rows of their own ---------------------------------------------
+
+    def by_rows(
+        self, kernels: Sequence[Kernel], spec: GpuSpec, emit_rows: EmitRows
+    ) -> Emitted:
+        """Return a loop of which each block takes some rows through all steps."""
+        body = self.body
+        bodies = {
+            id(kernel): emit_rows(FusedKernel(kernel), spec, self.rows)
+            for kernel in kernels
+            if isinstance(kernel, Loop)
+        }
+        self.shared = max((b.shared for b in bodies.values()), default=0)
+        body.do(f"const int row0 = block * {self.rows};")
+        products = [k for k in kernels if isinstance(k, Contract)]
+        room = spec.shared_per_block - 1024
+        self._stage_temporaries(room // 4)
+        names = {id(k): self._keep_weights(i, k, room) for i, k in enumerate(products)}
+        with self._steps():
+            for kernel in kernels:
+                if isinstance(kernel, Contract):
+                    self._multiply(names[id(kernel)], kernel)
+                else:
+                    self._call(_Called(bodies[id(kernel)], ["row0"]))
+        return self._emitted(self.count // self.rows)
+
+    def _reserve(self, nbytes: int) -> int:
+        start = rounded(self.shared, 128)
+        self.shared = start + nbytes
+        return start
+
+    def _stage_temporaries(self, most: int) -> None:
+        """Put what a step's kernels hand on to each other into shared memory."""
+        for buffer in self.loop.writes():
+            if buffer.kind != "arena" or buffer.key in self._stacked_keys():
+                continue
+            size = buffer.size // self.count * self.rows
+            nbytes = size * buffer.dtype.itemsize
+            if nbytes <= most and buffer.size % self.count == 0:
+                start, kind = self._reserve(nbytes), c_type(buffer.dtype)
+                name = self.body.fresh("staged")
+                value = f"({kind}*)(shared_bytes + {start}) - block * {size}"
+                self.body.do(f"{kind}* const {name} = {value};")
+                self._staged[buffer.key] = name
+                most -= nbytes
+
+    def _stacked_keys(self) -> set[BufferKey]:
+        return {window.stacked.key for window in self.loop.windows}
+
+    def _keep_weights(self, number: int, kernel: Contract, room: int) -> str:
+        """Append how a block gets the weights of a product; return their name."""
+        (columns,), (inner,) = kernel.columns, kernel.inner
+        steps = -(-inner.size // 8)
+        tiles = -(-columns.size // 16)
+        per_warp = -(-tiles // WARPS)
+        left = self._reserve(8 * (steps * 8 + 4) * 4)
+        held = min(per_warp, HELD_REGISTERS // (4 * steps))
+        fragments = WARPS * steps * 512
+        staged = min(per_warp - held, max(room - self.shared - 128, 0) // fragments)
+        start = self._reserve(staged * fragments)
+        shape = (self.rows, columns.size, inner.size, inner.right, held, staged)
+        name = f"weights{number}"
+        view = kernel.right
+        source = affine([self.body.pointer(view.buffer)], (1,), view.offset)
+        self.body.do(
+            f"KeptWeights<{', '.join(map(str, shape))}> {name}({source}, "
+            f"shared_bytes + {start});"
+        )
+        self.body.do(f"unsigned* left{number} = (unsigned*)(shared_bytes + {left});")
+        return name
+
+    def _multiply(self, name: str, kernel: Contract) -> None:
+        (rows,) = kernel.rows
+        left = name.replace("weights", "left")
+        source = affine(
+            [self._pointer(kernel.left.buffer), "row0"],
+            (1, rows.left),
+            kernel.left.offset,
+        )
+        target = affine(
+            [self._pointer(kernel.out.buffer), "row0"], (1, rows.out), kernel.out.offset
+        )
+        self.body.do(f"{name}.stage_rows({left}, {source}, {rows.left});")
+        self.body.do("BARRIER;")
+        self.body.do(f"{name}.multiply({left}, {target}, {rows.out});")
+        self.body.do("BARRIER;")
+
+    # ---- both ----------------------------------------------------------------------
+
+    def _steps(self) -> AbstractContextManager[None]:
+        self.body.do("#pragma unroll 1")
+        return self.body.block(f"for (int t = 0; t < {self.loop.steps}; t++)")
+
+    def _call(self, called: _Called) -> None:
+        number = len(self._before)
+        name = f"${{body}}_k{number}"
+        self._before.append(fill(called.body.text, body=name))
+        buffers = [
+            replace(b, name=f"#{number}{b.name}") if b.kind == "scratch" else b
+            for b in called.body.buffers
+        ]
+        arguments = [*called.first, *map(self._pointer, buffers)]
+        self.body.do(f"{name}({', '.join(arguments)});")
+        self.body.do("BARRIER;")
+
+    def _pointer(self, buffer: Buffer) -> str:
+        """Return the address of a buffer of the body, at this step."""
+        if buffer.key in self._staged:
+            return self._staged[buffer.key]
+        window = self.windows.get(buffer.key)
+        if window is None:
+            return self.body.pointer(buffer)
+        return f"({self.body.pointer(window.stacked)} + {_start(window)})"
+
+    def _emitted(self, blocks: int) -> Emitted:
+        self.body.before = self._before
+        emitted = self.body.emitted(blocks, self.shared)
+        return replace(emitted, work=self.loop.steps * STEP_NANOSECONDS)
+
+
+def _start(window: Window) -> str:
+    step = f"t % {window.slots}" if window.slots else "t"
+    return f"({window.offset} + (long long)({step}) * {window.stride})"

@@ -1,0 +1,207 @@
+"""EinsumDense: a kernel that meets its inputs as an einsum equation says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ganglion import ops
+from ganglion.initializers import VarianceScaling
+from ganglion.layers.arguments import keep, weight
+from ganglion.layers.base import InputSpec, Layer, activated
+from ganglion.serialization import export
+
+__all__ = ["EinsumDense"]
+
+Shape = tuple[int | None, ...]
+
+_FORMS = re.compile(
+    r"(?P<left>\.\.\.)?(?P<inputs>[A-Za-z]+)(?P<right>\.\.\.)?,(?P<kernel>[A-Za-z]+)"
+    r"->(?(left)\.\.\.)(?P<outputs>[A-Za-z]+)(?(right)\.\.\.)"
+)
+
+
+@export("keras.layers")
+class EinsumDense(Layer):
+    """A dense layer over any axes: ``activation(einsum(equation, x, kernel) + bias)``.
+
+    `output_shape` is without the batch and without what `...` stands for; None where
+    the size is that of an axis of the inputs. `bias_axes` names the axes of the outputs
+    that have a bias of their own.
+
+    >>> import numpy as np
+    >>> heads = EinsumDense("abc,cde->abde", (None, 2, 4), bias_axes="de")
+    >>> heads(np.ones((1, 3, 8), "float32")).shape
+    (1, 3, 2, 4)
+    """
+
+    equation: str
+    bias_axes: str | None
+    activation: Any
+    kernel_initializer: Any
+
+    def __init__(
+        self,
+        equation: str,
+        output_shape: Any,
+        activation: Any = None,
+        bias_axes: str | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        gptq_unpacked_column_size: int | None = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        keep(self, locals() | {"output_shape": _as_shape(output_shape)})
+        self.partial_output_shape = vars(self)["output_shape"]
+        _terms(equation)
+
+    def build(self, input_shape: Any) -> None:
+        """Make the kernel, of the axes that the equation names, and the bias."""
+        shapes = self._shapes(input_shape)
+        own = self.kernel_initializer
+        if isinstance(own, VarianceScaling) and None in (
+            own.input_axes,
+            own.output_axes,
+        ):
+            fans = {"input_axes": shapes.fan_in, "output_axes": shapes.fan_out}
+            own = type(own).from_config(own.get_config() | fans)
+        self.kernel = weight(self, "kernel", shapes.kernel, initializer=own)
+        self.bias = weight(self, "bias", shapes.bias) if shapes.bias else None
+        self.input_spec = InputSpec(ndim=len(input_shape))
+
+    def call(self, inputs: Any) -> Any:
+        outputs = ops.einsum(self.equation, inputs, self.kernel)
+        if self.bias is not None:
+            outputs = outputs + self.bias
+        return activated(self, outputs)
+
+    def compute_output_shape(self, input_shape: Any) -> Shape:
+        return self._shapes(tuple(input_shape)).outputs
+
+    def _shapes(self, input_shape: Shape) -> _Shapes:
+        try:
+            return _shapes_of(
+                self.equation, self.bias_axes, input_shape, self.partial_output_shape
+            )
+        except ValueError as error:
+            raise ValueError(f'Layer "{self.name}": {error}') from None
+
+
+def _as_shape(value: Any) -> Shape:
+    sizes = (value,) if isinstance(value, int) or value is None else tuple(value)
+    if any(n is not None and (not isinstance(n, int) or n < 1) for n in sizes):
+        raise ValueError(
+            f"`output_shape` must hold positive whole numbers or None, got {value!r}."
+        )
+    return sizes
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """What follows from an equation and the shape of the inputs."""
+
+    kernel: tuple[int, ...]
+    bias: tuple[int, ...]  # empty: there is none
+    outputs: Shape
+    fan_in: list[int]  # axes of the kernel that are summed over
+    fan_out: list[int]
+
+
+def _terms(equation: Any) -> re.Match[str]:
+    match = _FORMS.fullmatch(equation) if isinstance(equation, str) else None
+    if match is None or (match["left"] and match["right"]):
+        raise ValueError(
+            f"`equation` must be like 'ab,bc->ac', '...ab,bc->...ac' or "
+            f"'ab...,bc->ac...', got {equation!r}."
+        )
+    return match
+
+
+def _shapes_of(
+    equation: str, bias_axes: str | None, inputs: Shape, partial: Shape
+) -> _Shapes:
+    """Return the shapes of the weights and of the outputs."""
+    terms = _terms(equation)
+    hidden = len(inputs) - len(terms["inputs"])  # axes that `...` stands for
+    if hidden < 0 or (hidden and not (terms["left"] or terms["right"])):
+        raise ValueError(
+            f"{equation!r} does not name the axes of inputs of shape {inputs}."
+        )
+    first = hidden if terms["left"] else 0
+    last = first + len(terms["inputs"])
+    before, inputs_named, after = inputs[:first], inputs[first:last], inputs[last:]
+    named = partial if terms["left"] else (inputs[0], *partial)
+    if len(named) != len(terms["outputs"]):
+        raise ValueError(
+            f"`output_shape` {partial} does not fit {equation!r}: one size for each "
+            "axis of the outputs but the batch."
+        )
+    known = dict(zip(terms["inputs"], inputs_named, strict=True))
+    sizes = _output_sizes(terms["outputs"], named, known)
+    kernel = _sizes_of(terms["kernel"], known | sizes, equation)
+    fans: dict[bool, list[int]] = {False: [], True: []}
+    for axis, letter in enumerate(terms["kernel"]):
+        fans[letter in sizes].append(axis)
+    bias = _bias_shape(bias_axes, sizes, equation) if bias_axes else ()
+    return _Shapes(
+        kernel,
+        bias + (1,) * len(after) if bias else (),
+        (*before, *sizes.values(), *after),
+        fans[False],
+        fans[True],
+    )
+
+
+def _output_sizes(
+    letters: str, named: Shape, known: dict[str, int | None]
+) -> dict[str, int | None]:
+    sizes: dict[str, int | None] = {}
+    for letter, size in zip(letters, named, strict=True):
+        of_inputs = known.get(letter)
+        if None not in (size, of_inputs) and size != of_inputs:
+            raise ValueError(
+                f"axis {letter!r} has size {of_inputs} in the inputs, but {size} in "
+                "`output_shape`."
+            )
+        sizes[letter] = of_inputs if size is None else size
+    return sizes
+
+
+def _sizes_of(
+    letters: str, sizes: dict[str, int | None], equation: str
+) -> tuple[int, ...]:
+    shape = []
+    for letter in letters:
+        size = sizes.get(letter)
+        if size is None:
+            raise ValueError(
+                f"the weights need to know the size of axis {letter!r} of "
+                f"{equation!r}: give it in `Input(shape)` or in `output_shape`."
+            )
+        shape.append(size)
+    return tuple(shape)
+
+
+def _bias_shape(
+    bias_axes: str, sizes: dict[str, int | None], equation: str
+) -> tuple[int, ...]:
+    """Return a shape from the first axis with a bias on; ones where there is none."""
+    missing = [letter for letter in bias_axes if letter not in sizes]
+    if missing:
+        raise ValueError(
+            f"`bias_axes` {bias_axes!r} names {missing[0]!r}, which is no axis of the "
+            f"outputs of {equation!r}."
+        )
+    letters = "".join(sizes)
+    tail = letters[min(map(letters.index, bias_axes)) :]
+    of_axes = {x: sizes[x] if x in bias_axes else 1 for x in tail}
+    return _sizes_of(tail, of_axes, equation)

@@ -1,0 +1,47 @@
+"""Loops over time on the CPU: graph, plan and machine code agree, on any threads."""
+
+import pytest
+from cpu_checks import check
+from loop_programs import loop_program, lstm, mixing, nested_program
+
+from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.time_loop import independent_groups
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.plan.time_loop import TimeLoop
+
+
+def _loops(program: Program) -> list[TimeLoop]:
+    return [k for k in build(program).kernels if isinstance(k, TimeLoop)]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(("batch", "units"), [(24, 16), (5, 7)])
+def test_lstm_and_its_gradients(batch: int, units: int, backwards: bool) -> None:
+    program, data = loop_program(lstm, 2, 6, batch, 3, units, backwards)
+    check(program, data, {}, rtol=2e-5, atol=2e-6)
+
+
+def test_threads_share_rows_that_never_meet() -> None:
+    program, _ = loop_program(lstm, 2, 6, 32, 3, 16)
+    loops = _loops(program)
+    assert [independent_groups(loop) for loop in loops] == [4, 4]
+    # One product and one loop of gates a step, there and back.
+    assert [len(loop.body) for loop in loops] == [2, 2]
+
+
+def test_rows_that_meet_stay_on_one_thread() -> None:
+    program, data = loop_program(mixing, 1, 5, 16, 4, 8)
+    assert [independent_groups(loop) for loop in _loops(program)] == [1, 1]
+    check(program, data, {}, rtol=2e-5, atol=2e-6)
+
+
+def test_a_loop_in_a_loop() -> None:
+    program, data = nested_program()
+    check(program, data, {}, rtol=2e-5, atol=2e-6)
+
+
+def test_code_does_not_grow_with_the_number_of_steps() -> None:
+    short, _ = loop_program(lstm, 2, 3, 8, 3, 16)
+    long, _ = loop_program(lstm, 2, 300, 8, 3, 16)
+    sizes = [[len(loop.body) for loop in _loops(program)] for program in (short, long)]
+    assert sizes[0] == sizes[1]

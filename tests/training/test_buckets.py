@@ -121,8 +121,8 @@ def compiled(model: Any, kind: str) -> int:
     return sum(key[0] == kind for key in model._step_cache._steps)
 
 
-def assert_same_weights(one: Any, other: Any) -> None:
-    for mine, theirs in zip(one.get_weights(), other.get_weights(), strict=True):
+def assert_same_weights(first: Any, other: Any) -> None:
+    for mine, theirs in zip(first.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
@@ -207,15 +207,15 @@ def test_one_length_is_never_padded() -> None:
 
 
 def test_a_resumed_run_pads_as_the_whole_one(tmp_path: Any) -> None:
-    whole = pair("tagger")[0]
+    tagger = pair("tagger")[0]
     lengths = [5, 7, 6, 5]
     for length in lengths[:3]:
-        whole.train_on_batch(*batch("tagger", length))
-    whole.save(tmp_path / "half.keras")
+        tagger.train_on_batch(*batch("tagger", length))
+    tagger.save(tmp_path / "half.keras")
     resumed = ganglion.models.load_model(tmp_path / "half.keras")
-    whole.train_on_batch(*batch("tagger", lengths[3]))
+    tagger.train_on_batch(*batch("tagger", lengths[3]))
     resumed.train_on_batch(*batch("tagger", lengths[3]))
-    for mine, theirs in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+    for mine, theirs in zip(tagger.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 

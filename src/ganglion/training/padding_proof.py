@@ -124,8 +124,10 @@ class _Proof:
 
     def outputs(self, network: Any, inputs: list[_State]) -> list[_State]:
         """Return what is known of the outputs of a graph."""
-        known = dict(zip(network.flat_inputs, inputs, strict=True))
-        for call in network.calls:
+        known = dict(zip(network.step_inputs, inputs, strict=True))
+        for call in network.step_calls:
+            if any(tensor not in known for tensor in call.inputs):
+                raise _SeenError  # a model inside of this one begins on the host
             states = [known[tensor] for tensor in call.inputs]
             tensors = tree.flatten(call.outputs)
             after = [_WHOLE] * len(tensors)
@@ -185,7 +187,7 @@ def padding_rule(model: Any) -> PaddingRule | None:
         return None
     inputs = [
         _State(True, number) if _may_have_steps(network, tensor) else _WHOLE
-        for number, tensor in enumerate(network.flat_inputs)
+        for number, tensor in enumerate(network.step_inputs)
     ]
     proof = _Proof()
     try:

@@ -172,17 +172,19 @@ class Call:
         """Call again with the values that ``known`` gives for the tensors."""
         # Models inside of models repeat calls: a small file may ask for millions.
         budget.count("calls of layers")
-        args, kwargs = self._arguments(known)
+        args, kwargs = self.arguments(known)
         return tree.flatten(self.operation(*args, **kwargs))
 
     def infer(self, known: dict[KerasTensor, KerasTensor]) -> list[KerasTensor]:
         """Return what the call would give for other Keras tensors, unrecorded."""
-        args, kwargs = self._arguments(known)
+        args, kwargs = self.arguments(known)
         if isinstance(self.operation, Function):
             return tree.flatten(infer(self.operation.function, args, kwargs))
         return tree.flatten(self.operation.compute_output_spec(*args, **kwargs))
 
-    def _arguments(self, known: dict[KerasTensor, Any]) -> tuple[Any, Any]:
+    def arguments(self, known: dict[KerasTensor, Any]) -> tuple[Any, Any]:
+        """Return what the operation is called on, for known values of the tensors."""
+
         def value(leaf: Any) -> Any:
             return known[leaf] if is_symbolic(leaf) else leaf
 

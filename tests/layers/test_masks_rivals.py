@@ -92,9 +92,9 @@ def merged(merge: Build, both: bool = True) -> Build:
 
     def build(k: Any) -> Any:
         x = k.Input((4,), dtype="int32")
-        one = k.layers.Embedding(6, 4, mask_zero=True)(x)
+        first = k.layers.Embedding(6, 4, mask_zero=True)(x)
         other = k.layers.Embedding(6, 4, mask_zero=both)(x[:, ::-1])
-        return k.Model(x, k.layers.Dense(2)(merge(k.layers)([one, other])))
+        return k.Model(x, k.layers.Dense(2)(merge(k.layers)([first, other])))
 
     return build
 

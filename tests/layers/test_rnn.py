@@ -112,12 +112,12 @@ def test_stateful_continues_where_it_stopped(name: str) -> None:
     entry = ganglion.Input(batch_shape=(2, None, 3))
     layer = getattr(layers, name)(4, stateful=True, return_sequences=True)
     model = ganglion.Model(entry, layer(entry))
-    whole = model.predict(X, batch_size=2, verbose=0)
+    predictions = model.predict(X, batch_size=2, verbose=0)
     layer.reset_states()
     halves = [model.predict(x, batch_size=2, verbose=0) for x in (X[:, :2], X[:, 2:])]
-    np.testing.assert_allclose(np.concatenate(halves, axis=1), whole, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(halves, axis=1), predictions, atol=1e-6)
     layer.reset_state()
-    np.testing.assert_allclose(layer(X), whole, atol=1e-6)
+    np.testing.assert_allclose(layer(X), predictions, atol=1e-6)
     assert not any(state in model.variables for state in layer.states)
 
 

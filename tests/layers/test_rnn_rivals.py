@@ -83,13 +83,13 @@ def test_values_masks_and_states(case: Any, keras: Any) -> None:
         RNG.normal(size=(BATCH, UNITS)).astype("float32")
         for _ in range(STATES[case[0]])
     ]
-    for given in (
+    for arguments in (
         {},
         {"mask": MASK},
         {"initial_state": states},
         {"initial_state": states, "mask": MASK},
     ):
-        assert_equal(ours(X, **given), theirs(X, **given))
+        assert_equal(ours(X, **arguments), theirs(X, **arguments))
 
 
 @each_case
@@ -137,8 +137,8 @@ def test_stacked_cells(keras: Any) -> None:
     ganglion.utils.clear_session()
     keras.utils.clear_session()
     ours, theirs = equal(stacked(ganglion), stacked(keras), X)
-    for given in ({}, {"mask": MASK}):
-        mine, other = ours(X, **given), theirs(X, **given)
+    for arguments in ({}, {"mask": MASK}):
+        mine, other = ours(X, **arguments), theirs(X, **arguments)
         flat = [mine[0], *mine[1], *mine[2], *mine[3]]
         assert_equal(tuple(flat), keras.tree.flatten(other))
     entry = json.loads(json.dumps(keras.saving.serialize_keras_object(theirs)))

@@ -36,7 +36,7 @@ def string(inputs: Any, adapt: Any = None, **arguments: Any) -> Any:
     return case("StringLookup", inputs, adapt, **arguments)
 
 
-def whole(inputs: Any, adapt: Any = None, **arguments: Any) -> Any:
+def integer(inputs: Any, adapt: Any = None, **arguments: Any) -> Any:
     return case("IntegerLookup", inputs, adapt, **arguments)
 
 
@@ -91,18 +91,20 @@ CASES = [
         for mode in ("one_hot", "multi_hot", "count")
         for inputs in ("cat", ["cat", "cow"], COLUMN, WORD_ROWS, [WORD_ROWS])
     ),
-    whole(NUMBERS, vocabulary=[5, 7, 2**40]),
-    whole(5, vocabulary=[5, 7]),
-    whole(np.array([5.0, 7.9, -1.0]), vocabulary=[5, 7], mask_token=-1),
-    whole(NUMBERS, vocabulary=[5, 7], num_oov_indices=2),
-    whole(NUMBERS, vocabulary=[5, 7], num_oov_indices=2, oov_method="farmhash"),
-    whole(
+    integer(NUMBERS, vocabulary=[5, 7, 2**40]),
+    integer(5, vocabulary=[5, 7]),
+    integer(np.array([5.0, 7.9, -1.0]), vocabulary=[5, 7], mask_token=-1),
+    integer(NUMBERS, vocabulary=[5, 7], num_oov_indices=2),
+    integer(NUMBERS, vocabulary=[5, 7], num_oov_indices=2, oov_method="farmhash"),
+    integer(
         NUMBERS, vocabulary=[5, 7], num_oov_indices=3, oov_method="farmhash", salt=9
     ),
-    whole(NUMBERS, NUMBERS),
-    whole(NUMBERS, NUMBERS, output_mode="tf_idf", max_tokens=9, pad_to_max_tokens=True),
-    whole(NUMBERS, NUMBERS, output_mode="multi_hot", max_tokens=3),
-    whole([[1, 3, 0], [4, 9, 2]], vocabulary=[5, 7, 9], invert=True),
+    integer(NUMBERS, NUMBERS),
+    integer(
+        NUMBERS, NUMBERS, output_mode="tf_idf", max_tokens=9, pad_to_max_tokens=True
+    ),
+    integer(NUMBERS, NUMBERS, output_mode="multi_hot", max_tokens=3),
+    integer([[1, 3, 0], [4, 9, 2]], vocabulary=[5, 7, 9], invert=True),
     case("Hashing", [["A"], ["B"], ["Émile"], [""]], num_bins=3),
     case("Hashing", "A", num_bins=30, dtype="int32"),
     case("Hashing", [["A"], ["B"], [""]], num_bins=3, mask_value=""),
@@ -134,7 +136,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def made(module: Any, layer: str, adapt: Any, arguments: dict[str, Any]) -> Any:
+def adapted(module: Any, layer: str, adapt: Any, arguments: dict[str, Any]) -> Any:
     instance = getattr(module, layer)(**arguments, name="layer")
     if adapt is not None:
         instance.adapt(adapt)
@@ -151,8 +153,8 @@ def plain(outputs: Any) -> np.ndarray:
 def test_values_and_configurations_are_keras_own(
     keras: Any, layer: str, inputs: Any, adapt: Any, arguments: dict[str, Any]
 ) -> None:
-    ours = made(layers, layer, adapt, arguments)
-    theirs = made(keras.layers, layer, adapt, arguments)
+    ours = adapted(layers, layer, adapt, arguments)
+    theirs = adapted(keras.layers, layer, adapt, arguments)
     expected = plain(theirs(inputs))
     outputs = np.asarray(ours(inputs))
     assert outputs.shape == expected.shape
@@ -204,8 +206,8 @@ def test_functions_of_tensorflow_standardize_and_split(keras: Any) -> None:
         return tf.strings.split(texts, sep="*")
 
     arguments = {"standardize": standardize, "split": split}
-    ours = made(layers, "TextVectorization", TEXTS, arguments)
-    theirs = made(keras.layers, "TextVectorization", TEXTS, arguments)
+    ours = adapted(layers, "TextVectorization", TEXTS, arguments)
+    theirs = adapted(keras.layers, "TextVectorization", TEXTS, arguments)
     assert ours.get_vocabulary() == theirs.get_vocabulary()
     np.testing.assert_array_equal(ours(TEXTS), theirs(TEXTS))
 
@@ -215,8 +217,8 @@ def test_data_sets_are_adapted_to_batch_by_batch(keras: Any) -> None:
 
     for name, mode in (("StringLookup", "tf_idf"), ("TextVectorization", "tf_idf")):
         data = tf.data.Dataset.from_tensor_slices(TEXTS).batch(2)
-        ours = made(layers, name, data, {"output_mode": mode})
-        theirs = made(keras.layers, name, data, {"output_mode": mode})
+        ours = adapted(layers, name, data, {"output_mode": mode})
+        theirs = adapted(keras.layers, name, data, {"output_mode": mode})
         assert ours.get_vocabulary() == theirs.get_vocabulary()
         np.testing.assert_allclose(ours(TEXTS), theirs(TEXTS), rtol=1e-6)
         ours, theirs = getattr(layers, name)(), getattr(keras.layers, name)()

@@ -490,9 +490,11 @@ def activated(layer: Any, outputs: Any) -> Any:
 
 
 def _lift(leaf: Any) -> Any:
-    """Turn arrays and variables among the arguments into values."""
+    """Turn arrays of numbers and variables among the arguments into values."""
     if not isinstance(leaf, (np.ndarray, Variable)):
         return leaf
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUT":
+        return leaf  # texts, for layers that run on the host
     return _masked_as(leaf, read(leaf))
 
 

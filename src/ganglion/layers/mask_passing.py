@@ -49,8 +49,8 @@ def fill_masks(layer: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]
         if mask_name in arguments and arguments[mask_name] is None:
             kwargs[mask_name] = masks_of(tensors[name])
     first = next(iter(arguments.values()), None)
-    given = kwargs.get("mask")
-    return first, masks_of(first) if given is None else given
+    mask = kwargs.get("mask")
+    return first, masks_of(first) if mask is None else mask
 
 
 def pass_mask_on(layer: Any, first: Any, outputs: Any, previous: Any) -> None:

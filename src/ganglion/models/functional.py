@@ -7,10 +7,15 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ganglion import ops, tree
 from ganglion.compiler.ir.graph import Value
 from ganglion.layers import InputLayer, Layer
+from ganglion.layers.preprocessing.host import HostOutputs
+from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.masks import get_keras_mask, set_keras_mask
+from ganglion.models.host_part import HostPart, host_part_of
 from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
 from ganglion.variables import MOST_CALLS, current_scope, too_many_calls
 
@@ -56,17 +61,28 @@ class Network:
         self, inputs: Any, extra: list[KerasTensor], mask: Any = None
     ) -> tuple[Any, list[Any]]:
         """Replay the calls; return the outputs and the values of extra tensors."""
-        values = self._standard(inputs)
-        for value, of_input in zip(values, tree.flatten(mask), strict=False):
-            if of_input is not None:
-                set_keras_mask(value, of_input)
-        known: dict[KerasTensor, Any] = dict(zip(self.flat_inputs, values, strict=True))
         calls = self.calls
         if extra:
             wanted = [*self.flat_outputs, *extra]
             calls = _ordered_calls(wanted, set(self.flat_inputs))
+        known: dict[KerasTensor, Any]
+        nested: dict[Call, Any] = {}
+        if isinstance(inputs, HostOutputs):
+            assert self.host_part is not None
+            known, nested = self.host_part.known(inputs)
+            on_host = set(self.host_part.calls)
+            calls = [call for call in calls if call not in on_host]
+        else:
+            values = self.standard(inputs)
+            for value, of_input in zip(values, tree.flatten(mask), strict=False):
+                if of_input is not None:
+                    set_keras_mask(value, of_input)
+            known = dict(zip(self.flat_inputs, values, strict=True))
         for call in calls:
-            results = call.replay(known)
+            if call in nested:
+                results = tree.flatten(call.operation(nested[call]))
+            else:
+                results = call.replay(known)
             known.update(zip(tree.flatten(call.outputs), results, strict=True))
         outputs = tree.map_leaves(lambda tensor: known[tensor], self.outputs)
         return outputs, [known[tensor] for tensor in extra]
@@ -93,11 +109,29 @@ class Network:
         return tree.pack(self.outputs, new)
 
     def _infer_by_calls(self, inputs: Any) -> list[KerasTensor]:
-        known = dict(zip(self.flat_inputs, self._standard(inputs), strict=True))
+        known = dict(zip(self.flat_inputs, self.standard(inputs), strict=True))
         for call in self.calls:
             outputs = call.infer(known)
             known.update(zip(tree.flatten(call.outputs), outputs, strict=True))
         return [known[tensor] for tensor in self.flat_outputs]
+
+    @cached_property
+    def host_part(self) -> HostPart | None:
+        """The part that runs on the host: layers for text, and all before them."""
+        return host_part_of(self)
+
+    @property
+    def step_inputs(self) -> list[KerasTensor]:
+        """The tensors that a compiled step begins with."""
+        return self.flat_inputs if self.host_part is None else self.host_part.crossing
+
+    @property
+    def step_calls(self) -> list[Call]:
+        """The calls of a compiled step."""
+        if self.host_part is None:
+            return self.calls
+        on_host = set(self.host_part.calls)
+        return [call for call in self.calls if call not in on_host]
 
     @cached_property
     def is_plain(self) -> bool:
@@ -124,8 +158,10 @@ class Network:
         if self.unfolded_calls > MOST_CALLS:
             raise too_many_calls(name)
 
-    def _standard(self, inputs: Any) -> list[Any]:
+    def standard(self, inputs: Any) -> list[Any]:
         """Match what was given with the inputs: by position, or by name."""
+        if len(self.flat_inputs) == 1 and is_text(inputs):
+            inputs = as_text_array(inputs, "The input of the model")
         if isinstance(self.inputs, dict):
             values = tree.flatten(self.matched(inputs))
         elif isinstance(inputs, dict):
@@ -258,9 +294,11 @@ def _fit(value: Any, tensor: KerasTensor, any_size: bool) -> Any:
     """
     shape, mask = tuple(value.shape), get_keras_mask(value)
     if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
-        value = ops.expand_dims(value, -1)
+        is_array = isinstance(value, np.ndarray)  # perhaps of text
+        value = value[..., None] if is_array else ops.expand_dims(value, -1)
     elif len(shape) == tensor.ndim + 1 and shape[-1] == 1:
-        value = ops.squeeze(value, -1)
+        is_array = isinstance(value, np.ndarray)
+        value = value[..., 0] if is_array else ops.squeeze(value, -1)
     got = tuple(value.shape)
     fits = len(got) == tensor.ndim and all(
         any_size or want is None or want == have

@@ -14,7 +14,7 @@ from ganglion.masks import set_keras_mask
 from ganglion.models.functional import Network
 from ganglion.models.model import LayerList, Model
 from ganglion.serialization import export
-from ganglion.symbolic import KerasTensor
+from ganglion.symbolic import TEXT, KerasTensor
 
 
 @export("keras", "Sequential")
@@ -120,7 +120,9 @@ class Sequential(Model):
         if input_shape is None:
             raise ValueError("A Sequential without an Input needs an `input_shape`.")
         shape = tuple(input_shape)
-        self._input_layer = InputLayer(batch_shape=shape)
+        takes_text = self._stack[0].compute_dtype == TEXT
+        dtype = TEXT if takes_text else None
+        self._input_layer = InputLayer(batch_shape=shape, dtype=dtype)
         start = self._input_layer.output
         self._connect(start, start, self._stack, any_size=self._building)
 

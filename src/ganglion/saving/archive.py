@@ -14,11 +14,13 @@ from typing import Any, BinaryIO
 
 from ganglion import serialization
 from ganglion.config import VERSION
+from ganglion.layers.base import Layer
 from ganglion.saving import h5, state, weights
 from ganglion.system import budget
 from ganglion.variables import uninitialized
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+ASSETS = "assets"  # the folder of files that layers keep: word lists
 KERAS_VERSION = "3.15.1"  # the version whose format this is
 
 _MOST_CONFIG = 64 << 20
@@ -43,18 +45,36 @@ def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
     metadata["written_by"] = f"ganglion {VERSION}"
     if dated:
         metadata["date_saved"] = f"{datetime.datetime.now():%Y-%m-%d@%H:%M:%S}"
-    if model.notes:  # Keras looks only at what it wrote itself
+    if is_model(model) and model.notes:  # Keras looks only at what it wrote itself
         metadata["notes"] = model.notes
     config = to_json(model)
     buffer = io.BytesIO()
     with h5.open_h5(buffer, "w") as store:
         weights.write(model, store)
-        state.write(model, store)
+        if is_model(model):
+            state.write(model, store)
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_entry(METADATA), json.dumps(metadata))
         archive.writestr(_entry(CONFIG), config)
         with archive.open(_entry(WEIGHTS), "w", force_zip64=True) as member:
             member.write(buffer.getbuffer())
+        for name, data in _assets_of(model).items():
+            archive.writestr(_entry(name), data)
+
+
+def is_model(layer: Any) -> bool:
+    """Return whether this is a model, not a layer by itself."""
+    return hasattr(layer, "fit")  # imports go only downward, `Model` lies above
+
+
+def _assets_of(model: Any) -> dict[str, bytes]:
+    """Return the files that layers keep, by their names in the archive."""
+    assets: dict[str, bytes] = {}
+    for part in weights.parts_of(model):
+        if hasattr(part.owner, "assets"):
+            for name, data in part.owner.assets().items():
+                assets["/".join(filter(None, (ASSETS, part.path, name)))] = data
+    return assets
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
@@ -69,7 +89,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
     """Read a model from a path or an open file."""
-    config, stored, notes = _members(source)
+    config, stored, notes, assets = _members(source)
     entry = parsed(config)
     training = entry.pop("compile_config", None)
     with (
@@ -80,6 +100,9 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
             model = rebuilt(entry)
         # Sizes are checked here, before anything is made that really needs memory.
         weights.read(model, store)
+        _use_assets(model, assets)
+        if not is_model(model):
+            return model
         if compiled:
             compile_model(model, training)
             state.read_choices(model, store)
@@ -87,6 +110,19 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
             state.read(model, store)
     model.notes = notes
     return model
+
+
+def _use_assets(model: Any, assets: dict[str, bytes]) -> None:
+    """Hand each layer the files that it has kept."""
+    for part in weights.parts_of(model):
+        if hasattr(part.owner, "use_assets"):
+            folder = "/".join(filter(None, (ASSETS, part.path)))
+            own = {
+                name.removeprefix(f"{folder}/"): data
+                for name, data in assets.items()
+                if name.rpartition("/")[0] == folder
+            }
+            part.owner.use_assets(own, folder)
 
 
 def from_json(text: Any, custom_objects: Any) -> Any:
@@ -103,7 +139,7 @@ def rebuilt(entry: dict[str, Any]) -> Any:
     """Return the model that an entry describes."""
     with serialization.sharing():
         model = serialization.deserialize_keras_object(entry)
-    if not hasattr(model, "fit"):  # imports go only downward, `Model` lies above
+    if not isinstance(model, Layer):
         raise ValueError(f"it describes a {type(model).__name__}, not a model.")
     return model
 
@@ -150,7 +186,7 @@ def read_weights(source: Any) -> bytes:
     return _members(source)[1]
 
 
-def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any]]:
+def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any], dict[str, bytes]]:
     try:
         with zipfile.ZipFile(source) as archive:
             _check_names(archive)
@@ -158,6 +194,11 @@ def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any]]:
                 _member(archive, CONFIG, _MOST_CONFIG),
                 _member(archive, WEIGHTS, None),
                 _notes(archive),
+                {
+                    name: _member(archive, name, None)
+                    for name in archive.namelist()
+                    if name.startswith(f"{ASSETS}/") and not name.endswith("/")
+                },
             )
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(

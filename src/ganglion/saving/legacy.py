@@ -29,6 +29,13 @@ def is_legacy(file: Any) -> bool:
 
 def write(model: Any, file: Any) -> None:
     """Write a model into an open HDF5 file."""
+    for layer in model._flatten_layers():
+        if getattr(layer, "assets", dict)():
+            raise ValueError(
+                f'Layer "{layer.name}" has learned its vocabulary, for which the old '
+                "`.h5` format has no place: save the model as a `.keras` file, or give "
+                "the layer `vocabulary=layer.get_vocabulary()`."
+            )
     entry = json.loads(archive.to_json(model))
     training = entry.pop("compile_config", None)
     plain = {"class_name": entry["class_name"], "config": entry["config"]}

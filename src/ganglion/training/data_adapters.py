@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import config, tree
+from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.ops.bounds import Limit
 from ganglion.random import shuffled
 from ganglion.training.compile_utils import Outputs, get_loss
-from ganglion.training.state import FunctionalGraph, TrainableModel
+from ganglion.training.host_rows import MOST_BYTES, RowBatches, one_ahead
+from ganglion.training.state import FunctionalGraph, HostPart, TrainableModel
 
 DEFAULT_BATCH = 32
 PADDING = "padding"  # the column of a padded table: how many times longer it became
@@ -57,7 +59,8 @@ def as_array(x: Any, name: str) -> np.ndarray:
     if array.dtype.kind not in "biuf":
         raise TypeError(
             f"`{name}` has the type {array.dtype}, which is not numbers: encode it as "
-            f"numbers first, names by np.unique({name}, return_inverse=True)."
+            f"numbers first, names by np.unique({name}, return_inverse=True), or begin "
+            "the model with a layer for text and an Input(..., dtype='string')."
         )
     if array.dtype.kind == "f":
         array = array.astype(config.floatx(), copy=False)
@@ -69,6 +72,15 @@ def as_array(x: Any, name: str) -> np.ndarray:
         array = array.astype(np.int32)
     # Every chunk of steps would copy an array that is not contiguous.
     return fresh_view(np.ascontiguousarray(array) if array.ndim else array)
+
+
+def as_host_array(x: Any, name: str) -> np.ndarray:
+    """Return data that the host computes with as an array: text, or any numbers."""
+    if is_text(x):
+        return as_text_array(x, f"`{name}`")
+    array = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x)
+    has_wide_numbers = array.dtype.kind in "iu" and array.dtype.itemsize == 8
+    return array if has_wide_numbers else as_array(array, name)
 
 
 def fresh_view(array: np.ndarray) -> np.ndarray:
@@ -202,13 +214,7 @@ class Table:
 
     def split(self, share: float) -> tuple[Table, Table]:
         """Split off the last rows for validation, before any shuffling."""
-        if not 0 < share < 1:
-            raise ValueError(f"`validation_split` must lie in (0, 1), got {share}.")
-        at = int(np.floor(self.rows * (1 - share)))
-        if at == 0 or at == self.rows:
-            raise ValueError(
-                f"validation_split={share} of {self.rows} rows leaves one part empty."
-            )
+        at = split_row(self.rows, share)
         first = self.parts.map(lambda array: array[:at])
         return Table(*first), Table(*self.parts.map(lambda array: array[at:]))
 
@@ -226,13 +232,15 @@ class Table:
                 )
 
 
-def _arrays(structure: Any, name: str) -> Any:
+def _arrays(
+    structure: Any, name: str, convert: Callable[[Any, str], np.ndarray] = as_array
+) -> Any:
     if structure is None:
         return None
     if isinstance(structure, list) and not _is_list_of_inputs(structure):
-        structure = as_array(structure, name)
+        structure = convert(structure, name)
     leaves = named_leaves(structure, name)
-    arrays = [None if leaf is None else as_array(leaf, path) for path, leaf in leaves]
+    arrays = [None if leaf is None else convert(leaf, path) for path, leaf in leaves]
     return tree.pack(structure, arrays)
 
 
@@ -257,6 +265,18 @@ def _common_rows(columns: list[tuple[str, np.ndarray]]) -> int:
     if rows == 0:
         raise ValueError(f"`{columns[0][0]}` is empty: there is nothing to learn from.")
     return rows
+
+
+def split_row(rows: int, share: float) -> int:
+    """Return the first row of a share of the rows at the end."""
+    if not 0 < share < 1:
+        raise ValueError(f"`validation_split` must lie in (0, 1), got {share}.")
+    at = int(np.floor(rows * (1 - share)))
+    if at == 0 or at == rows:
+        raise ValueError(
+            f"validation_split={share} of {rows} rows leaves one part empty."
+        )
+    return at
 
 
 def checked_batch(batch_size: Any, rows: int, stacklevel: int) -> int:
@@ -378,9 +398,36 @@ class Stream:
                 next(batches, None)
             return batches
         order: Any = range(len(self._source))
+        if self._shuffle and isinstance(self._source, RowBatches):
+            batches = self._source.shuffled(self._seed, self.pass_number)
+            return (batches[index] for index in order[self.seen :])
         if self._shuffle:
             order = shuffled(self._seed, self.pass_number, len(order)).tolist()
         return (self._source[index] for index in order[self.seen :])
+
+    def tables(
+        self, model: TrainableModel, limit: int | None, done: int = 0
+    ) -> Iterator[tuple[Table, int]]:
+        """Yield one epoch as tables, each with the batches seen with it.
+
+        What a model computes on the host is computed one batch ahead.
+        """
+        drawn = ((batch, self.seen) for batch in self.batches(limit, done))
+
+        def prepared(item: tuple[tuple[Any, Any, Any], int]) -> tuple[Table, int]:
+            (x, y, weight), seen = item
+            weight = class_weighted(y, weight, self.class_weight)
+            return table(model, x, y, weight), seen
+
+        if _host_part(model) is None:
+            return map(prepared, drawn)
+        return one_ahead(prepared, drawn)
+
+    def split(self, share: float) -> tuple[Stream, Stream]:
+        """Split off the last rows of arrays for validation, before any shuffling."""
+        assert isinstance(self._source, RowBatches)
+        first, last = self._source.split(split_row(self._source.rows, share))
+        return Stream(first, self._shuffle, self._seed), Stream(last)
 
     def restart(self) -> None:
         """Begin anew with the first batch of what can be read more than once."""
@@ -463,12 +510,14 @@ def training_source(
     class_weight: ClassWeight,
     shuffle: bool,
     refused_for_streams: dict[str, bool],
+    batch_size: int | None = None,
 ) -> Source:
     """Return the data of `fit`."""
     if x is None:
         raise ValueError("`fit` needs data: arrays x and y, or a generator.")
     if not is_stream(x):
-        return table(model, x, y, class_weighted(y, sample_weight, class_weight))
+        weight = class_weighted(y, sample_weight, class_weight)
+        return rows(model, x, y, weight, batch_size, shuffle)
     for name, is_given in refused_for_streams.items():
         if is_given:
             raise ValueError(
@@ -498,7 +547,9 @@ def _changing_table(
     return rows
 
 
-def validation_source(model: TrainableModel, validation_data: Any) -> Source:
+def validation_source(
+    model: TrainableModel, validation_data: Any, batch_size: int | None = None
+) -> Source:
     """Return what `validation_data` means."""
     x, y, _, shuffle = as_rows(validation_data, None, None)
     if shuffle is not None:
@@ -511,35 +562,97 @@ def validation_source(model: TrainableModel, validation_data: Any) -> Source:
             "`validation_data` must be (x, y), (x, y, sample_weight) or a source of "
             f"batches, not {type(validation_data).__name__}."
         )
-    return table(model, *validation_data)
+    x, y, weight = unpack(tuple(validation_data))
+    return rows(model, x, y, weight, batch_size)
 
 
 def source(
-    model: TrainableModel, x: Any, y: Any = None, sample_weight: Any = None
+    model: TrainableModel,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
 ) -> Source:
     """Return the data of `evaluate` and `predict`."""
     if isinstance(x, (Table, Stream)):
         return x
     if not is_stream(x):
-        return table(model, x, y, sample_weight)
+        return rows(model, x, y, sample_weight, batch_size)
     # In order only: what is predicted follows the order of the batches.
     if changes_in_the_step(x) and not x.shuffle:
         return _changing_table(model, x)
     return Stream(x)
 
 
+def rows(
+    model: TrainableModel,
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+) -> Source:
+    """Return arrays as a table, or as batches where the host has much to compute."""
+    _build_on_text(model, x)
+    part = _host_part(model)
+    if part is None:
+        return table(model, x, y, sample_weight)
+    parts = Batch(
+        _arrays(_ordered_inputs(model, x), "x", as_host_array),
+        _arrays(y, "y"),
+        _arrays(sample_weight, "sample_weight"),
+    )
+    named = zip(parts, Batch._fields, strict=True)
+    leaves = [leaf for part in named for leaf in named_leaves(*part)]
+    count = _common_rows([leaf for leaf in leaves if leaf[1] is not None])
+    if part.reason_against_steps is None and part.row_bytes() * count <= MOST_BYTES:
+        return table(model, *parts)
+    batches = RowBatches(tuple(parts), count, checked_batch(batch_size, count, 6))
+    return Stream(batches, shuffle, int(model.training_state.order.array[0]))
+
+
+def _host_part(model: TrainableModel) -> HostPart | None:
+    return None if model._network is None else model._network.host_part
+
+
+def is_never_compiled(model: TrainableModel) -> bool:
+    """Return whether a model gives text, or looks up what it computes, on the host."""
+    part = _host_part(model)
+    return part is not None and part.reason_against_steps is not None
+
+
+def _build_on_text(model: TrainableModel, x: Any) -> None:
+    """Build a Sequential without an Input on text: no trace could."""
+    if model._network is None and is_text(x):
+        if not hasattr(model, "_stack"):
+            raise TypeError(
+                f'The model "{model.name}" has a `call` of its own, which is compiled, '
+                "and text is not: call its layers for text on the data before `fit`, "
+                "or make it a functional model."
+            )
+        model.build((None, *np.shape(x)[1:]))
+
+
+def _ordered_inputs(model: TrainableModel, x: Any) -> Any:
+    network = model._network
+    assert network is not None
+    if isinstance(network.inputs, dict):
+        return network.matched(x)
+    return _in_order(x, network.input_names)
+
+
 def table(
     model: TrainableModel, x: Any, y: Any = None, sample_weight: Any = None
 ) -> Table:
     """Return arrays as a table, in the order of the model's inputs and outputs."""
+    _build_on_text(model, x)
     network = model._network
     if network is None:
         return Table(x, y, sample_weight)
-    if isinstance(network.inputs, dict):
-        x = network.matched(x)
-    else:
-        x = _in_order(x, network.input_names)
+    x = _ordered_inputs(model, x)
     _check_inputs(network, x)
+    if network.host_part is not None:
+        x = network.host_part.run(_arrays(x, "x", as_host_array))
     if not isinstance(network.outputs, dict):
         y = _in_order(y, network.output_names)
     rows = Table(x, y, sample_weight)

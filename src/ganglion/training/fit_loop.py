@@ -302,13 +302,11 @@ class FitLoop:
         assert not isinstance(stream, Table)
         position, order = model.training_state.position, model.training_state.order
         stream.pass_number, stream.seen = int(order.array[1]), int(position.array)
-        batches = stream.batches(self.steps, done)
-        for steps, (x, y, weight) in enumerate(batches, done + 1):
+        tables = stream.tables(model, self.steps, done)
+        for steps, (batch, seen) in enumerate(tables, done + 1):
             self.callbacks.on_train_batch_begin(steps - 1)
-            weight = data_adapters.class_weighted(y, weight, stream.class_weight)
-            batch = data_adapters.table(model, x, y, weight)
             self.cache.run_batch("train", batch)
-            position.array[...] = stream.seen
+            position.array[...] = seen
             yield steps
         order.array[1], position.array[...] = stream.pass_number, stream.seen
         stream.end_epoch()

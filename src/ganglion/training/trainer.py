@@ -347,13 +347,15 @@ class Trainer(Compilable):
                 "validation_split": bool(validation_split),
                 "batch_size": batch_size is not None,
             },
+            batch_size=batch_size,
         )
         if isinstance(source, Table) and source.shuffle is not None:
             shuffle = source.shuffle
         held_out = None
         if validation_data is not None:
-            held_out = data_adapters.validation_source(self, validation_data)
-        elif validation_split and isinstance(source, Table):
+            size = validation_batch_size or batch_size
+            held_out = data_adapters.validation_source(self, validation_data, size)
+        elif validation_split:
             source, held_out = source.split(validation_split)
         for rows in (source, held_out):
             if check and isinstance(rows, Table):
@@ -472,7 +474,7 @@ class Trainer(Compilable):
         steps = count(steps, "steps")
         count(batch_size, "batch_size")
         x, y, batch_size, _ = as_rows(x, y, batch_size)
-        source = data_adapters.source(self, x, y, sample_weight)
+        source = data_adapters.source(self, x, y, sample_weight, batch_size)
         size, total = _size_and_steps(source, batch_size, stacklevel=5)
         return source, size, steps, self._callbacks(callbacks, verbose, steps or total)
 
@@ -504,9 +506,14 @@ class Trainer(Compilable):
                     yield done, cache.buckets.cut(results, length)
             return
         source.restart()
-        for done, batch in enumerate(source.batches(steps), 1):
+        if kind == "predict" and data_adapters.is_never_compiled(self):
+            for done, (x, _, _) in enumerate(source.batches(steps), 1):
+                begin(done - 1)
+                yield done, tree.map_leaves(lambda rows: rows[None], self(x))
+            return
+        for done, (batch, _) in enumerate(source.tables(self, steps), 1):
             begin(done - 1)
-            yield done, cache.run_batch(kind, data_adapters.table(self, *batch))
+            yield done, cache.run_batch(kind, batch)
         source.end_epoch()
 
     # ---- one batch -----------------------------------------------------------------

@@ -12,11 +12,12 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import fuzz_mutations as mutations
 import h5py
 import numpy as np
+from datasets_fakes import texts_file
 from layer_cases import CASES
 
 import ganglion as keras
@@ -24,12 +25,20 @@ from ganglion import config, layers, saving
 from ganglion.applications import feature_cache, torch_file
 from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler.cpu import backend
-from ganglion.datasets import decode, loading, sources
+from ganglion.datasets import (
+    decode,
+    keras_files,
+    loading,
+    reuters,
+    sequences,
+    sources,
+)
 from ganglion.datasets.decode import Arrays
 from ganglion.datasets.download import Report
 from ganglion.images import Form, cache, decoding
 from ganglion.race import results
 from ganglion.saving import pickling
+from ganglion.utils.text import Tokenizer, tokenizer_from_json
 
 Rng = np.random.Generator
 
@@ -109,8 +118,21 @@ def _archive(data: bytes, rng: Rng) -> bytes:
     return mutations.changed_member(data, rng, changes)
 
 
+def of_words() -> Any:
+    words = layers.TextVectorization(output_mode="tf_idf", ngrams=2)
+    words.adapt(["the cat", "the dog", "Émile"])
+    return keras.Sequential([keras.Input((1,), dtype="string"), words, layers.Dense(2)])
+
+
+def _words(data: bytes, rng: Rng) -> bytes:
+    if rng.random() < 0.5:
+        return mutations.changed_member(data, rng, {".txt": mutations.damaged})
+    return _archive(data, rng)
+
+
 def model_files(folder: Path) -> list[Kind]:
     model, graph = sequential(), functional()
+    of_words().save(folder / "w.keras")
     model.save(folder / "s.keras")
     graph.save(folder / "g.keras")
     model.save(folder / "s.h5")
@@ -131,10 +153,12 @@ def model_files(folder: Path) -> list[Kind]:
     index = {"backups": [{"file": CHECKPOINT, "epoch": 1, "batch": 0}]}
     text = model.to_json().encode()
     bytes_of = {name: (folder / name).read_bytes() for name in (
-        "s.keras", "g.keras", "s.h5", "s.weights.h5", "s.checkpoint")}  # fmt: skip
+        "s.keras", "g.keras", "w.keras", "s.h5", "s.weights.h5",
+        "s.checkpoint")}  # fmt: skip
     return [
         Kind("model", bytes_of["s.keras"], "m.keras", _archive, saving.load_model),
         Kind("graph", bytes_of["g.keras"], "m.keras", _archive, saving.load_model),
+        Kind("words", bytes_of["w.keras"], "m.keras", _words, saving.load_model),
         Kind("old model", bytes_of["s.h5"], "m.h5", _changed_h5_texts,
              saving.load_model),
         Kind("weights", bytes_of["s.weights.h5"], "m.weights.h5", mutations.damaged,
@@ -227,6 +251,36 @@ def torch_files() -> list[Kind]:
         Kind("PyTorch", content, "w.pt", change, read),
         Kind("old PyTorch", old, "w.pt", mutations.damaged, read),
     ]
+
+
+def texts(folder: Path) -> list[Kind]:
+    """Texts as Keras publishes and as we keep them, and a tokenizer."""
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(0, 90_000, n).tolist() for n in (3, 0, 1200, 40)]
+    published = texts_file({"x": rows}, {"y": [1, 2, 3, 4]})
+    decoded = sequences.from_keras(published, [("x", "y")])
+    loading.write_cached(folder / "sealed.npz", decoded, keras_files.write_sealed)
+    file = keras_files.KerasFile("t.npz", "", sequences.Texts, reuters.FILE.decode)
+    tokenizer = Tokenizer(oov_token="?")
+    tokenizer.fit_on_texts(["the cat", "the mat"])
+
+    def in_pickle(data: bytes, rng: Rng) -> bytes:
+        changes = {"x.npy": mutations.damaged, "y.npy": mutations.damaged}
+        return mutations.changed_member(data, rng, changes)
+
+    def unsealed(file: IO[bytes]) -> Any:
+        return reuters.FILE.decode(file.read())
+
+    return [
+        Kind("texts", published, "t.npz", in_pickle,
+             lambda path: loading.read_cached(path, None, unsealed)),
+        Kind("sealed texts", (folder / "sealed.npz").read_bytes(), "s.npz",
+             mutations.damaged,
+             lambda path: loading.read_cached(path, None, file.kept)),
+        Kind("tokenizer", tokenizer.to_json().encode(), "t.json",
+             mutations.changed_json,
+             lambda path: tokenizer_from_json(path.read_text(errors="replace"))),
+    ]  # fmt: skip
 
 
 def data_sets(folder: Path) -> list[Kind]:
@@ -384,6 +438,7 @@ def all_kinds(folder: Path) -> list[Kind]:
         *each_layer(),
         *torch_files(),
         *data_sets(folder),
+        *texts(folder),
         *images(),
         *caches(folder),
         *races(folder),

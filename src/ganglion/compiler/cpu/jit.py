@@ -64,7 +64,7 @@ def _possible(cpu: str) -> str:
     """Return the name of a processor; refuse one that this machine cannot stand for.
 
     LLVM accepts any name, with a warning, and its code would end in an illegal
-    instruction, or be for a processor of thirty years ago.
+    instruction, or be code for a very old processor.
     """
     if family() != "x86":
         return cpu

@@ -37,7 +37,7 @@ from ganglion.compiler.plan.kernels import (
 #
 # The graph asks of each element whether it was above zero. The largest of a window is
 # the only one that gets a gradient, and it is above zero where the pool's result is:
-# one question a window, and then elements need no ReLU to be told from the largest.
+# one question a window, and then the largest element is found without a ReLU.
 
 
 def mask_pooled(graph: Graph) -> Graph:
@@ -78,7 +78,7 @@ def _is(value: Value, op: Op) -> TypeGuard[Node]:
 # ---- readers -----------------------------------------------------------------------
 # The gradient of a pool, computed by the kernels that read it instead of stored.
 #
-# Most of what a pool by maximum gives back is zero, and it is as large as the images. A
+# Most of the gradient of max pooling is zero, and it is as large as the images. A
 # loop that reads it (batch norm's sums, say, and then its gradient) can as well run
 # over the windows, look itself which element of each was the largest, and do its work
 # for all of them: the images' gradient is neither written nor read.
@@ -178,7 +178,7 @@ class _Reader:
         return replace(self.loop, shape=shape, outputs=tuple(stored))
 
     def _moved(self, tap: Shape) -> Move:
-        """Return what turns places of images into those of one tap of the windows."""
+        """Return the change from strides in images to those of a windows' tap."""
 
         def move(strides: Shape, offset: int) -> tuple[Shape, int]:
             moved = list(strides)
@@ -232,7 +232,7 @@ class _Reader:
 
 @dataclass(frozen=True, eq=False)
 class _Gap(Expr):
-    """A place in an expression that something is put into."""
+    """A gap in an expression, to be filled."""
 
 
 def _spatial(loop: Loop, images: Shape, seen: Shape) -> Shape | None:
@@ -259,7 +259,7 @@ def _spatial(loop: Loop, images: Shape, seen: Shape) -> Shape | None:
 def _to_first_largest(
     elements: list[Expr], largest: Expr, gradient: Expr
 ) -> list[Expr]:
-    """Return for each element what it gets: all of it the first largest, others none.
+    """Return each element's share: the first largest gets all of it, others none.
 
     >>> x = [Literal(np.dtype("float32"), n) for n in (1.0, 3.0)]
     >>> [where.op for where in _to_first_largest(x, x[1], x[0])]

@@ -185,7 +185,7 @@ class Word:
 
 
 def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
-    """Cut an axis in two, the second of at most so many; one if all fit."""
+    """Split an axis in two, the second at most `most` long; in one if all fit."""
     size = max(n for n in range(1, most + 1) if axis.size % n == 0)
     inner = replace(axis, size=size)
     if size == axis.size:

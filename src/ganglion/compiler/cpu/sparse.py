@@ -178,7 +178,7 @@ class NonzeroLists:
 
 
 def emit_bits(kernel: NonzeroBits) -> Emitted:
-    """Return the making of bits as text: 16 elements at a time, then the rest."""
+    """Return the kernel that sets bits as text: 16 at a time, then the rest."""
     emitter = Emitter()
     text, source = emitter.text, kernel.source
     bits = f"i{8 * source.dtype.itemsize}"

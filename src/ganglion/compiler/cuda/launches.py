@@ -72,10 +72,10 @@ class StepKernels:
 
 
 class Priority(Enum):
-    """Who waits for a kernel."""
+    """What waits for a kernel."""
 
     CRITICAL = 0  # a product of the same step
-    DEFERRED = 1  # nobody in this step: metrics, updates
+    DEFERRED = 1  # nothing in this step: metrics, updates
     PREFETCH = 2  # the next step: it may not disturb the products of this one
 
 

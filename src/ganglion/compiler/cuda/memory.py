@@ -248,7 +248,7 @@ class Memory:
         as_bytes(array)[...] = mirror.host_copy
 
     def fetch(self, mirror: Mirror) -> None:
-        """Ask for what the device has; it is in `seen` after a wait."""
+        """Start copying what the device has; it is in `seen` after a wait."""
         if mirror.host_copy is None:
             mirror.host_copy = self._host_array(mirror.size)
         self.driver.download(mirror.host_copy, mirror.address)

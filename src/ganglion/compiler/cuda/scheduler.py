@@ -120,7 +120,7 @@ class Scheduler:
         return True
 
     def _has_all_rows(self, producer: FusedKernel) -> bool:
-        """Whether blocks of a fused kernel have no rows of their own; keep it so.
+        """Return whether a fused kernel's blocks have no rows of their own; keep it so.
 
         Parts that are added up need not be those rows.
         """
@@ -178,7 +178,7 @@ class Scheduler:
         self._partition_of[id(fused)] = partition
 
     def _scatters(self, kernel: Kernel, needs: list[FusedKernel]) -> bool:
-        """Whether a kernel writes here and there, and has a launch to do it in."""
+        """Return whether a kernel writes scattered elements and has a launch."""
         last = max(map(self._launch_of, needs), default=-1)
         return (
             isinstance(kernel, Loop)

@@ -97,17 +97,17 @@ class _Reverse:
         later = _Sums(self.length, [self.step_grads[k] for k in constants])
 
         def step(
-            carried: Sequence[Value], given: Sequence[Value]
+            carried: Sequence[Value], received: Sequence[Value]
         ) -> tuple[list[Value], list[Value]]:
             known = self._outside()
             count = len(self.flowing)
             known |= zip(self.carry_grads, carried[:count], strict=True)
             grads = len(self.slice_grads)
-            known |= zip(self.slice_grads, given[:grads], strict=True)
-            known |= zip(kept, given[grads:], strict=True)
+            known |= zip(self.slice_grads, received[:grads], strict=True)
+            known |= zip(kept, received[grads:], strict=True)
             values = instantiated(roots, known)
             first = len(slices)
-            later.slices = dict(zip(given, stacked, strict=True))
+            later.slices = dict(zip(received, stacked, strict=True))
             later.split(values[first : first + len(constants)], carried[count:])
             new = [*values[first + len(constants) :], *later.totals]
             return new, [*values[:first], *later.factors]

@@ -63,6 +63,6 @@ def encoded_shape(shape: Shape, mode: str, depth: int | None) -> Shape:
     return (*shape[:1], *shape[2:], depth) if len(shape) > 1 else (depth,)
 
 
-def encoded_dtype(mode: str, whole: str = "int64") -> str:
+def encoded_dtype(mode: str, integer_dtype: str = "int64") -> str:
     """Return the type of encoded numbers: floats, except as "int"."""
-    return whole if mode == "int" else config.floatx()
+    return integer_dtype if mode == "int" else config.floatx()

@@ -1,7 +1,8 @@
 """Layers that run on the host: NumPy and Python, before the compiled step.
 
-Text never enters the compiled graph: what these layers give are numbers, and the step
-begins there.
+Text never enters the compiled graph. A functional model computes these layers, and all
+that lies before them, for each batch on the host (`models/host_part.py`); what they
+give are numbers, and the step begins there.
 """
 
 from __future__ import annotations
@@ -85,6 +86,10 @@ class HostLayer(Layer):
                 f"{type(self).__name__} does not support `{name}={value!r}`: "
                 f"{_UNSUPPORTED[name]}"
             )
+
+
+class HostOutputs(list[Any]):
+    """What the host has computed of a model, in the place of the model's inputs."""
 
 
 class _Shape(tuple):

@@ -139,17 +139,17 @@ class RNN(Layer):
         for state in tree.flatten(self.states) if self.states is not None else []:
             state.assign(ops.zeros_like(state))
 
-    def _first_states(self, given: Any, batch_size: int) -> Any:
+    def _first_states(self, initial: Any, batch_size: int) -> Any:
         """Return the states that the loop begins with, in the structure of the cell."""
         expected = self.get_initial_state(batch_size)
         if self.stateful:
             if self.states is None:
                 self._make_states(batch_size)
             self._check_batch(batch_size)
-            given = self.states if given is None else given
-        if given is None:
-            given = expected
-        leaves = tree.flatten(given)
+            initial = self.states if initial is None else initial
+        if initial is None:
+            initial = expected
+        leaves = tree.flatten(initial)
         shapes = [tuple(state.shape) for state in tree.flatten(expected)]
         if [tuple(np.shape(state)) for state in leaves] != shapes:
             raise ShapeError(

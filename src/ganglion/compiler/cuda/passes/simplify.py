@@ -24,7 +24,7 @@ Output = tuple[int, int]  # a kernel's number, and which of its results
 def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return kernels that compute no temporary array that another one already is.
 
-    Padded images are the most of them.
+    Most of them are padded images.
     """
     writers: dict[BufferKey, list[Output]] = defaultdict(list)
     buffers: dict[BufferKey, Buffer] = {}
@@ -78,7 +78,7 @@ def _value_key(
     outputs: Sequence[Output],
     aliases: dict[BufferKey, BufferKey],
 ) -> Any:
-    """Return what an array is computed from; None where that is not plain to see."""
+    """Return what an array is computed from; None where that is unknown."""
     if buffer.kind != "arena":
         return None
     parts = []

@@ -1,0 +1,85 @@
+"""Rows for a model whose first layers run on the host: texts, lookups and hashes.
+
+What the host makes of a small table is computed once. Where it is large, or its size
+differs from batch to batch, each batch is computed in a thread, while the compiled step
+is busy with the batch before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ganglion import tree
+from ganglion.random import shuffled
+
+MOST_BYTES = 256 << 20  # of the numbers of a table that is computed at once
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RowBatches:
+    """Arrays as batches of their rows, in order or shuffled.
+
+    >>> batches = RowBatches((np.arange(5), None, None), rows=5, size=2)
+    >>> [x.tolist() for x, _, _ in batches]
+    [[0, 1], [2, 3], [4]]
+    >>> [x.tolist() for x, _, _ in batches.shuffled(seed=1, epoch=0)]
+    [[1, 4], [0, 2], [3]]
+    """
+
+    parts: tuple[Any, Any, Any]  # x, y and weights
+    rows: int
+    size: int
+    order: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.size)
+
+    def __getitem__(self, number: int) -> tuple[Any, Any, Any]:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        rows: Any = slice(number * self.size, (number + 1) * self.size)
+        return self._taken(rows if self.order is None else self.order[rows])
+
+    def _taken(self, rows: Any) -> Any:
+        def taken(leaf: Any) -> Any:
+            return None if leaf is None else leaf[rows]
+
+        return tuple(tree.map_leaves(taken, part) for part in self.parts)
+
+    def shuffled(self, seed: int, epoch: int) -> RowBatches:
+        """Return the batches in the order of an epoch, that of a compiled step."""
+        return replace(self, order=shuffled(seed, epoch, self.rows))
+
+    def split(self, at: int) -> tuple[RowBatches, RowBatches]:
+        """Return the rows before a row, and those from it on."""
+        before, behind = self._taken(slice(at)), self._taken(slice(at, None))
+        return (
+            RowBatches(before, at, min(self.size, at)),
+            RowBatches(behind, self.rows - at, min(self.size, self.rows - at)),
+        )
+
+
+def one_ahead(
+    function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Yield what a function gives, computed in a thread one item ahead.
+
+    >>> list(one_ahead(str, [1, 2, 3]))
+    ['1', '2', '3']
+    """
+    waiting: Future[Result] | None = None
+    with ThreadPoolExecutor(1, "ganglion-host") as thread:
+        for item in items:
+            ready, waiting = waiting, thread.submit(function, item)
+            if ready is not None:
+                yield ready.result()
+        if waiting is not None:
+            yield waiting.result()

@@ -24,8 +24,6 @@ _TABLE = {
         "layers.cudnn_recurrent",
     ),
     "it is not there yet. Use RNN with a cell of your own, or `ops.scan`.": (
-        "layers: Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D TimeDistributed "
-        "Wrapper",
         "backend: rnn",
     ),
     "it is not there yet.": ("backend: ctc_batch_cost ctc_decode",),

@@ -5,7 +5,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from ganglion import utils
+import ganglion
+from ganglion import layers, utils
 from ganglion.utils import text_dataset_from_directory
 
 
@@ -134,3 +135,24 @@ def test_folders_without_texts_are_named(tmp_path):
         pytest.raises(ValueError, match=r"No texts found in .* end in \.txt"),
     ):
         utils.text_dataset_from_directory(tmp_path)
+
+
+def test_from_a_folder_to_a_trained_model(folder):
+    train, valid = text_dataset_from_directory(
+        folder, validation_split=0.3, subset="both", seed=1, batch_size=4, verbose=False
+    )
+    words = layers.TextVectorization(output_sequence_length=2)
+    words.adapt(train.map(lambda x, y: x))
+    model = ganglion.Sequential(
+        [
+            ganglion.Input((), dtype="string"),
+            words,
+            layers.Embedding(words.vocabulary_size(), 2),
+            layers.Flatten(),
+            layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    adam = ganglion.optimizers.Adam(0.1)
+    model.compile(adam, "binary_crossentropy", metrics=["accuracy"])
+    model.fit(train, epochs=10, verbose=0)
+    assert model.evaluate(valid, verbose=0)[1] == 1

@@ -15,7 +15,7 @@ from ganglion.layers.base import Layer
 from ganglion.layers.construction import as_plain_data
 from ganglion.layers.dropout import Dropout
 from ganglion.layers.einsum_dense import EinsumDense
-from ganglion.masks import get_keras_mask, without_mask
+from ganglion.masks import without_mask
 from ganglion.serialization import export
 
 __all__ = ["GroupQueryAttention", "GroupedQueryAttention", "MultiHeadAttention"]
@@ -149,8 +149,8 @@ class _HeadedAttention(Layer):
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
         )
-        # The masks have done their work, and the projections do not pass them on.
-        query, value, key = map(_bare, (query, value, key))
+        # The layers inside work on each step: masks are taken care of here.
+        query, value, key = map(without_mask, (query, value, key))
         outputs, scores = self._compute_attention(
             self._query_dense(query),
             self._key_dense(key),
@@ -234,10 +234,6 @@ class _HeadedAttention(Layer):
         missing = query.ndim - 1 + over - len(sizes)
         sizes[len(sizes) - 2 * over : len(sizes) - 2 * over] = [1] * missing
         return ops.reshape(mask, sizes)
-
-
-def _bare(x: Any) -> Any:
-    return x if get_keras_mask(x) is None else without_mask(x)
 
 
 def _another(initializer: Any) -> Any:

@@ -159,7 +159,7 @@ def test_slices_that_do_not_divide_a_kernel_are_found(plan):
 
 def test_a_plan_with_a_wrong_segment_is_refused(monkeypatch):
     program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
-    arranged = plan.arrange
+    arranged = cpu_plan.arrange
 
     def longer(kernels):
         kernels_in_order, segments = arranged(kernels)

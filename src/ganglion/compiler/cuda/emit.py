@@ -315,6 +315,8 @@ class _Emitter:
         if any(partition.staging for partition in partitions):
             shared = max(shared, most // TUNING.row_wise_share)
         pair = launch.products > 0 and 2 * (shared + 1024) <= most
+        # Loops over time fill the registers of a processor with weights.
+        pair = pair and not launch.has_time_loop
         name, text = function.named(pair)
         self.functions.setdefault(name, text)
         blocks = sum(partition.blocks for partition in partitions)

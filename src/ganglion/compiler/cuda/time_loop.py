@@ -170,10 +170,11 @@ class _Emission:
         tiles = -(-columns.size // 16)
         per_warp = -(-tiles // WARPS)
         left = self._reserve(8 * (steps * 8 + 4) * 4)
-        held = min(per_warp, HELD_REGISTERS // (4 * steps))
-        fragments = WARPS * steps * 512
-        staged = min(per_warp - held, max(room - self.shared - 128, 0) // fragments)
-        start = self._reserve(staged * fragments)
+        fragments = per_warp * steps
+        held = min(fragments, HELD_REGISTERS // 4)
+        room = max(room - self.shared - 128, 0) // (WARPS * 512)
+        staged = min(fragments - held, room)
+        start = self._reserve(staged * WARPS * 512)
         shape = (self.rows, columns.size, inner.size, inner.right, held, staged)
         name = f"weights{number}"
         view = kernel.right

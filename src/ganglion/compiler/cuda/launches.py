@@ -147,9 +147,9 @@ class Launch:
         return sum(isinstance(kernel, Contract) for kernel in firsts)
 
     @property
-    def has_time_loop(self) -> bool:
-        """Whether one of its kernels is a loop over time."""
-        return any(isinstance(fused.kernel, TimeLoop) for fused in self.fused_kernels)
+    def time_loops(self) -> int:
+        """How many of its kernels are loops over time."""
+        return sum(isinstance(fused.kernel, TimeLoop) for fused in self.fused_kernels)
 
     def writes(self) -> set[BufferKey]:
         """Return the memory that is written."""

@@ -102,7 +102,8 @@ def pytest_collection_modifyitems(
     """Leave out some cases of tests that have many alike, unless all are asked for.
 
     `@pytest.mark.sampled(3)` runs a third of a test's cases, by the hashes of their
-    names: the same ones in every run and on every worker.
+    names: the same ones in every run and on every worker. `@pytest.mark.more` marks a
+    case that never is in the sample.
     """
     if config.getoption("--all"):
         return
@@ -120,4 +121,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _is_in_sample(item: pytest.Item) -> bool:
     mark = item.get_closest_marker("sampled")
+    if item.get_closest_marker("more") is not None:
+        return False
     return mark is None or zlib.crc32(item.name.encode()) % mark.args[0] == 0

@@ -24,8 +24,6 @@ _TABLE = {
         "layers.cudnn_recurrent",
     ),
     "it is not there yet. Use RNN with a cell of your own, or `ops.scan`.": (
-        "layers: Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D TimeDistributed "
-        "Wrapper",
         "backend: rnn",
     ),
     "it is not there yet.": ("backend: ctc_batch_cost ctc_decode",),
@@ -39,8 +37,6 @@ _TABLE = {
         "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
         "CLAHE MaxNumBoundingBoxes Pipeline",
     ),
-    "it is not there yet. Call the layers of each feature (StringLookup, Normalization "
-    "and so on) yourself, and join them by a Concatenate.": ("utils: FeatureSpace",),
     "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
     "generator or a `keras.utils.PyDataset` to `fit`.": (
         "utils: audio_dataset_from_directory split_dataset",

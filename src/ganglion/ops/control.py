@@ -12,8 +12,9 @@ from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.compiler.ir.scan import make_scan
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.numpy import where
+from ganglion.ops.reduction import sum as sum_
 from ganglion.symbolic import is_symbolic
-from ganglion.variables import current_scope, read
+from ganglion.variables import Scope, current_scope, read
 
 __all__ = [
     "cond", "fori_loop", "map", "scan", "vectorized_map",
@@ -113,17 +114,45 @@ def _like_carries(init: Any, carry: Any, state: Sequence[Value]) -> list[Value]:
     return new
 
 
+_Step = Callable[[Sequence[Value], Sequence[Value]], tuple[Any, Any]]
+
+
 def looped(
-    step: Callable[[Sequence[Value], Sequence[Value]], tuple[Any, Any]],
+    step: _Step,
     carries: Sequence[Value],
     stacked: Sequence[Value],
     length: int,
     reverse: bool = False,
 ) -> tuple[list[Value], list[Value]]:
-    """Make a scan; variables that its body assigns become carries of it."""
+    """Make a scan whose body may assign variables, and add to the loss at each step."""
     scope = current_scope()
     if scope is None:
         return make_scan(step, carries, stacked, length, reverse)
+    owners: list[Any] = []
+
+    def collecting(state: Sequence[Value], slices: Sequence[Value]) -> tuple[Any, Any]:
+        count = len(scope.losses)
+        new, results = step(state, slices)
+        added, owners[:] = scope.losses[count:], scope.loss_owners[count:]
+        del scope.losses[count:], scope.loss_owners[count:]
+        return new, [*results, *added]
+
+    last, results = _assigning(collecting, carries, stacked, length, reverse, scope)
+    count = len(results) - len(owners)
+    for owner, losses in zip(owners, results[count:], strict=True):
+        scope.add_loss(owner, sum_(losses))
+    return last, results[:count]
+
+
+def _assigning(
+    step: _Step,
+    carries: Sequence[Value],
+    stacked: Sequence[Value],
+    length: int,
+    reverse: bool,
+    scope: Scope,
+) -> tuple[list[Value], list[Value]]:
+    """Make a scan; variables that its body assigns become carries of it."""
     before = dict(scope.writes)
     probe = make_scan(step, carries, stacked, length, reverse)
     assigned = [v for v, new in scope.writes.items() if before.get(v) is not new]

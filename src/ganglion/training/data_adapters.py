@@ -636,9 +636,17 @@ def _build_on_text(model: TrainableModel, x: Any) -> None:
 def _ordered_inputs(model: TrainableModel, x: Any) -> Any:
     network = model._network
     assert network is not None
+    if isinstance(x, dict):
+        x = {key: _alone_as_array(part) for key, part in x.items()}
     if isinstance(network.inputs, dict):
         return network.matched(x)
     return _in_order(x, network.input_names)
+
+
+def _alone_as_array(part: Any) -> Any:
+    """Return a list of numbers or texts as an array, a list of inputs as it is."""
+    is_column = isinstance(part, list) and not _is_list_of_inputs(part)
+    return np.asarray(part) if is_column else part
 
 
 def table(

@@ -8,7 +8,6 @@ is busy with the batch before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -75,6 +74,8 @@ def one_ahead(
     >>> list(one_ahead(str, [1, 2, 3]))
     ['1', '2', '3']
     """
+    from concurrent.futures import Future, ThreadPoolExecutor  # 10 ms, with logging
+
     waiting: Future[Result] | None = None
     with ThreadPoolExecutor(1, "ganglion-host") as thread:
         for item in items:

@@ -66,6 +66,22 @@ def _without_noise_shape(layer: Any) -> str | None:
     return KEEPS if layer.noise_shape is None else None
 
 
+_CELLS = (layers.SimpleRNNCell, layers.LSTMCell, layers.GRUCell)
+
+
+def _recurrent(layer: Any) -> str | None:
+    """Masked steps leave the states as they are, and outputs of others alone.
+
+    In reverse, the sequence of outputs begins with the last step, its mask does not.
+    """
+    cells = getattr(layer.cell, "cells", [layer.cell])
+    if layer.time_major or any(type(cell) not in _CELLS for cell in cells):
+        return None
+    if layer.return_sequences:
+        return None if layer.go_backwards else KEEPS
+    return None if layer.zero_output_for_mask else DROPS
+
+
 _RULES: dict[type, Callable[[Any], str | None]] = {
     layers.Dense: _with_own_activation,
     layers.Activation: _with_own_activation,
@@ -76,6 +92,9 @@ _RULES: dict[type, Callable[[Any], str | None]] = {
     layers.Dropout: _without_noise_shape,
     layers.AlphaDropout: _without_noise_shape,
     layers.GlobalAveragePooling1D: lambda _: DROPS,
+    **dict.fromkeys(
+        (layers.RNN, layers.SimpleRNN, layers.LSTM, layers.GRU), _recurrent
+    ),
     **dict.fromkeys(
         (
             layers.Identity,
@@ -105,8 +124,10 @@ class _Proof:
 
     def outputs(self, network: Any, inputs: list[_State]) -> list[_State]:
         """Return what is known of the outputs of a graph."""
-        known = dict(zip(network.flat_inputs, inputs, strict=True))
-        for call in network.calls:
+        known = dict(zip(network.step_inputs, inputs, strict=True))
+        for call in network.step_calls:
+            if any(tensor not in known for tensor in call.inputs):
+                raise _SeenError  # a model inside of this one begins on the host
             states = [known[tensor] for tensor in call.inputs]
             tensors = tree.flatten(call.outputs)
             after = [_WHOLE] * len(tensors)
@@ -166,7 +187,7 @@ def padding_rule(model: Any) -> PaddingRule | None:
         return None
     inputs = [
         _State(True, number) if _may_have_steps(network, tensor) else _WHOLE
-        for number, tensor in enumerate(network.flat_inputs)
+        for number, tensor in enumerate(network.step_inputs)
     ]
     proof = _Proof()
     try:

@@ -68,9 +68,8 @@ def emit_time_loop(
     of_rows = [kernel for kernel in kernels if kernel]
     most = context.spec.processors // context.time_loops // (count // rows)
     shares = _shares(loop, of_rows, rows, context.spec, most)
-    return _Emission(loop, count, rows, shares).by_rows(
-        of_rows, context.spec, emit_rows
-    )
+    emission = _Emission(loop, count, rows, shares)
+    return emission.by_rows(of_rows, context.spec, emit_rows)
 
 
 def _as_rows(kernel: Kernel, loop: TimeLoop, spec: GpuSpec) -> Kernel | None:
@@ -148,14 +147,12 @@ def _separate_units(loop: TimeLoop, kernels: Sequence[Kernel]) -> int:
                 view.strides[1] != 1 or view.offset % units or view.strides[0] % units
             ):
                 return 0
-    for kernel in kernels:
-        if isinstance(kernel, Contract):
-            (columns,), (row,) = kernel.columns, kernel.rows
-            sizes = (columns.size, row.out, kernel.out.offset)
-            if (
-                any(size % units for size in sizes)
-                or kernel.left.buffer.kind != "window"
-            ):
+    for product in kernels:
+        if isinstance(product, Contract):
+            (columns,), (row,) = product.columns, product.rows
+            sizes = (columns.size, row.out, product.out.offset)
+            aligned = not any(size % units for size in sizes)
+            if not aligned or product.left.buffer.kind != "window":
                 return 0
     return units
 
@@ -292,8 +289,8 @@ class _Emission:
         staged = min(fragments - held, room)
         start = self._reserve(staged * WARPS * 512)
         own = columns.size // self.shares
-        shape = (self.rows, own, inner.size, inner.right, held, staged)
-        shape += self._units(columns.size)
+        sizes = (self.rows, own, inner.size, inner.right, held, staged)
+        shape = (*sizes, *self._units(columns.size))
         name = f"weights{number}"
         view = kernel.right
         source = affine([self.body.pointer(view.buffer)], (1,), view.offset)

@@ -52,7 +52,7 @@ def training_step(case, floatx):
         layers.Input(s[1:], dtype="int32" if case.classes else None)
         for s in case.shapes
     ]
-    inner = case.make(layers)(inputs if len(inputs) > 1 else inputs[0])
+    inner = case.call(case.make(layers), inputs if len(inputs) > 1 else inputs[0])
     outputs = layers.Dense(3)(layers.Flatten()(layers.Rescaling(1.0)(inner)))
     model = models.Model(inputs, outputs)
     model.compile("sgd", "mse")

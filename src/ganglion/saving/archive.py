@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 
 from ganglion import serialization
 from ganglion.config import VERSION
-from ganglion.layers.base import Layer
 from ganglion.saving import h5, state, weights
 from ganglion.system import budget
 from ganglion.variables import uninitialized
@@ -63,7 +62,7 @@ def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
 
 
 def is_model(layer: Any) -> bool:
-    """Return whether this is a model, not a layer by itself."""
+    """Return whether this is a model, not a layer that can be saved by itself."""
     return hasattr(layer, "fit")  # imports go only downward, `Model` lies above
 
 
@@ -139,7 +138,7 @@ def rebuilt(entry: dict[str, Any]) -> Any:
     """Return the model that an entry describes."""
     with serialization.sharing():
         model = serialization.deserialize_keras_object(entry)
-    if not isinstance(model, Layer):
+    if not hasattr(model, "save"):  # a model, or a FeatureSpace
         raise ValueError(f"it describes a {type(model).__name__}, not a model.")
     return model
 

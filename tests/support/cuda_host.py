@@ -108,8 +108,7 @@ def _wrapped(source: str) -> str:
         casts = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(kinds))
         text += (
             f'\nextern "C" void run_{name}(int blocks, void** arguments) {{\n'
-            "  for (emulated_block = 0; emulated_block < blocks; emulated_block++)\n"
-            f"    run_block([&] {{ {name}({casts}); }});\n}}\n"
+            f"  run_blocks(blocks, [&] {{ {name}({casts}); }});\n}}\n"
         )
     return text
 

@@ -61,7 +61,8 @@ def recurrent() -> Any:
     hidden = layers.Embedding(6, 4, mask_zero=True)(x)
     hidden = layers.GRU(3, return_sequences=True)(hidden)
     output, *states = layers.LSTM(4, return_state=True, go_backwards=True)(hidden)
-    outputs = layers.Concatenate()([output, *states])
+    both = layers.Bidirectional(layers.SimpleRNN(2), merge_mode="sum")(hidden)
+    outputs = layers.Concatenate()([output, *states, both])
     return ganglion.Model(x, layers.Dense(3, activation="softmax")(outputs))
 
 
@@ -70,7 +71,9 @@ def recurrent_tagger() -> Any:
     hidden = layers.Embedding(6, 4, mask_zero=True)(x)
     hidden = layers.LSTM(4, return_sequences=True)(hidden)
     hidden = layers.RNN(layers.SimpleRNNCell(3), return_sequences=True)(hidden)
-    return ganglion.Model(x, layers.Dense(3, activation="softmax")(hidden))
+    hidden = layers.Bidirectional(layers.GRU(2, return_sequences=True))(hidden)
+    outputs = layers.TimeDistributed(layers.Dense(3, activation="softmax"))(hidden)
+    return ganglion.Model(x, outputs)
 
 
 MODELS = {
@@ -247,6 +250,7 @@ class OwnDense(layers.Dense):
         lambda: tail(layers.Dropout(0.5, noise_shape=(None, None, 1))),
         lambda: tail(layers.LSTM(2, return_sequences=True, go_backwards=True)),
         lambda: tail(layers.LSTM(2, zero_output_for_mask=True)),
+        lambda: tail(layers.TimeDistributed(layers.BatchNormalization())),
     ],
 )
 def test_no_proof_no_padding(model: Any) -> None:

@@ -70,10 +70,8 @@ _TABLE = {
     ),
     "images are not resized or cut into patches by ops yet. Use UpSampling2D, "
     "pooling layers, `ops.reshape` and `ops.transpose`.": ("ops.image", "ops: image"),
-    "a graph here has no sorting and no loops of unknown length. Prepare the order in "
-    "NumPy, or write the loop in Python over a known number of steps.": (
-        "ops: sort argsort while_loop associative_scan searchsorted unique "
-        "median quantile percentile",
+    "a graph here has no sorting. Prepare the order in NumPy.": (
+        "ops: sort argsort searchsorted unique median quantile percentile",
     ),
     "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
     "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "

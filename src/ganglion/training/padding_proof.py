@@ -67,6 +67,7 @@ def _without_noise_shape(layer: Any) -> str | None:
 
 
 _CELLS = (layers.SimpleRNNCell, layers.LSTMCell, layers.GRUCell)
+_RECURRENT = (layers.RNN, layers.SimpleRNN, layers.LSTM, layers.GRU)
 
 
 def _recurrent(layer: Any) -> str | None:
@@ -74,12 +75,37 @@ def _recurrent(layer: Any) -> str | None:
 
     In reverse, the sequence of outputs begins with the last step, its mask does not.
     """
-    cells = getattr(layer.cell, "cells", [layer.cell])
-    if layer.time_major or any(type(cell) not in _CELLS for cell in cells):
+    if not _has_own_cells(layer):
         return None
     if layer.return_sequences:
         return None if layer.go_backwards else KEEPS
     return None if layer.zero_output_for_mask else DROPS
+
+
+def _bidirectional(layer: Any) -> str | None:
+    """The outputs of the layer in reverse are turned round, as the mask expects."""
+    directions = (layer.forward_layer, layer.backward_layer)
+    is_known = all(
+        type(direction) in _RECURRENT
+        and direction.activity_regularizer is None
+        and _has_own_cells(direction)
+        for direction in directions
+    )
+    if not is_known or layer.merge_mode is None:
+        return None
+    return KEEPS if layer.return_sequences else DROPS
+
+
+def _has_own_cells(layer: Any) -> bool:
+    cells = getattr(layer.cell, "cells", [layer.cell])
+    return not layer.time_major and all(type(cell) in _CELLS for cell in cells)
+
+
+def _time_distributed(wrapper: Any) -> str | None:
+    layer = wrapper.layer
+    if type(layer) not in (layers.Dense, layers.Activation):
+        return None
+    return None if layer.activity_regularizer else _with_own_activation(layer)
 
 
 _RULES: dict[type, Callable[[Any], str | None]] = {
@@ -92,9 +118,9 @@ _RULES: dict[type, Callable[[Any], str | None]] = {
     layers.Dropout: _without_noise_shape,
     layers.AlphaDropout: _without_noise_shape,
     layers.GlobalAveragePooling1D: lambda _: DROPS,
-    **dict.fromkeys(
-        (layers.RNN, layers.SimpleRNN, layers.LSTM, layers.GRU), _recurrent
-    ),
+    layers.Bidirectional: _bidirectional,
+    layers.TimeDistributed: _time_distributed,
+    **dict.fromkeys(_RECURRENT, _recurrent),
     **dict.fromkeys(
         (
             layers.Identity,

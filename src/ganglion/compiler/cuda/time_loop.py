@@ -114,16 +114,36 @@ def _shares(
     for shares in fitting:
         room = spec.shared_per_block - SHARED_FOR_REST
         kept = HELD_REGISTERS // 4 + room // (WARPS * 512)
-        needed = sum(_fragments(product, shares) for product in products)
+        needed = sum(_Weights(product, shares).fragments for product in products)
         if needed <= kept:
             return shares
     return max(fitting, default=1)
 
 
-def _fragments(product: Contract, shares: int) -> int:
-    """Return the fragments of a product's weights that a warp has."""
-    tiles = -(-product.columns[0].size // shares // 16)
-    return -(-tiles // WARPS) * -(-product.inner[0].size // 8)
+class _Weights:
+    """How the warps of a block share the weights of a product; see `KeptWeights`."""
+
+    def __init__(self, product: Contract, shares: int) -> None:
+        self.columns, self.inner = product.columns[0].size // shares, product.inner[0]
+        tiles = -(-self.columns // 16)
+        self.parts = 4 if tiles <= WARPS // 4 else 2 if tiles <= WARPS // 2 else 1
+        self.per_warp = -(-tiles // (WARPS // self.parts))
+        self.steps = -(-self.inner.size // (8 * self.parts))
+
+    @property
+    def fragments(self) -> int:
+        """The fragments that a warp has."""
+        return self.per_warp * self.steps
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes that rows take in shared memory, as they are multiplied."""
+        return 8 * (self.parts * self.steps * 8 + 4) * 4
+
+    @property
+    def partial_bytes(self) -> int:
+        """The bytes of sums that warps have parts of."""
+        return WARPS * self.per_warp * 512 if self.parts > 1 else 0
 
 
 def _separate_units(loop: TimeLoop, kernels: Sequence[Kernel]) -> int:
@@ -280,17 +300,16 @@ class _Emission:
 
     def _keep_weights(self, number: int, kernel: Contract, room: int) -> str:
         """Append how a block gets the weights of a product; return their name."""
-        (columns,), (inner,) = kernel.columns, kernel.inner
-        steps = -(-inner.size // 8)
-        left = self._reserve(8 * (steps * 8 + 4) * 4)
-        fragments = _fragments(kernel, self.shares)
-        held = min(fragments, HELD_REGISTERS // 4)
+        weights, columns = _Weights(kernel, self.shares), kernel.columns[0].size
+        left = self._reserve(weights.row_bytes)
+        partial = self._reserve(weights.partial_bytes)
+        held = min(weights.fragments, HELD_REGISTERS // 4)
         room = max(room - self.shared - 128, 0) // (WARPS * 512)
-        staged = min(fragments - held, room)
+        staged = min(weights.fragments - held, room)
         start = self._reserve(staged * WARPS * 512)
-        own = columns.size // self.shares
-        sizes = (self.rows, own, inner.size, inner.right, held, staged)
-        shape = (*sizes, *self._units(columns.size))
+        inner = weights.inner
+        sizes = (self.rows, weights.columns, inner.size, inner.right, held, staged)
+        shape = (*sizes, *self._units(columns), self._width(kernel))
         name = f"weights{number}"
         view = kernel.right
         source = affine([self.body.pointer(view.buffer)], (1,), view.offset)
@@ -299,7 +318,16 @@ class _Emission:
             f"shared_bytes + {start}, share);"
         )
         self.body.do(f"unsigned* left{number} = (unsigned*)(shared_bytes + {left});")
+        self.body.do(f"float* partial{number} = (float*)(shared_bytes + {partial});")
         return name
+
+    def _width(self, kernel: Contract) -> int:
+        """Return how many elements of a row can be read at once."""
+        view = kernel.left
+        window = self.windows.get(view.buffer.key)
+        steps = (window.offset, window.stride) if window else ()
+        lines = (kernel.inner[0].size, kernel.rows[0].left, view.offset, *steps)
+        return 1 if any(size % 4 for size in lines) else 4
 
     def _units(self, columns: int) -> tuple[int, int]:
         """Return of how many columns, one after the other, how many are a block's."""
@@ -321,7 +349,8 @@ class _Emission:
         )
         self.body.do(f"{name}.stage_rows({left}, {source}, {rows.left});")
         self.body.do("BARRIER;")
-        self.body.do(f"{name}.multiply({left}, {target}, {rows.out});")
+        partial = name.replace("weights", "partial")
+        self.body.do(f"{name}.multiply({left}, {partial}, {target}, {rows.out});")
         self.body.do("BARRIER;")
 
     # ---- both ----------------------------------------------------------------------

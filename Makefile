@@ -14,7 +14,7 @@ EPOCHS ?= 3
 # Each is tried by itself: the race goes on without those that cannot be had.
 RIVALS := torch==2.13.0 tensorflow-cpu==2.21.* keras==3.15.* jax==0.10.*
 
-.PHONY: race rivals test check clean
+.PHONY: race rivals test check style clean
 
 # Tables on the screen; results and report.html in a new folder of race-results.
 race: $(VENV)/core.done rivals
@@ -29,13 +29,19 @@ rivals: $(VENV)/core.done
 	    echo "Could not be installed, the race goes on without:$$missing"; \
 	  else touch $(VENV)/rivals.done; fi; }
 
-test: check
-	$(BIN)/python -m pytest -n auto --dist worksteal -rs $(ARGS)
+# Types are checked beside the tests, and told of after them.
+test: style
+	@$(BIN)/mypy > $(VENV)/mypy.log 2>&1 & checking=$$!; \
+	$(BIN)/python -m pytest -n auto --dist worksteal -rs $(ARGS); tested=$$?; \
+	wait $$checking; checked=$$?; cat $(VENV)/mypy.log; \
+	test $$tested -eq 0 && test $$checked -eq 0
 
-check: $(VENV)/dev.done
+check: style
+	$(BIN)/mypy
+
+style: $(VENV)/dev.done
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

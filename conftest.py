@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -49,6 +50,24 @@ def clean_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     utils.set_random_seed(0)
     yield
     keras2.set_active(None)
+    _freeze_what_was_imported()
+
+
+_modules_frozen = 0
+_MANY_MODULES = 200
+
+
+def _freeze_what_was_imported() -> None:
+    """Tell the garbage collector after large imports that modules and tests stay.
+
+    With Keras, PyTorch and JAX in a worker, it took a second and more to look through
+    them, and some tests ask for it.
+    """
+    global _modules_frozen
+    if len(sys.modules) > _modules_frozen + _MANY_MODULES:
+        gc.collect()  # what is garbage now would stay, too
+        gc.freeze()
+        _modules_frozen = len(sys.modules)
 
 
 @pytest.fixture(scope="session")
@@ -57,13 +76,11 @@ def keras() -> Any:
 
     Imported once, when the first test asks: it takes seconds.
     """
-    gc.collect()  # what is garbage now would be frozen below, and stay
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     module = pytest.importorskip("keras", "3.15", reason="Keras 3.15 is not installed")
-    gc.freeze()
     if module.backend.backend() != "tensorflow":
         pytest.skip("compares with Keras on TensorFlow: unset KERAS_BACKEND")
     return module
@@ -102,7 +119,8 @@ def pytest_collection_modifyitems(
     """Leave out some cases of tests that have many alike, unless all are asked for.
 
     `@pytest.mark.sampled(3)` runs a third of a test's cases, by the hashes of their
-    names: the same ones in every run and on every worker.
+    names: the same ones in every run and on every worker. `@pytest.mark.more` marks a
+    case that never is in the sample.
     """
     if config.getoption("--all"):
         return
@@ -112,12 +130,8 @@ def pytest_collection_modifyitems(
         items[:] = [item for item in items if _is_in_sample(item)]
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tell the garbage collector that the tests themselves, and all modules, stay."""
-    gc.collect()
-    gc.freeze()
-
-
 def _is_in_sample(item: pytest.Item) -> bool:
     mark = item.get_closest_marker("sampled")
+    if item.get_closest_marker("more") is not None:
+        return False
     return mark is None or zlib.crc32(item.name.encode()) % mark.args[0] == 0

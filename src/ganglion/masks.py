@@ -62,9 +62,10 @@ def masks_of(structure: Any) -> Any:
     return tree.map_leaves(get_keras_mask, structure)
 
 
-def without_mask(value: Value) -> Value:
-    """Return the same numbers as another value, which has no mask."""
-    return reshape(value, shape=value.shape)
+def without_mask(x: Any) -> Any:
+    """Return the same numbers without a mask; the value that has one keeps it."""
+    is_masked = isinstance(x, Value) and get_keras_mask(x) is not None
+    return reshape(x, shape=x.shape) if is_masked else x
 
 
 def check_mask(owner: str, mask: Any, x: Any, ndim: int) -> None:

@@ -206,7 +206,6 @@ def test_what_the_guide_calls_supported_is():
     "path",
     [
         "layers.CuDNNLSTM",
-        "layers.TimeDistributed",
         "optimizers.Muon",
         "optimizers.ScheduleFreeAdamW",
         "applications.VGG16",

@@ -11,7 +11,8 @@ import ganglion as keras
 from ganglion import config, layers
 from ganglion.compat.image_generator import ImageDataGenerator
 from ganglion.training import data_adapters
-from ganglion.training.data_adapters import Stream, Table
+from ganglion.training.data_adapters import Table
+from ganglion.training.streams import Stream
 
 X = np.random.default_rng(1).integers(0, 256, (22, 6, 6, 3)).astype("uint8")
 Y = np.arange(22) % 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import ganglion
 from ganglion import layers, ops
 from ganglion.compiler.ir.graph import ShapeError
+from ganglion.race.mini_gpt import mini_gpt
 
 RNG = np.random.default_rng(0)
 Q = RNG.normal(size=(2, 4, 8)).astype("float32")
@@ -101,6 +103,34 @@ def test_masks_in_lists_equal_keras(keras: Any, name: str, options: Any) -> None
         scores = {"return_attention_scores": True, **arguments}
         assert_same(ours([Q, V], **arguments), theirs([Q, V], **arguments))
         assert_same(ours([Q, V, K], **scores), theirs([Q, V, K], **scores))
+
+
+def padded(k: Any, name: str) -> Any:
+    """Return a model in which the masks of padded steps reach attention."""
+    queries, keys = k.Input((4,), dtype="int32"), k.Input((6,), dtype="int32")
+    shared = k.layers.Embedding(9, 8, mask_zero=True)
+    query, value = shared(queries), shared(keys)
+    if name in HEADED:
+        read = getattr(k.layers, name)(**HEADED[name])(query, value)
+    else:
+        read = getattr(k.layers, name)()([query, value])
+    return k.Model([queries, keys], k.layers.GlobalAveragePooling1D()(read))
+
+
+@pytest.mark.rivals
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", [*HEADED, "Attention", "AdditiveAttention"])
+def test_masks_that_inputs_carry_equal_keras(keras: Any, name: str) -> None:
+    ours = padded(ganglion, name)
+    queries = RNG.integers(1, 9, (2, 4), "int32") * Q_MASK
+    keys = RNG.integers(1, 9, (2, 6), "int32") * V_MASK
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras' own: of its projections
+        theirs = padded(keras, name)
+        theirs.set_weights(ours.get_weights())
+        expected = theirs([queries, keys])
+    assert_same(ours([queries, keys]), expected)
+    assert ours.layers[-2].output._keras_mask.shape == (None, 4)
 
 
 @each_headed
@@ -204,6 +234,19 @@ def test_a_transformer_trains_as_in_keras(keras: Any, name: str) -> None:
         )
     np.testing.assert_allclose(*losses, rtol=1e-4)
     assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.rivals
+def test_mini_gpt_is_the_same_in_keras(keras: Any) -> None:
+    sizes = {"vocabulary": 11, "length": 6, "width": 8, "heads": 2, "blocks": 2}
+    ours, theirs = mini_gpt(ganglion, **sizes), mini_gpt(keras, **sizes)
+    theirs.set_weights([RNG.normal(size=w.shape) * 0.3 for w in theirs.get_weights()])
+    ours.set_weights(theirs.get_weights())
+    tokens = RNG.integers(0, 11, (3, 6), "int32")
+    assert_same(ours(tokens), theirs(tokens))
+    later = tokens.copy()
+    later[:, 4:] = 0
+    assert_same(ours(later)[:, :4], ours(tokens)[:, :4])  # none sees what comes later
 
 
 @pytest.mark.rivals

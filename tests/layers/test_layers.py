@@ -253,6 +253,7 @@ def test_inputs_refuse_by_name(arguments: dict[str, Any], message: str) -> None:
         (lambda: layers.Normalization(mean=1.0), "both `mean` and `variance`"),
         (lambda: layers.Normalization(mean=[[1]], variance=[[1]]), "equal shapes"),
         (lambda: layers.Lambda("relu"), "needs a function"),
+        (lambda: layers.Lambda(abs, mask=1), "`mask` of a Lambda"),
     ],
 )
 def test_constructors_refuse_by_name(make: Callable[[], Any], message: str) -> None:

@@ -204,6 +204,102 @@ def test_losses_and_metrics_leave_masked_steps_out() -> None:
     assert float(metric.result()) == pytest.approx(1.0)
 
 
+SHORT = np.ones((2, 2), bool)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: layers.GlobalAveragePooling1D()(STEPS, mask=SHORT),
+            r"a mask of shape \(2, 2\) does not fit.*must have the shape \(2, 3\)",
+        ),
+        (
+            lambda: layers.GlobalAveragePooling1D()(STEPS, mask=VALID[..., None]),
+            r"mask of shape \(2, 3, 1\) does not fit",
+        ),
+        (
+            lambda: layers.BatchNormalization()(STEPS, mask=SHORT, training=True),
+            r"mask of shape \(2, 2\) does not fit",
+        ),
+        (
+            lambda: layers.BatchNormalization()(STEPS, mask=VALID[0], training=True),
+            r"mask of shape \(3,\) does not fit",
+        ),
+        (lambda: layers.Multiply()([with_mask(STEPS, SHORT)] * 2), "does not fit"),
+        (lambda: layers.Add().compute_mask([STEPS] * 2, VALID), "the mask of each"),
+        (lambda: layers.Concatenate().compute_mask([STEPS], []), "the mask of each"),
+        (
+            lambda: layers.Softmax()(embedded()),
+            r"mask of shape \(2, 3\) does not fit inputs of shape \(2, 3, 4\)",
+        ),
+        (
+            lambda: losses.MeanSquaredError()(STEPS, with_mask(STEPS, SHORT)),
+            r"predictions have a mask of shape \(2, 2\)",
+        ),
+        (
+            lambda: metrics.MeanSquaredError()(STEPS, with_mask(STEPS, SHORT)),
+            r"predictions have a mask of shape \(2, 2\)",
+        ),
+    ],
+)
+def test_a_mask_that_does_not_fit(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_wrong_mask_is_refused_when_the_model_trains() -> None:
+    class Wrong(layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            return inputs + 0.0
+
+        def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+            return mask[:, 1:]
+
+    model = ganglion.Sequential(
+        [layers.Embedding(5, 4, mask_zero=True), Wrong(), layers.Dense(1)]
+    )
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"mask of shape \(2, 2\).*\(2, 3\)"):
+        model.train_on_batch(IDS, np.zeros((2, 3, 1), "float32"))
+
+
+def test_a_subclassed_model_trains_on_valid_steps_alone() -> None:
+    class Tagger(ganglion.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = layers.Embedding(5, 4, mask_zero=True)
+            self.dense = layers.Dense(1)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(self.embed(inputs))
+
+    model = Tagger()
+    model.compile("sgd", "mse", metrics=["mae"])
+    labels = np.where(VALID, 1.0, 100.0)[..., None].astype("float32")
+    expected = float(np.mean(((model(IDS) - 1.0) ** 2)[VALID]))
+    loss, _ = model.evaluate(IDS, labels, verbose=0)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert model.fit(IDS, labels, verbose=0).history["mae"][0] < 10.0
+
+
+def test_a_lambda_may_compute_a_mask_or_have_one() -> None:
+    with_function = layers.Lambda(lambda x: x * 2.0, mask=lambda x, mask: mask)
+    np.testing.assert_array_equal(with_function(embedded())._keras_mask, VALID)
+    with_array = layers.Lambda(lambda x: x * 2.0, mask=VALID)
+    np.testing.assert_array_equal(with_array(STEPS)._keras_mask, VALID)
+
+
+def test_attention_leaves_masks_where_they_are() -> None:
+    x = ganglion.Input((None,), dtype="int32")
+    hidden = layers.Embedding(5, 4, mask_zero=True)(x)
+    attended = layers.MultiHeadAttention(1, 2)(hidden, hidden)
+    model = ganglion.Model(x, layers.Add()([hidden, attended]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(model(IDS)._keras_mask, VALID)
+
+
 def test_a_plain_array_cannot_be_given_a_mask() -> None:
     with pytest.raises(TypeError, match=r"layer\(x, mask=mask\)"):
         set_keras_mask(STEPS, VALID)

@@ -210,6 +210,41 @@ def test_training(keras: Any, name: str, weighted: bool) -> None:
         assert mine[key] == pytest.approx(float(value), rel=2e-5, abs=1e-6), key
 
 
+@pytest.mark.parametrize("name", ["nested", "masking", "explicit", "concatenate"])
+def test_files_go_both_ways(keras: Any, name: str, tmp_path: Any) -> None:
+    ours, theirs, x = pair(keras, name)
+    expected = np.asarray(theirs(x))
+    ours.save(tmp_path / "ours.keras")
+    theirs.save(tmp_path / "theirs.keras")
+    for k, file in ((keras, "ours.keras"), (ganglion, "theirs.keras")):
+        loaded = k.models.load_model(tmp_path / file)
+        np.testing.assert_allclose(loaded(x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_batches_of_many_lengths_train_as_in_keras(keras: Any) -> None:
+    """Ours are padded to buckets, which losses, metrics and weights must not show."""
+    ours, theirs, _ = pair(keras, "dense")
+    random = np.random.default_rng(4)
+    batches = [
+        (random.integers(0, 6, (3, length)), random.normal(size=(3, length, 3)))
+        for length in (5, 3, 7, 9, 2)
+    ]
+    for model, k in ((ours, ganglion), (theirs, keras)):
+        model.compile(k.optimizers.SGD(2.0**-6), "mse", metrics=["mae"])
+
+    def logs(model: Any) -> dict[str, float]:
+        endless = (batches[i % len(batches)] for i in range(100))
+        steps = {"steps_per_epoch": len(batches), "verbose": 0}
+        return model.fit(endless, **steps).history
+
+    mine, other = logs(ours), logs(theirs)
+    for key, value in other.items():
+        assert mine[key] == pytest.approx(value, rel=2e-5), key
+    assert len(ours._step_cache._steps) == 3
+    for mine, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-6)
+
+
 REDUCTIONS = ["sum_over_batch_size", "mean", "sum", "mean_with_sample_weight", "none"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -262,3 +264,233 @@ def test_time_may_come_first() -> None:
     np.testing.assert_allclose(result.transpose(1, 0, 2), usual(X), atol=1e-6)
     again = layers.LSTM.from_config(layer.get_config())
     assert again.time_major
+
+
+# ---- wrappers ------------------------------------------------------------------------
+
+VIDEO = RNG.normal(size=(2, 3, 6, 5, 2)).astype("float32")
+WRAPPED = {
+    "Bidirectional": lambda: layers.Bidirectional(layers.LSTM(4)),
+    "TimeDistributed": lambda: layers.TimeDistributed(layers.Dense(4)),
+    "ConvLSTM1D": lambda: layers.ConvLSTM1D(4, 2),
+    "ConvLSTM2D": lambda: layers.ConvLSTM2D(4, 2, return_sequences=True),
+    "ConvLSTM3D": lambda: layers.ConvLSTM3D(2, 2, padding="same"),
+}
+SHAPES = {"ConvLSTM1D": (2, 3, 6, 2), "ConvLSTM3D": (2, 2, 3, 3, 3, 2)}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_contract_of_wrappers(name: str) -> None:
+    shape = VIDEO.shape if name == "ConvLSTM2D" else SHAPES.get(name, X.shape)
+    check_layer(WRAPPED[name], shape)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: layers.Bidirectional(layers.Dense(1)), "must be a recurrent layer"),
+        (lambda: layers.Bidirectional("LSTM"), "must be a Layer"),
+        (lambda: layers.Bidirectional(layers.GRU(2), "add"), "Unknown `merge_mode`"),
+        (
+            lambda: layers.Bidirectional(layers.GRU(2), backward_layer=layers.GRU(2)),
+            "different directions",
+        ),
+        (
+            lambda: layers.Bidirectional(
+                layers.GRU(2),
+                backward_layer=layers.GRU(2, go_backwards=True, return_state=True),
+            ),
+            "same `return_state`",
+        ),
+        (
+            lambda: layers.Bidirectional(layers.GRU(4))(X, initial_state=[X[:, 0]]),
+            "those of the forward layer",
+        ),
+        (
+            lambda: layers.Bidirectional(layers.GRU(4, stateful=True))(
+                ganglion.Input((5, 3))
+            ),
+            "stateful.*batch_shape",
+        ),
+        (lambda: layers.TimeDistributed(layers.Dense(1))(X[0]), "at least 3 axes"),
+        (lambda: layers.TimeDistributed(3), "needs a Layer"),
+        (lambda: layers.TimeDistributed(layers.Dense(1))(X[:, :0]), "length 0"),
+        (
+            lambda: layers.TimeDistributed(layers.GRU(1))(
+                VIDEO[..., 0], mask=X[..., 0]
+            ),
+            r"mask of shape \(2, 3\)",
+        ),
+        (lambda: layers.ConvLSTM2D(2, 3)(X), "expected 5 axes"),
+        (lambda: layers.ConvLSTM2D(2, 3, data_format="channels_first"), "last axis"),
+        (lambda: layers.ConvLSTM2D(2, 3, strides=2, dilation_rate=2), "not both"),
+        (
+            lambda: layers.ConvLSTM1D(2, 3)(ganglion.Input((5, None, 3))),
+            "size of axis 1",
+        ),
+    ],
+)
+def test_refusals_of_wrappers(call: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_a_bidirectional_layer_is_made_of_ones_own_cell() -> None:
+    layer = layers.Bidirectional(layers.RNN(Minimal(4), return_sequences=True), "sum")
+    forward, backward = layer.forward_layer, layer.backward_layer
+    expected = forward(X) + backward(X)[:, ::-1]
+    np.testing.assert_allclose(layer(X), expected, atol=1e-6)
+    assert isinstance(backward.cell, Minimal)
+    assert backward.cell is not forward.cell
+
+
+def test_a_stateful_bidirectional_layer() -> None:
+    layer = layers.Bidirectional(layers.LSTM(4, stateful=True))
+    first = layer(X)
+    assert (layer(X) != first).any()
+    assert len(layer.states) == 4
+    layer.reset_states()
+    np.testing.assert_array_equal(layer(X), first)
+    with pytest.raises(AttributeError, match="not stateful"):
+        layers.Bidirectional(layers.LSTM(4)).reset_state()
+
+
+class Centered(layers.Layer):
+    """Mixes the rows of a batch, and counts how often it is called."""
+
+    def build(self, input_shape: Any) -> None:
+        self.calls = self.add_weight((), "zeros", trainable=False)
+
+    def call(self, x: Any) -> Any:
+        self.calls.assign_add(1.0)
+        self.add_loss(ops.sum(x))
+        return x - ops.mean(x, axis=0)
+
+
+def test_a_layer_that_mixes_rows_is_called_at_each_step() -> None:
+    layer = layers.TimeDistributed(Centered())
+    np.testing.assert_allclose(layer(X), X - X.mean(axis=0), atol=1e-6)
+    assert float(layer.layer.calls) == 5
+    np.testing.assert_allclose(layer.losses, [X.sum()], rtol=1e-5)
+    entry = ganglion.Input((3,))
+    inner = ganglion.Model(entry, entry - ops.mean(entry, axis=0))
+    layer = layers.TimeDistributed(inner)
+    np.testing.assert_allclose(layer(X), X - X.mean(axis=0), atol=1e-6)
+
+
+def test_a_network_over_the_steps_of_a_video() -> None:
+    image = ganglion.Sequential(
+        [
+            layers.Conv2D(3, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Dropout(0.2),
+            layers.Flatten(),
+        ]
+    )
+    model = ganglion.Sequential(
+        [
+            ganglion.Input((None, 6, 5, 2)),
+            layers.TimeDistributed(image),
+            layers.Bidirectional(layers.GRU(3)),
+            layers.Dense(1),
+        ]
+    )
+    assert model.layers[0].output.shape == (None, None, 6)
+    model.compile("sgd", "mse")
+    model.fit(VIDEO, np.ones(2), epochs=2, verbose=0)
+    steps = [image(VIDEO[:, t]) for t in range(3)]
+    expected = np.stack(steps, axis=1)
+    np.testing.assert_allclose(model.layers[0](VIDEO), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_convolutional_lstm_trains(dropout: float) -> None:
+    layer = layers.ConvLSTM2D(
+        2, 2, padding="same", dropout=dropout, recurrent_dropout=dropout, seed=1
+    )
+    model = ganglion.Sequential([layer, layers.Flatten(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = model.evaluate(VIDEO, np.ones(2), verbose=0)
+    for _ in range(10):
+        model.train_on_batch(VIDEO, np.ones(2))
+    assert model.evaluate(VIDEO, np.ones(2), verbose=0) < before
+
+
+def test_a_model_forgets_the_states_of_all_layers() -> None:
+    model = ganglion.Sequential(
+        [
+            ganglion.Input(batch_shape=(2, 5, 3)),
+            layers.LSTM(4, stateful=True, return_sequences=True),
+            layers.Bidirectional(layers.GRU(2, stateful=True)),
+        ]
+    )
+    first = model.predict(X, batch_size=2, verbose=0)
+    assert (model.predict(X, batch_size=2, verbose=0) != first).any()
+    with pytest.warns(keras2.Keras2Warning, match="reset_state"):
+        model.reset_states()
+    np.testing.assert_array_equal(model.predict(X, batch_size=2, verbose=0), first)
+
+
+@pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
+@pytest.mark.parametrize("version", ["2.15.0", "3.15.0"])
+def test_a_file_of_keras_2_has_its_hard_sigmoid(version: str, tmp_path: Path) -> None:
+    import h5py
+
+    model = ganglion.Sequential(
+        [
+            ganglion.Input((5, 3)),
+            layers.LSTM(4, recurrent_activation="hard_sigmoid"),
+        ]
+    )
+    today = model(X)
+    model.save(tmp_path / "model.h5")
+    with h5py.File(tmp_path / "model.h5", "a") as file:
+        file.attrs["keras_version"] = version
+    loaded = ganglion.models.load_model(tmp_path / "model.h5")
+    is_old = version.startswith("2")
+    assert keras2.active() == is_old
+    assert (np.abs(loaded(X) - today).max() > 1e-4) == is_old
+
+
+def test_copies_and_summaries() -> None:
+    model = ganglion.Sequential(
+        [
+            ganglion.Input((None, 3)),
+            layers.Bidirectional(layers.LSTM(4, return_sequences=True)),
+            layers.TimeDistributed(layers.Dense(2)),
+            layers.RNN([layers.SimpleRNNCell(3), layers.GRUCell(2)]),
+        ]
+    )
+    expected = model(X)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again(X), expected)
+    clone = ganglion.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    np.testing.assert_array_equal(clone(X), expected)
+    lines: list[str] = []
+    model.summary(print_fn=lines.append)
+    assert "(None, None, 8)" in "\n".join(lines)
+
+
+def test_the_loop_of_the_backend() -> None:
+    def step(x: Any, states: Any) -> Any:
+        total = states[0] + x * states[1]
+        return total, [total]
+
+    last, outputs, states = ganglion.backend.rnn(
+        step, X, [np.zeros((2, 3), "float32")], constants=[np.float32(2)]
+    )
+    np.testing.assert_allclose(outputs, 2 * X.cumsum(axis=1), rtol=1e-5)
+    np.testing.assert_array_equal(last, outputs[:, -1])
+    np.testing.assert_array_equal(states[0], last)
+    last, outputs, _ = ganglion.backend.rnn(
+        lambda x, states: (x, states),
+        X,
+        [np.zeros((2, 3), "float32")],
+        go_backwards=True,
+        input_length=np.array([2, 5]),
+        zero_output_for_mask=True,
+        return_all_outputs=False,
+    )
+    np.testing.assert_array_equal(last, X[:, 0])
+    np.testing.assert_array_equal(outputs, last[:, None])

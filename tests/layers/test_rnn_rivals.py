@@ -147,6 +147,93 @@ def test_stacked_cells(keras: Any) -> None:
     assert_equal(again(X)[0], theirs(X)[0])
 
 
+# ---- wrappers and convolutions -------------------------------------------------------
+
+
+def check_as_keras(
+    make: Any, keras: Any, x: np.ndarray, mask: Any = None, states: Any = None
+) -> None:
+    """Compare values, masks, states, shapes and configurations of a layer."""
+    for module in (ganglion, keras):
+        module.utils.clear_session()
+    ours, theirs = equal(make(ganglion), make(keras), x)
+    calls: list[dict[str, Any]] = [{}]
+    calls += [{"mask": mask}] if mask is not None else []
+    calls += [{"initial_state": states}] if states is not None else []
+    for given in calls:
+        assert_equal(ours(x, **given), theirs(x, **given))
+    any_batch = (None, *x.shape[1:])
+    shapes = theirs.compute_output_shape(any_batch)
+    assert ours.compute_output_shape(any_batch) == shapes
+    assert theirs.get_config().keys() - ours.get_config() <= {"activity_regularizer"}
+    entry = json.loads(json.dumps(serialize_keras_object(ours)))
+    again = keras.saving.deserialize_keras_object(entry)
+    entry = json.loads(json.dumps(keras.saving.serialize_keras_object(theirs)))
+    mine = deserialize_keras_object(entry)
+    for layer in (again, mine):
+        layer(x)
+        layer.set_weights(ours.get_weights())
+    assert_equal(mine(x), again(x))
+    assert_equal(mine(x), theirs(x))
+
+
+@pytest.mark.parametrize("merge_mode", ["sum", "mul", "ave", "concat", None])
+@pytest.mark.parametrize("sequences", [False, True])
+def test_bidirectional(merge_mode: Any, sequences: bool, keras: Any) -> None:
+    options = {"return_sequences": sequences, "return_state": merge_mode != "sum"}
+    states = [RNG.normal(size=(BATCH, 3)).astype("float32") for _ in range(4)]
+
+    def make(k: Any) -> Any:
+        return k.layers.Bidirectional(k.layers.LSTM(3, **options), merge_mode)
+
+    check_as_keras(make, keras, X, MASK, states)
+
+
+def test_bidirectional_with_two_layers(keras: Any) -> None:
+    def make(k: Any) -> Any:
+        forward = k.layers.GRU(3, return_sequences=True)
+        backward = k.layers.SimpleRNN(3, return_sequences=True, go_backwards=True)
+        return k.layers.Bidirectional(forward, backward_layer=backward)
+
+    check_as_keras(make, keras, X, MASK)
+
+
+def test_time_distributed(keras: Any) -> None:
+    def dense(k: Any) -> Any:
+        return k.layers.TimeDistributed(k.layers.Dense(3, activation="relu"))
+
+    def convolution(k: Any) -> Any:
+        return k.layers.TimeDistributed(k.layers.Conv1D(3, 2))
+
+    def recurrent(k: Any) -> Any:
+        return k.layers.TimeDistributed(k.layers.GRU(3))
+
+    check_as_keras(dense, keras, X, MASK)
+    x = RNG.normal(size=(BATCH, LENGTH, 4, 2)).astype("float32")
+    check_as_keras(convolution, keras, x)
+    inner = RNG.random((BATCH, LENGTH, 4)) < 0.5
+    check_as_keras(recurrent, keras, x, inner)
+
+
+SAME = {
+    "padding": "same", "strides": 2, "return_sequences": True, "return_state": True,
+    "go_backwards": True,
+}  # fmt: skip
+DILATED = {"dilation_rate": 2, "padding": "same", "use_bias": False}
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, SAME, DILATED], ids=["", "same", "dilated"])
+def test_convolutional_lstm(rank: int, options: Any, keras: Any) -> None:
+    x = RNG.normal(size=(2, 3, *(5, 4, 3)[:rank], 2)).astype("float32")
+    mask = np.array([[1, 1, 0], [0, 1, 1]], bool)
+
+    def make(k: Any) -> Any:
+        return getattr(k.layers, f"ConvLSTM{rank}D")(3, 2, **options)
+
+    check_as_keras(make, keras, x, mask)
+
+
 # ---- training and files --------------------------------------------------------------
 
 
@@ -154,7 +241,9 @@ def network(k: Any) -> Any:
     """Return a model with masks, states that are handed on, and penalties."""
     words = k.Input((7,), dtype="int32")
     x = k.layers.Embedding(9, 5, mask_zero=True)(words)
-    x = k.layers.SimpleRNN(4, activation="relu", return_sequences=True)(x)
+    cell = k.layers.SimpleRNN(4, activation="relu", return_sequences=True)
+    x = k.layers.Bidirectional(cell, "ave")(x)
+    x = k.layers.TimeDistributed(k.layers.BatchNormalization())(x)
     x = k.layers.GRU(4, reset_after=False, return_sequences=True, go_backwards=True)(x)
     x, state = k.layers.GRU(
         5, return_sequences=True, return_state=True, kernel_regularizer="l2"
@@ -202,7 +291,10 @@ def sequence(k: Any) -> Any:
         [
             k.Input((7,), dtype="int32"),
             k.layers.Embedding(9, 5, mask_zero=True),
-            k.layers.LSTM(4, return_sequences=True),
+            k.layers.Bidirectional(k.layers.LSTM(4, return_sequences=True)),
+            k.layers.TimeDistributed(k.layers.Reshape((4, 2))),
+            k.layers.ConvLSTM1D(3, 2, return_sequences=True),
+            k.layers.TimeDistributed(k.layers.Flatten()),
             k.layers.RNN([k.layers.SimpleRNNCell(4), k.layers.GRUCell(3)]),
             k.layers.Dense(2),
         ]

@@ -20,6 +20,7 @@ from ganglion.variables import Scope, Variable
 
 # What the table does not call, and the tests below do.
 ELSEWHERE = {
+    "associative_scan",
     "cond",
     "convert_to_numpy",
     "dtype",
@@ -33,7 +34,9 @@ ELSEWHERE = {
     "scan",
     "shape",
     "size",
+    "switch",
     "vectorized_map",
+    "while_loop",
 }
 
 

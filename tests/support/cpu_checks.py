@@ -52,7 +52,7 @@ def training_step(case, floatx):
         layers.Input(s[1:], dtype="int32" if case.classes else None)
         for s in case.shapes
     ]
-    inner = case.make(layers)(inputs if len(inputs) > 1 else inputs[0])
+    inner = case.call(case.make(layers), inputs if len(inputs) > 1 else inputs[0])
     outputs = layers.Dense(3)(layers.Flatten()(layers.Rescaling(1.0)(inner)))
     model = models.Model(inputs, outputs)
     model.compile("sgd", "mse")
@@ -98,13 +98,15 @@ def check(
     """Compare graph, plan, and machine code on one and two threads."""
     data, state = {name: data[name] for name in program.data}, dict(state)
     expected = ran(reference.compile(program), data, state, steps)
+    machine_code = compiled(program, 1)
     ways = {
-        "plan": PlanInterpreter(build(program)),
-        "one thread": compiled(program, 1),
-        "two threads": compiled(program, 2),
+        "plan": (PlanInterpreter(build(program)), 1),
+        "one thread": (machine_code, 1),
+        "two threads": (machine_code, 2),
     }
     results = {}
-    for way, executable in ways.items():
+    for way, (executable, threads) in ways.items():
+        machine_code.forced_threads = threads
         results[way] = ran(executable, data, state, steps)
         for ours, theirs in zip(results[way], expected, strict=True):
             assert ours.keys() == theirs.keys()

@@ -20,13 +20,16 @@ from ganglion.compiler.ir.program import Program
 # What products lose by rounding their operands, and sums by their order.
 LOSES = {"tf32": 2e-3, "bf16": 2e-2, "float32": 2e-5}
 
+EMULATED: list[Memory] = []  # of all GPUs that were emulated
+
 
 @cache
 def emulated(capability: int = 90, processors: int = 132) -> Memory:
     """Return the memory of a GPU that is emulated on a CPU."""
     driver = HostDriver(capability)
     driver.spec = replace(driver.spec, processors=processors)
-    return Memory(driver)
+    EMULATED.append(Memory(driver))
+    return EMULATED[-1]
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 // A GPU of one block at a time, emulated on a CPU: every thread is a fibre, and barriers
-// switch between them. Stands above the backend's CUDA text instead of `machine.cuh`.
+// switch between them. Only a block that waits for others lets them run in between. Stands above the backend's CUDA text instead of `machine.cuh`.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 
 #define TENSOR_CORES
@@ -16,8 +17,7 @@
 #define BLOCK emulated_block
 #define BARRIER wait_at(emulated_all)
 
-static int emulated_thread, emulated_block;
-alignas(128) static unsigned char shared_bytes[256 * 1024];
+static int emulated_thread;
 
 extern "C" void switch_stack(void** old, void* fresh);
 asm(R"(
@@ -44,10 +44,25 @@ switch_stack:
 struct Barrier {
   int arrived = 0, expected = 0, round = 0;
 };
-static Barrier emulated_all, emulated_warps[32];
-static void* fibre_tops[THREADS];
+static const size_t fibre_room = 128 * 1024, shared_room = 256 * 1024;
+struct EmulatedBlock {
+  int number = 0, left = 0;
+  bool waits = false;  // for other blocks
+  Barrier all, warps[32];
+  void* tops[THREADS];
+  bool done[THREADS];
+  unsigned char* stacks = (unsigned char*)aligned_alloc(64, fibre_room * THREADS);
+  unsigned char* shared = (unsigned char*)aligned_alloc(128, shared_room);
+  ~EmulatedBlock() { free(stacks), free(shared); }
+};
+static EmulatedBlock* live;
+#define emulated_block live->number
+#define emulated_all live->all
+#define emulated_warps live->warps
+#define fibre_tops live->tops
+#define fibre_done live->done
+#define shared_bytes live->shared
 static void* main_top;
-static bool fibre_done[THREADS];
 static std::function<void()>* fibre_work;
 
 static void leave_fibre() {
@@ -81,16 +96,10 @@ extern "C" void fibre_main() {
   switch_stack(&unused, main_top);
   abort();
 }
-static void run_block(std::function<void()> work) {
-  static const size_t room = 128 * 1024;
-  // Freed with the library: there are hundreds of them in a run of the tests.
-  static const struct Stacks {
-    unsigned char* bytes = (unsigned char*)aligned_alloc(64, room * THREADS);
-    ~Stacks() { free(bytes); }
-  } all;
-  unsigned char* const stacks = all.bytes;
-  fibre_work = &work;
-  memset(shared_bytes, 0xFF, sizeof shared_bytes);  // what nobody wrote shows
+static void begin_block(int number) {
+  live->number = number;
+  live->left = THREADS;
+  memset(shared_bytes, 0xFF, shared_room);  // what nobody wrote shows
   emulated_all = Barrier();
   emulated_all.expected = THREADS;
   for (int warp = 0; warp < THREADS / 32; warp++) {
@@ -98,20 +107,46 @@ static void run_block(std::function<void()> work) {
     emulated_warps[warp].expected = 32;
   }
   for (int i = 0; i < THREADS; i++) {
-    uintptr_t* top = (uintptr_t*)(stacks + room * (i + 1));
+    uintptr_t* top = (uintptr_t*)(live->stacks + fibre_room * (i + 1));
     *--top = 0;  // the stack is aligned as after a call
     *--top = (uintptr_t)fibre_main;
     for (int j = 0; j < 6; j++) *--top = 0;
     fibre_tops[i] = top;
     fibre_done[i] = false;
   }
-  for (int left = THREADS; left > 0;) {
+}
+// Runs the fibres of a block in turn, until all are done or it waits for other blocks.
+static void advance_block() {
+  do {
+    live->waits = false;
     for (int i = 0; i < THREADS; i++) {
       if (fibre_done[i]) continue;
       emulated_thread = i;
       switch_stack(&main_top, fibre_tops[i]);
-      left -= fibre_done[i];
+      live->left -= fibre_done[i];
     }
+  } while (live->left > 0 && !live->waits);
+}
+static void run_blocks(int blocks, std::function<void()> work) {
+  // Freed with the library: there are hundreds of them in a run of the tests.
+  static struct Blocks {
+    std::deque<EmulatedBlock*> free;
+    ~Blocks() { for (EmulatedBlock* block : free) delete block; }
+  } all;
+  std::deque<EmulatedBlock*> waiting;
+  fibre_work = &work;
+  for (int next = 0; next < blocks || !waiting.empty();) {
+    if (next < blocks) {
+      if (all.free.empty()) all.free.push_back(new EmulatedBlock);
+      live = all.free.back();
+      all.free.pop_back();
+      begin_block(next++);
+    } else {
+      live = waiting.front();
+      waiting.pop_front();
+    }
+    advance_block();
+    (live->left ? waiting : all.free).push_back(live);
   }
 }
 
@@ -135,6 +170,12 @@ DEVICE unsigned upper_product(unsigned a, unsigned b) {
 }
 DEVICE unsigned count_up(unsigned* address) { return (*address)++; }
 DEVICE void publish() {}
+DEVICE unsigned long long arrive(unsigned long long* counter) { return (*counter)++; }
+DEVICE unsigned long long arrived(const unsigned long long* counter) {
+  live->waits = true;
+  leave_fibre();
+  return *counter;
+}
 template <class T> DEVICE T from_lane_above(T value, int distance) {
   static T values[THREADS];
   values[THREAD] = value;

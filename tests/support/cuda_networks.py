@@ -10,8 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from cpu_checks import step_of_model
 
+import ganglion
 from ganglion import layers, models, optimizers
 from ganglion.compiler.ir.program import Program
+from ganglion.race.mini_gpt import mini_gpt
 
 CLASSES, WORDS = 10, 2000
 Step = tuple[Program, dict[str, np.ndarray], dict[str, np.ndarray]]
@@ -117,6 +119,13 @@ def words(side):
     return models.Model(text, layers.Dense(CLASSES, activation="softmax")(x))
 
 
+def gpt(side):
+    """Causal attention with heads, then the average of all steps."""
+    inner = mini_gpt(ganglion, WORDS, length=2 * side, width=32, heads=4, blocks=2)
+    x = layers.GlobalAveragePooling1D()(inner.output)
+    return models.Model(inner.input, layers.Dense(CLASSES, activation="softmax")(x))
+
+
 NETWORKS: dict[str, tuple[Callable, Callable]] = {
     "mobile": (mobile, optimizers.Adam),
     "residual": (residual, lambda: optimizers.SGD(0.1, momentum=0.9)),
@@ -125,6 +134,7 @@ NETWORKS: dict[str, tuple[Callable, Callable]] = {
     "mirrored": (mirrored, optimizers.Adam),
     "dense": (dense, optimizers.AdamW),
     "words": (words, optimizers.Adam),
+    "gpt": (gpt, optimizers.AdamW),
 }
 
 
@@ -141,7 +151,7 @@ def step_of(
     model.compile((optimizer or own)(), "sparse_categorical_crossentropy")
     shape = (rows, *model.inputs[0].shape[1:])
     x = rng.normal(size=shape).astype("float32")
-    if name == "words":
+    if model.inputs[0].dtype == "int32":
         x = rng.integers(0, WORDS, shape).astype("int32")
     y = rng.integers(0, CLASSES, rows).astype("int32")
     return step_of_model(model, x, y, batch, rows)

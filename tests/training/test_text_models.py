@@ -22,7 +22,7 @@ TABLE = {
 }
 
 
-def classifier(keras: Any = ganglion, **arguments: Any) -> Any:
+def classifier(keras: Any = ganglion, mask_zero: bool = False, **arguments: Any) -> Any:
     """Return a model of words, with weights that are equal for all."""
     words = keras.layers.TextVectorization(**arguments)
     words.adapt(TEXTS)
@@ -30,7 +30,7 @@ def classifier(keras: Any = ganglion, **arguments: Any) -> Any:
         [
             keras.Input((1,), dtype="string"),
             words,
-            keras.layers.Embedding(words.vocabulary_size(), 3),
+            keras.layers.Embedding(words.vocabulary_size(), 3, mask_zero=mask_zero),
             keras.layers.GlobalAveragePooling1D(),
             keras.layers.Dense(1, activation="sigmoid"),
         ]
@@ -91,6 +91,17 @@ def test_batches_computed_ahead_are_those_of_a_table(
         np.testing.assert_allclose(weight, other, rtol=1e-5, atol=1e-6)
 
 
+def test_texts_of_many_lengths_share_a_program() -> None:
+    ragged = np.array([" ".join(["cat", "the"] * n) for n in range(1, 8)])
+    for mask, programs in ((False, 7), (True, 4)):
+        model = classifier(mask_zero=mask)
+        for text in ragged:
+            expected = model([text])
+            outputs = model.predict([text], verbose=0)
+            np.testing.assert_allclose(outputs, expected, rtol=1e-5)
+        assert len(model._step_cache._steps) == programs
+
+
 def test_generators_of_text_are_streams() -> None:
     model = classifier()
 
@@ -133,9 +144,10 @@ def test_text_and_numbers_by_name() -> None:
     target = np.linspace(0, 1, 12)
     history = model.fit(TABLE, target, epochs=30, verbose=0).history["loss"]
     assert history[-1] < 0.6 * history[0]
-    np.testing.assert_allclose(
-        model.predict(TABLE, verbose=0), model(TABLE), rtol=1e-5, atol=1e-6
-    )
+    expected = model(TABLE)
+    for table in (TABLE, {name: column.tolist() for name, column in TABLE.items()}):
+        outputs = model.predict(table, verbose=0)
+        np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_sequential_without_an_input_begins_with_its_data() -> None:
@@ -272,13 +284,14 @@ def test_data_of_the_wrong_kind_is_refused() -> None:
 
 @pytest.mark.rivals
 @pytest.mark.parametrize("length", [5, None])
+@pytest.mark.parametrize("mask", [False, True])
 def test_training_on_text_is_keras_own(
-    keras: Any, tmp_path: Path, length: int | None
+    keras: Any, tmp_path: Path, length: int | None, mask: bool
 ) -> None:
     import tensorflow as tf
 
-    ours = classifier(output_sequence_length=length)
-    theirs = classifier(keras, output_sequence_length=length)
+    ours = classifier(mask_zero=mask, output_sequence_length=length)
+    theirs = classifier(keras, mask_zero=mask, output_sequence_length=length)
     batches = tf.data.Dataset.from_tensor_slices((TEXTS[:, None], LABELS)).batch(10)
     expected = theirs.fit(batches, epochs=4, verbose=0).history["loss"]
     options = {"batch_size": 10, "epochs": 4, "shuffle": False, "verbose": 0}
@@ -320,10 +333,14 @@ def test_files_of_lookups_go_both_ways(keras: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded(np.array(words)), expected, rtol=1e-6)
 
 
-def test_the_guides_example_runs(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_the_guides_examples_run(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     guide = Path(__file__).parents[2] / "docs" / "guide.md"
     text = guide.read_text(encoding="utf-8").split("## Text and categories")[1]
-    program = text.split("```python\n")[1].split("```")[0]
+    blocks = text.split("## What is supported")[0].split("```python\n")[1:]
+    programs = [block.split("```")[0] for block in blocks]
+    assert len(programs) == 2
     monkeypatch.chdir(tmp_path)
-    exec(compile(program, "guide.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("[[0.")
+    exec(compile("\n".join(programs), "guide.md", "exec"), {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("[[0.")
+    assert second == "(1, 1)"

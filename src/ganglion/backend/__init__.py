@@ -32,6 +32,11 @@ from ganglion.config import (
     set_image_data_format,
 )
 from ganglion.layers import Dot, UpSampling2D
+from ganglion.layers.rnn.loop import rnn as rnn
+
+# In `keras.src.backend`, where layers written after Keras' own look for them.
+from ganglion.masks import get_keras_mask as get_keras_mask
+from ganglion.masks import set_keras_mask as set_keras_mask
 from ganglion.ops import (
     abs,  # noqa: A004 (Keras' name)
     all,  # noqa: A004

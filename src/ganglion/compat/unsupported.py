@@ -23,11 +23,6 @@ _TABLE = {
         "layers: CuDNNLSTM CuDNNGRU",
         "layers.cudnn_recurrent",
     ),
-    "it is not there yet. Use RNN with a cell of your own, or `ops.scan`.": (
-        "layers: Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D TimeDistributed "
-        "Wrapper",
-        "backend: rnn",
-    ),
     "it is not there yet.": ("backend: ctc_batch_cost ctc_decode",),
     "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
     "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "
@@ -39,8 +34,6 @@ _TABLE = {
         "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
         "CLAHE MaxNumBoundingBoxes Pipeline",
     ),
-    "it is not there yet. Call the layers of each feature (StringLookup, Normalization "
-    "and so on) yourself, and join them by a Concatenate.": ("utils: FeatureSpace",),
     "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
     "generator or a `keras.utils.PyDataset` to `fit`.": (
         "utils: audio_dataset_from_directory split_dataset",
@@ -74,10 +67,8 @@ _TABLE = {
     ),
     "images are not resized or cut into patches by ops yet. Use UpSampling2D, "
     "pooling layers, `ops.reshape` and `ops.transpose`.": ("ops.image", "ops: image"),
-    "a graph here has no sorting and no loops of unknown length. Prepare the order in "
-    "NumPy, or write the loop in Python over a known number of steps.": (
-        "ops: sort argsort while_loop associative_scan searchsorted unique "
-        "median quantile percentile",
+    "a graph here has no sorting. Prepare the order in NumPy.": (
+        "ops: sort argsort searchsorted unique median quantile percentile",
     ),
     "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
     "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "

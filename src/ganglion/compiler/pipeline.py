@@ -46,7 +46,9 @@ def graph_pass(
     """
 
     def everywhere(graph: Graph) -> Graph:
-        return run(with_bodies(graph, everywhere) if in_loops else graph)
+        if in_loops and graph.has_loops:
+            graph = with_bodies(graph, everywhere)
+        return run(graph)
 
     def change(program: Program) -> Program:
         graph = everywhere(program.graph)

@@ -179,6 +179,11 @@ class Lambda(Layer):
             raise ValueError(f"Lambda needs a function, got {function!r}.")
         self.function = function
         self._promised_shape = output_shape
+        if not (mask is None or callable(mask) or hasattr(mask, "shape")):
+            raise ValueError(
+                "`mask` of a Lambda must be a function of inputs and mask, or an "
+                f"array, got {mask!r}."
+            )
         self.mask = mask
         self.supports_masking = mask is not None
         self.arguments = dict(arguments or {})
@@ -208,6 +213,7 @@ class Lambda(Layer):
         config = super().get_config()
         config["function"] = _by_name(self.function)
         config["output_shape"] = _by_name(self._promised_shape)
+        config["mask"] = _by_name(self.mask)
         return {key: value for key, value in config.items() if value is not None}
 
     @classmethod

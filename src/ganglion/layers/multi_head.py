@@ -15,6 +15,7 @@ from ganglion.layers.base import Layer
 from ganglion.layers.construction import as_plain_data
 from ganglion.layers.dropout import Dropout
 from ganglion.layers.einsum_dense import EinsumDense
+from ganglion.masks import without_mask
 from ganglion.serialization import export
 
 __all__ = ["GroupQueryAttention", "GroupedQueryAttention", "MultiHeadAttention"]
@@ -148,6 +149,8 @@ class _HeadedAttention(Layer):
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
         )
+        # The layers inside work on each step: masks are taken care of here.
+        query, value, key = map(without_mask, (query, value, key))
         outputs, scores = self._compute_attention(
             self._query_dense(query),
             self._key_dense(key),

@@ -252,6 +252,7 @@ def reduce_weighted(
     values = ops.convert_to_tensor(values, dtype)
     if sample_weight is not None:
         sample_weight = ops.convert_to_tensor(sample_weight, values.dtype)
+    check_mask_of_predictions(mask, values)
     weights = masked_weights(sample_weight, mask, values.dtype, reduction)
     if weights is not None:
         values, weights = fitted_weights(values, weights)
@@ -288,6 +289,19 @@ def fitted_weights(values: Any, weights: Any) -> tuple[Any, Any]:
             f"{shape}: give one weight per sample, of shape ({shape[0]},)."
         )
     return values, weights
+
+
+def check_mask_of_predictions(mask: Any, values: Any) -> None:
+    """Refuse a mask with more axes than losses have, or other sizes."""
+    if mask is None or not values.shape:
+        return
+    shape, masked = (tuple(x.shape) for x in same_rank(values, mask))
+    if masked != shape[: len(masked)] and not broadcasts_to(shape, masked):
+        raise ShapeError(
+            f"The predictions have a mask of shape {masked}, but one value is computed "
+            f"for each of {shape}: the mask must have the first axes of that shape. "
+            "End it by a layer without masks, such as Reshape, or write `compute_mask`."
+        )
 
 
 def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:

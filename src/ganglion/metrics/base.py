@@ -15,6 +15,7 @@ import numpy as np
 from ganglion import initializers, ops
 from ganglion.compiler.ir import origin
 from ganglion.losses.base import (
+    check_mask_of_predictions,
     float_type,
     ignored_mask,
     masked_weights,
@@ -250,8 +251,9 @@ class MeanMetricWrapper(Mean):
     ) -> None:
         mask = get_keras_mask(y_pred)
         y_true, y_pred = to_array(y_true), to_array(y_pred)
-        sample_weight = masked_weights(sample_weight, mask, self.dtype, "sum")
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        check_mask_of_predictions(mask, values)
+        sample_weight = masked_weights(sample_weight, mask, self.dtype, "sum")
         ignored = self._fn_kwargs.get("ignore_class")
         if ignored is not None and sample_weight is not None:
             # As in Keras: without weights, ignored samples count as a loss of zero.

@@ -120,6 +120,19 @@ class Network:
         """The part that runs on the host: layers for text, and all before them."""
         return host_part_of(self)
 
+    @property
+    def step_inputs(self) -> list[KerasTensor]:
+        """The tensors that a compiled step begins with."""
+        return self.flat_inputs if self.host_part is None else self.host_part.crossing
+
+    @property
+    def step_calls(self) -> list[Call]:
+        """The calls of a compiled step."""
+        if self.host_part is None:
+            return self.calls
+        on_host = set(self.host_part.calls)
+        return [call for call in self.calls if call not in on_host]
+
     @cached_property
     def is_plain(self) -> bool:
         """Whether all classes are Ganglion's own: equal calls give equal results."""

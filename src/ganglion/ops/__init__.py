@@ -11,6 +11,7 @@ array([0., 2.], dtype=float32)
 from ganglion.compiler.ir.graph import register_operators as _register_operators
 from ganglion.ops import (
     activation,
+    choices,
     control,
     creation,
     indexing,
@@ -19,9 +20,11 @@ from ganglion.ops import (
     numpy,
     reduction,
     shapes,
+    while_loops,
     windows,
 )
 from ganglion.ops.activation import *
+from ganglion.ops.choices import *
 from ganglion.ops.control import *
 from ganglion.ops.creation import *
 from ganglion.ops.dispatch import op
@@ -31,6 +34,7 @@ from ganglion.ops.nn import *
 from ganglion.ops.numpy import *
 from ganglion.ops.reduction import *
 from ganglion.ops.shapes import *
+from ganglion.ops.while_loops import *
 from ganglion.ops.windows import *
 
 # What the operators of traced values mean: `a + b` is `add(a, b)`.
@@ -43,6 +47,7 @@ _register_operators({name: globals()[name] for name in _OPERATORS.split()})
 
 __all__ = ["op"]
 __all__ += activation.__all__
+__all__ += choices.__all__
 __all__ += control.__all__
 __all__ += creation.__all__
 __all__ += indexing.__all__
@@ -51,4 +56,5 @@ __all__ += nn.__all__
 __all__ += numpy.__all__
 __all__ += reduction.__all__
 __all__ += shapes.__all__
+__all__ += while_loops.__all__
 __all__ += windows.__all__

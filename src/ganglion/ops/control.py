@@ -1,4 +1,4 @@
-"""Choices, of which both sides are computed, and loops over the first axis."""
+"""Loops over the first axis of arrays, and over numbers."""
 
 from __future__ import annotations
 
@@ -8,28 +8,16 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
-from ganglion.compiler.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.graph import ShapeError, Value, evaluate
 from ganglion.compiler.ir.scan import make_scan
-from ganglion.ops.dispatch import astype, op
-from ganglion.ops.numpy import where
-from ganglion.symbolic import is_symbolic
-from ganglion.variables import current_scope, read
+from ganglion.ops.dispatch import astype, one_axis, op
+from ganglion.ops.reduction import sum as sum_
+from ganglion.ops.shapes import concatenate, flip, moveaxis, reshape, stack
+from ganglion.variables import Scope, current_scope, read
 
 __all__ = [
-    "cond", "fori_loop", "map", "scan", "vectorized_map",
+    "associative_scan", "fori_loop", "map", "scan", "vectorized_map",
 ]  # fmt: skip
-
-
-def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    """Return the result of one of two functions.
-
-    For a traced condition both are computed and the result is chosen by `where`.
-    """
-    if not isinstance(pred, Value) and not is_symbolic(pred):
-        return true_fn() if bool(np.asarray(pred)) else false_fn()
-    first, second = true_fn(), false_fn()
-    pairs = zip(tree.flatten(first), tree.flatten(second), strict=True)
-    return tree.pack(first, [where(pred, a, b) for a, b in pairs])
 
 
 @op
@@ -113,17 +101,45 @@ def _like_carries(init: Any, carry: Any, state: Sequence[Value]) -> list[Value]:
     return new
 
 
+_Step = Callable[[Sequence[Value], Sequence[Value]], tuple[Any, Any]]
+
+
 def looped(
-    step: Callable[[Sequence[Value], Sequence[Value]], tuple[Any, Any]],
+    step: _Step,
     carries: Sequence[Value],
     stacked: Sequence[Value],
     length: int,
     reverse: bool = False,
 ) -> tuple[list[Value], list[Value]]:
-    """Make a scan; variables that its body assigns become carries of it."""
+    """Make a scan whose body may assign variables, and add to the loss at each step."""
     scope = current_scope()
     if scope is None:
         return make_scan(step, carries, stacked, length, reverse)
+    owners: list[Any] = []
+
+    def collecting(state: Sequence[Value], slices: Sequence[Value]) -> tuple[Any, Any]:
+        count = len(scope.losses)
+        new, results = step(state, slices)
+        added, owners[:] = scope.losses[count:], scope.loss_owners[count:]
+        del scope.losses[count:], scope.loss_owners[count:]
+        return new, [*results, *added]
+
+    last, results = _assigning(collecting, carries, stacked, length, reverse, scope)
+    count = len(results) - len(owners)
+    for owner, losses in zip(owners, results[count:], strict=True):
+        scope.add_loss(owner, sum_(losses))
+    return last, results[:count]
+
+
+def _assigning(
+    step: _Step,
+    carries: Sequence[Value],
+    stacked: Sequence[Value],
+    length: int,
+    reverse: bool,
+    scope: Scope,
+) -> tuple[list[Value], list[Value]]:
+    """Make a scan; variables that its body assigns become carries of it."""
     before = dict(scope.writes)
     probe = make_scan(step, carries, stacked, length, reverse)
     assigned = [v for v, new in scope.writes.items() if before.get(v) is not new]
@@ -148,8 +164,20 @@ def fori_loop(
     lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_val: Any
 ) -> Any:
     """Call a function for each number of a range, handing on its result."""
-    numbers = np.arange(int(lower), max(int(upper), int(lower)), dtype="int32")
+    first, end = _known_bound(lower, "lower"), _known_bound(upper, "upper")
+    numbers = np.arange(first, max(end, first), dtype="int32")
     return scan(lambda value, i: (body_fun(i, value), None), init_val, numbers)[0]
+
+
+def _known_bound(bound: Any, name: str) -> int:
+    try:
+        return int(evaluate([read(bound)])[0])
+    except ValueError:
+        raise NotImplementedError(
+            f"ops.fori_loop: `{name}` depends on data, but the number of steps must be "
+            "known when a model is compiled. Use `ops.while_loop` with "
+            "`maximum_iterations`."
+        ) from None
 
 
 @op
@@ -161,3 +189,64 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 (Keras' name)
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
     """Call a function on every row of the first axis and stack the results."""
     return map(function, elements)
+
+
+@op
+def associative_scan(
+    f: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """Combine all elements up to each one by an associative function.
+
+    Neighbours are combined, then pairs of them, and so on: about twice the logarithm of
+    the length as many calls, each on many elements at once.
+
+    >>> associative_scan(lambda a, b: a + b, np.arange(1, 5))
+    array([ 1,  3,  6, 10])
+    """
+    if not callable(f):
+        raise TypeError(f"`f` should be a callable. Received: f={f}")
+    arrays = [read(x) for x in tree.flatten(elems)]
+    axes = [one_axis(axis, x.ndim) for x in arrays]
+    if len({x.shape[at] for x, at in zip(arrays, axes, strict=True)}) > 1:
+        raise ValueError(
+            "associative_scan: all arrays must have the same size along the axis, got "
+            f"shapes {', '.join(str(x.shape) for x in arrays)}."
+        )
+    rows = [moveaxis(x, at, 0) for x, at in zip(arrays, axes, strict=True)]
+    rows = [flip(x, axis=0) for x in rows] if reverse else rows
+
+    def combine(first: list[Any], second: list[Any]) -> list[Any]:
+        both = (
+            tree.pack(
+                elems, [moveaxis(x, 0, at) for x, at in zip(side, axes, strict=True)]
+            )
+            for side in (first, second)
+        )
+        results = zip(tree.flatten(f(*both)), axes, strict=True)
+        return [moveaxis(x, at, 0) for x, at in results]
+
+    rows = _prefixes(combine, rows)
+    rows = [flip(x, axis=0) for x in rows] if reverse else rows
+    return tree.pack(
+        elems, [moveaxis(x, 0, at) for x, at in zip(rows, axes, strict=True)]
+    )
+
+
+def _prefixes(combine: Callable[[Any, Any], list[Any]], rows: list[Any]) -> list[Any]:
+    """Return the combination of all rows up to each one."""
+    size = rows[0].shape[0]
+    if size < 2:
+        return rows
+    pairs = combine([x[: size - 1 : 2] for x in rows], [x[1::2] for x in rows])
+    odd = _prefixes(combine, pairs)
+    before = [x[: (size - 1) // 2] for x in odd]
+    even = combine(before, [x[2::2] for x in rows]) if size > 2 else before
+    firsts = [concatenate([x[:1], y]) for x, y in zip(rows, even, strict=True)]
+    return [_interleaved(*pair) for pair in zip(firsts, odd, strict=True)]
+
+
+def _interleaved(even: Any, odd: Any) -> Any:
+    """Return rows of two arrays in turn; the first may have one more."""
+    size, shape = odd.shape[0], odd.shape[1:]
+    pairs = reshape(stack([even[:size], odd], axis=1), (2 * size, *shape))
+    return concatenate([pairs, even[size:]]) if even.shape[0] > size else pairs

@@ -52,7 +52,7 @@ def op(function: F) -> F:
         leaves = tree.flatten((args, kwargs))
         traced = current_scope() or any(isinstance(leaf, Value) for leaf in leaves)
         if traced and outermost and function.__name__ not in _RETURN_THE_SAME:
-            result = tree.map_leaves(_unmasked, result)
+            result = tree.map_leaves(without_mask, result)
         return result if traced or not outermost else concrete(result)
 
     return dispatched  # type: ignore[return-value]
@@ -77,12 +77,6 @@ def concrete(result: Any) -> Any:
         return with_mask(arrays[leaf], array(mask))
 
     return tree.map_leaves(array, result)
-
-
-def _unmasked(leaf: Any) -> Any:
-    """Return the result of an op without a mask, even if it is its argument."""
-    is_masked = isinstance(leaf, Value) and get_keras_mask(leaf) is not None
-    return without_mask(leaf) if is_masked else leaf
 
 
 def is_weak(x: Any) -> bool:

@@ -77,6 +77,9 @@ def save_model(
     _refuse_unknown("save", kwargs)
     if zipped is False:
         raise ValueError("`zipped=False` is not supported: one file is written.")
+    if not archive.is_model(model):  # a layer by itself, such as a FeatureSpace
+        _write_model(model, filepath, overwrite)
+        return
     if model.built:
         _prepare_optimizer(model)
     with model.between_steps():
@@ -90,7 +93,7 @@ def _write_model(model: Any, filepath: Any, overwrite: bool) -> None:
     path = local_path(filepath)
     if path.suffix == ".keras":
         write_checked(path, lambda file: archive.write(model, file), overwrite)
-    elif path.suffix in _OLD_ENDINGS:
+    elif path.suffix in _OLD_ENDINGS and archive.is_model(model):
         keras2.note(
             f"`save` to a {path.suffix} file", "`.keras`", changes_defaults=False
         )

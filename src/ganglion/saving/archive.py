@@ -44,13 +44,14 @@ def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
     metadata["written_by"] = f"ganglion {VERSION}"
     if dated:
         metadata["date_saved"] = f"{datetime.datetime.now():%Y-%m-%d@%H:%M:%S}"
-    if model.notes:  # Keras looks only at what it wrote itself
+    if is_model(model) and model.notes:  # Keras looks only at what it wrote itself
         metadata["notes"] = model.notes
     config = to_json(model)
     buffer = io.BytesIO()
     with h5.open_h5(buffer, "w") as store:
         weights.write(model, store)
-        state.write(model, store)
+        if is_model(model):
+            state.write(model, store)
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_entry(METADATA), json.dumps(metadata))
         archive.writestr(_entry(CONFIG), config)
@@ -58,6 +59,11 @@ def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
             member.write(buffer.getbuffer())
         for name, data in _assets_of(model).items():
             archive.writestr(_entry(name), data)
+
+
+def is_model(layer: Any) -> bool:
+    """Return whether this is a model, not a layer that can be saved by itself."""
+    return hasattr(layer, "fit")  # imports go only downward, `Model` lies above
 
 
 def _assets_of(model: Any) -> dict[str, bytes]:
@@ -94,6 +100,8 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
         # Sizes are checked here, before anything is made that really needs memory.
         weights.read(model, store)
         _use_assets(model, assets)
+        if not is_model(model):
+            return model
         if compiled:
             compile_model(model, training)
             state.read_choices(model, store)
@@ -130,7 +138,7 @@ def rebuilt(entry: dict[str, Any]) -> Any:
     """Return the model that an entry describes."""
     with serialization.sharing():
         model = serialization.deserialize_keras_object(entry)
-    if not hasattr(model, "fit"):  # imports go only downward, `Model` lies above
+    if not hasattr(model, "save"):  # a model, or a FeatureSpace
         raise ValueError(f"it describes a {type(model).__name__}, not a model.")
     return model
 

@@ -17,14 +17,13 @@ import numpy as np
 from ganglion import config, tree
 from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.ops.bounds import Limit
-from ganglion.random import shuffled
 from ganglion.training.compile_utils import Outputs, get_loss
-from ganglion.training.host_rows import MOST_BYTES, RowBatches, one_ahead
+from ganglion.training.host_rows import MOST_BYTES, RowBatches, one_ahead, split_row
 from ganglion.training.state import FunctionalGraph, HostPart, TrainableModel
+from ganglion.training.streams import ClassWeight, Stream, is_stream, unpack
 
 DEFAULT_BATCH = 32
 PADDING = "padding"  # the column of a padded table: how many times longer it became
-ClassWeight = dict[int, float] | None
 
 
 def count(value: Any, name: str, least: int = 1) -> int | None:
@@ -267,18 +266,6 @@ def _common_rows(columns: list[tuple[str, np.ndarray]]) -> int:
     return rows
 
 
-def split_row(rows: int, share: float) -> int:
-    """Return the first row of a share of the rows at the end."""
-    if not 0 < share < 1:
-        raise ValueError(f"`validation_split` must lie in (0, 1), got {share}.")
-    at = int(np.floor(rows * (1 - share)))
-    if at == 0 or at == rows:
-        raise ValueError(
-            f"validation_split={share} of {rows} rows leaves one part empty."
-        )
-    return at
-
-
 def checked_batch(batch_size: Any, rows: int, stacklevel: int) -> int:
     """Return the batch size; warn when it is larger than the data."""
     batch = DEFAULT_BATCH if batch_size is None else batch_size
@@ -315,178 +302,9 @@ def class_weighted(y: Any, sample_weight: Any, class_weight: ClassWeight) -> Any
     return weights if sample_weight is None else weights * np.asarray(sample_weight)
 
 
-# ---- streams -----------------------------------------------------------------------
-
-
-class Stream:
-    """A stream of batches: a generator, a `PyDataset`, or any iterable of (x, y, w)."""
-
-    def __init__(
-        self,
-        source: Any,
-        shuffle: bool = False,
-        seed: int = 0,
-        class_weight: ClassWeight = None,
-    ) -> None:
-        self._source = source
-        self.class_weight = class_weight
-        self._shuffle, self._seed = shuffle, seed
-        self.pass_number, self.seen = 0, 0  # the pass, and its batches so far
-        self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
-        self._open: Iterator[Any] | None = None
-        self._began = False
-        self.length = self._length()
-
-    def _length(self) -> int | None:
-        known = getattr(self._source, "num_batches", None)
-        if known is not None and not callable(known):
-            return int(known)
-        try:
-            return len(self._source)
-        except TypeError:
-            return None
-
-    def batches(
-        self, limit: int | None, done: int = 0
-    ) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield one epoch: up to ``limit`` batches, or until the source ends.
-
-        With a limit, an epoch goes on where the one before ended, as in Keras; at the
-        end of the source it ends early. ``done`` of the epoch were seen before it was
-        interrupted. A generator that ended in an earlier epoch yields nothing.
-        """
-        if limit is None and not done:
-            self.restart()
-        _call(self._source, "on_epoch_begin")
-        wanted = self.length if limit is None else limit
-        count, is_over = done, self._pass_is_over()
-        if self._open is None:
-            self._open = self._start(done)
-        while (wanted is None or count < wanted) and not is_over:
-            try:
-                batch = next(self._open)
-            except StopIteration:
-                is_over = True
-                break
-            self._began = True
-            self.seen += 1
-            count += 1
-            yield unpack(batch)
-            is_over = self._pass_is_over()
-        if is_over:
-            self.restart()
-            self.pass_number += 1
-        if not self._began and not done:
-            raise ValueError(
-                "The generator yielded no batch: there is nothing to work on. A "
-                "generator that was used before is at its end: make a new one."
-            )
-        is_short = count == 0 or (wanted is not None and count < wanted)
-        if is_short or (is_over and self._is_generator()):
-            warn_of_end(count, wanted)
-
-    def _pass_is_over(self) -> bool:
-        return self.length is not None and self.seen >= self.length
-
-    def _is_generator(self) -> bool:
-        return self.length is None and iter(self._source) is self._source
-
-    def _start(self, done: int) -> Iterator[Any]:
-        if not self._indexed:
-            batches = iter(self._source)
-            for _ in range(done):  # what an interrupted run has seen
-                next(batches, None)
-            return batches
-        order: Any = range(len(self._source))
-        if self._shuffle and isinstance(self._source, RowBatches):
-            batches = self._source.shuffled(self._seed, self.pass_number)
-            return (batches[index] for index in order[self.seen :])
-        if self._shuffle:
-            order = shuffled(self._seed, self.pass_number, len(order)).tolist()
-        return (self._source[index] for index in order[self.seen :])
-
-    def tables(
-        self, model: TrainableModel, limit: int | None, done: int = 0
-    ) -> Iterator[tuple[Table, int]]:
-        """Yield one epoch as tables, each with the batches seen with it.
-
-        What a model computes on the host is computed one batch ahead.
-        """
-        drawn = ((batch, self.seen) for batch in self.batches(limit, done))
-
-        def prepared(item: tuple[tuple[Any, Any, Any], int]) -> tuple[Table, int]:
-            (x, y, weight), seen = item
-            weight = class_weighted(y, weight, self.class_weight)
-            return table(model, x, y, weight), seen
-
-        if _host_part(model) is None:
-            return map(prepared, drawn)
-        return one_ahead(prepared, drawn)
-
-    def split(self, share: float) -> tuple[Stream, Stream]:
-        """Split off the last rows of arrays for validation, before any shuffling."""
-        assert isinstance(self._source, RowBatches)
-        first, last = self._source.split(split_row(self._source.rows, share))
-        return Stream(first, self._shuffle, self._seed), Stream(last)
-
-    def restart(self) -> None:
-        """Begin anew with the first batch of what can be read more than once."""
-        self._open, self.seen = None, 0
-
-    def end_epoch(self) -> None:
-        """Notify a `PyDataset` of the end of an epoch."""
-        _call(self._source, "on_epoch_end")
-
+# ---- the data of a model ------------------------------------------------------------
 
 Source = Table | Stream
-
-
-def _call(source: Any, hook: str) -> None:
-    method = getattr(source, hook, None)
-    if method is not None:
-        method()
-
-
-def warn_of_end(count: int, wanted: int | None) -> None:
-    """Warn, in Keras' words, that the data has ended before the epoch."""
-    of = "" if wanted is None else f" of {wanted}"
-    warnings.warn(
-        "Your input ran out of data; interrupting training. The data ended after "
-        f"{count}{of} batches: make sure that it can generate at least "
-        "`steps_per_epoch * epochs` batches, or lower `steps_per_epoch`.",
-        stacklevel=3,
-    )
-
-
-def unpack(batch: Any) -> tuple[Any, Any, Any]:
-    """Return (x, y, sample_weight) from what a generator yields.
-
-    >>> unpack((1, 2))
-    (1, 2, None)
-    """
-    if not isinstance(batch, tuple) and not (
-        isinstance(batch, list) and len(batch) in (2, 3)
-    ):
-        return batch, None, None
-    parts = tuple(batch)
-    if not 1 <= len(parts) <= 3:
-        raise ValueError(
-            f"A batch must be (x,), (x, y) or (x, y, sample_weight), not {len(parts)} "
-            "parts."
-        )
-    return (*parts, None, None)[:3]
-
-
-def is_stream(x: Any) -> bool:
-    """Return whether this is a source of batches, not arrays."""
-    if isinstance(x, (np.ndarray, list, tuple, dict)) or hasattr(x, "shape"):
-        return False
-    if hasattr(x, "__array__") or hasattr(x, "iloc"):
-        return False
-    return hasattr(x, "__iter__") or hasattr(x, "__next__") or hasattr(x, "__getitem__")
-
-
-# ---- the data of a model ------------------------------------------------------------
 
 
 def as_rows(x: Any, y: Any, batch_size: Any) -> tuple[Any, Any, Any, bool | None]:
@@ -611,6 +429,25 @@ def rows(
     return Stream(batches, shuffle, int(model.training_state.order.array[0]))
 
 
+def tables(
+    model: TrainableModel, stream: Stream, limit: int | None, done: int = 0
+) -> Iterator[tuple[Table, int]]:
+    """Yield one epoch of a stream as tables, each with the batches seen with it.
+
+    What a model computes on the host is computed one batch ahead.
+    """
+    drawn = ((batch, stream.seen) for batch in stream.batches(limit, done))
+
+    def prepared(item: tuple[tuple[Any, Any, Any], int]) -> tuple[Table, int]:
+        (x, y, weight), seen = item
+        weight = class_weighted(y, weight, stream.class_weight)
+        return table(model, x, y, weight), seen
+
+    if _host_part(model) is None:
+        return map(prepared, drawn)
+    return one_ahead(prepared, drawn)
+
+
 def _host_part(model: TrainableModel) -> HostPart | None:
     return None if model._network is None else model._network.host_part
 
@@ -636,9 +473,17 @@ def _build_on_text(model: TrainableModel, x: Any) -> None:
 def _ordered_inputs(model: TrainableModel, x: Any) -> Any:
     network = model._network
     assert network is not None
+    if isinstance(x, dict):
+        x = {key: _alone_as_array(part) for key, part in x.items()}
     if isinstance(network.inputs, dict):
         return network.matched(x)
     return _in_order(x, network.input_names)
+
+
+def _alone_as_array(part: Any) -> Any:
+    """Return a list of numbers or texts as an array, a list of inputs as it is."""
+    is_column = isinstance(part, list) and not _is_list_of_inputs(part)
+    return np.asarray(part) if is_column else part
 
 
 def table(

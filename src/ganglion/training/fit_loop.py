@@ -18,6 +18,7 @@ from ganglion.training import data_adapters
 from ganglion.training.data_adapters import Source, Table, count
 from ganglion.training.state import Cursor, Logs, TrainableModel
 from ganglion.training.step import StepCache
+from ganglion.training.streams import warn_of_end
 
 CHUNK_SECONDS = 0.2  # long enough to cost nothing, short enough to answer Ctrl-C
 
@@ -101,7 +102,7 @@ def run_epoch(
             cursor.start_pass()
         yield done, results
     if done < steps:
-        data_adapters.warn_of_end(done, steps)
+        warn_of_end(done, steps)
 
 
 class Interrupt:
@@ -302,7 +303,7 @@ class FitLoop:
         assert not isinstance(stream, Table)
         position, order = model.training_state.position, model.training_state.order
         stream.pass_number, stream.seen = int(order.array[1]), int(position.array)
-        tables = stream.tables(model, self.steps, done)
+        tables = data_adapters.tables(model, stream, self.steps, done)
         for steps, (batch, seen) in enumerate(tables, done + 1):
             self.callbacks.on_train_batch_begin(steps - 1)
             self.cache.run_batch("train", batch)

@@ -8,7 +8,6 @@ is busy with the batch before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -58,13 +57,26 @@ class RowBatches:
         """Return the batches in the order of an epoch, that of a compiled step."""
         return replace(self, order=shuffled(seed, epoch, self.rows))
 
-    def split(self, at: int) -> tuple[RowBatches, RowBatches]:
-        """Return the rows before a row, and those from it on."""
+    def split(self, share: float) -> tuple[RowBatches, RowBatches]:
+        """Split off the last rows for validation."""
+        at = split_row(self.rows, share)
         before, behind = self._taken(slice(at)), self._taken(slice(at, None))
         return (
             RowBatches(before, at, min(self.size, at)),
             RowBatches(behind, self.rows - at, min(self.size, self.rows - at)),
         )
+
+
+def split_row(rows: int, share: float) -> int:
+    """Return the first row of a share of the rows at the end."""
+    if not 0 < share < 1:
+        raise ValueError(f"`validation_split` must lie in (0, 1), got {share}.")
+    at = int(np.floor(rows * (1 - share)))
+    if at == 0 or at == rows:
+        raise ValueError(
+            f"validation_split={share} of {rows} rows leaves one part empty."
+        )
+    return at
 
 
 def one_ahead(
@@ -75,6 +87,8 @@ def one_ahead(
     >>> list(one_ahead(str, [1, 2, 3]))
     ['1', '2', '3']
     """
+    from concurrent.futures import Future, ThreadPoolExecutor  # 10 ms, with logging
+
     waiting: Future[Result] | None = None
     with ThreadPoolExecutor(1, "ganglion-host") as thread:
         for item in items:

@@ -66,6 +66,48 @@ def _without_noise_shape(layer: Any) -> str | None:
     return KEEPS if layer.noise_shape is None else None
 
 
+_CELLS = (layers.SimpleRNNCell, layers.LSTMCell, layers.GRUCell)
+_RECURRENT = (layers.RNN, layers.SimpleRNN, layers.LSTM, layers.GRU)
+
+
+def _recurrent(layer: Any) -> str | None:
+    """Masked steps leave the states as they are, and outputs of others alone.
+
+    In reverse, the sequence of outputs begins with the last step, its mask does not.
+    """
+    if not _has_own_cells(layer):
+        return None
+    if layer.return_sequences:
+        return None if layer.go_backwards else KEEPS
+    return None if layer.zero_output_for_mask else DROPS
+
+
+def _bidirectional(layer: Any) -> str | None:
+    """The outputs of the layer in reverse are turned round, as the mask expects."""
+    directions = (layer.forward_layer, layer.backward_layer)
+    is_known = all(
+        type(direction) in _RECURRENT
+        and direction.activity_regularizer is None
+        and _has_own_cells(direction)
+        for direction in directions
+    )
+    if not is_known or layer.merge_mode is None:
+        return None
+    return KEEPS if layer.return_sequences else DROPS
+
+
+def _has_own_cells(layer: Any) -> bool:
+    cells = getattr(layer.cell, "cells", [layer.cell])
+    return not layer.time_major and all(type(cell) in _CELLS for cell in cells)
+
+
+def _time_distributed(wrapper: Any) -> str | None:
+    layer = wrapper.layer
+    if type(layer) not in (layers.Dense, layers.Activation):
+        return None
+    return None if layer.activity_regularizer else _with_own_activation(layer)
+
+
 _RULES: dict[type, Callable[[Any], str | None]] = {
     layers.Dense: _with_own_activation,
     layers.Activation: _with_own_activation,
@@ -76,6 +118,9 @@ _RULES: dict[type, Callable[[Any], str | None]] = {
     layers.Dropout: _without_noise_shape,
     layers.AlphaDropout: _without_noise_shape,
     layers.GlobalAveragePooling1D: lambda _: DROPS,
+    layers.Bidirectional: _bidirectional,
+    layers.TimeDistributed: _time_distributed,
+    **dict.fromkeys(_RECURRENT, _recurrent),
     **dict.fromkeys(
         (
             layers.Identity,
@@ -105,8 +150,10 @@ class _Proof:
 
     def outputs(self, network: Any, inputs: list[_State]) -> list[_State]:
         """Return what is known of the outputs of a graph."""
-        known = dict(zip(network.flat_inputs, inputs, strict=True))
-        for call in network.calls:
+        known = dict(zip(network.step_inputs, inputs, strict=True))
+        for call in network.step_calls:
+            if any(tensor not in known for tensor in call.inputs):
+                raise _SeenError  # a model inside of this one begins on the host
             states = [known[tensor] for tensor in call.inputs]
             tensors = tree.flatten(call.outputs)
             after = [_WHOLE] * len(tensors)
@@ -166,7 +213,7 @@ def padding_rule(model: Any) -> PaddingRule | None:
         return None
     inputs = [
         _State(True, number) if _may_have_steps(network, tensor) else _WHOLE
-        for number, tensor in enumerate(network.flat_inputs)
+        for number, tensor in enumerate(network.step_inputs)
     ]
     proof = _Proof()
     try:

@@ -511,7 +511,8 @@ class Trainer(Compilable):
                 begin(done - 1)
                 yield done, tree.map_leaves(lambda rows: rows[None], self(x))
             return
-        for done, (batch, _) in enumerate(source.tables(self, steps), 1):
+        batches = data_adapters.tables(self, source, steps)
+        for done, (batch, _) in enumerate(batches, 1):
             begin(done - 1)
             yield done, cache.run_batch(kind, batch)
         source.end_epoch()

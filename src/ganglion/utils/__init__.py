@@ -24,6 +24,7 @@ from ganglion.utils.data import (
     pad_sequences,
     to_categorical,
 )
+from ganglion.utils.feature_space import FeatureSpace
 from ganglion.utils.files import get_file
 from ganglion.utils.image_folders import image_dataset_from_directory
 from ganglion.utils.images import array_to_img, img_to_array, load_img, save_img
@@ -39,6 +40,7 @@ __getattr__ = attribute_of("ganglion.utils")
 
 __all__ = [
     "CustomObjectScope",
+    "FeatureSpace",
     "Progbar",
     "PyDataset",
     "Sequence",

@@ -281,3 +281,27 @@ def test_products_that_are_added_up_are_rounded_once():
     other = np.repeat(np.float32([[-1.0], [near]]), 32, axis=1)
     result = backend.compile(program).run({"a": first, "b": other}, {}, 1)["y"][0]
     np.testing.assert_array_equal(result, np.float32(2.0**-11 + 2.0**-24))
+
+
+def test_a_tall_product_shares_a_segment_with_what_is_around_it():
+    """Its rows are cut as a batch is: what passes on stays in a thread's cache."""
+    rng = np.random.default_rng(0)
+    shapes = {"x": (2048, 24), "first": (24, 40), "second": (40, 24)}
+    data = {name: rng.normal(size=n).astype("float32") for name, n in shapes.items()}
+    x, first, second = (Input(name, shapes[name], "float32") for name in shapes)
+    hidden = OPS["tanh"](OPS["matmul"](add(x, x), first))
+    graph = Graph.of("tall", [x, first, second], {"y": OPS["matmul"](hidden, second)})
+    program = Program(graph, tuple(shapes), (), ("y",))
+    plan = build(program)
+    (segment,) = plan.segments
+    names = [kernel.name for kernel in plan.kernels[segment.first : segment.last]]
+    assert names.count("matmul") == 2
+    assert segment.slices == 32
+    expected = np.tanh(2 * data["x"] @ data["first"]) @ data["second"]
+    executable = backend.compile(program)
+    results = []
+    for threads in (1, 3):
+        executable.forced_threads = threads
+        results.append(executable.run(data, {}, 1)["y"][0])
+    np.testing.assert_array_equal(*results)
+    np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-4)

@@ -315,6 +315,8 @@ class _Emitter:
         if any(partition.staging for partition in partitions):
             shared = max(shared, most // TUNING.row_wise_share)
         pair = launch.products > 0 and 2 * (shared + 1024) <= most
+        # Loops over time fill the registers of a processor with weights.
+        pair = pair and not launch.time_loops
         name, text = function.named(pair)
         self.functions.setdefault(name, text)
         blocks = sum(partition.blocks for partition in partitions)
@@ -328,6 +330,7 @@ class _Emitter:
                 for partition in launch.partitions
             ]
         context = LaunchContext(self.spec, self.spec.half, launch.products == 1)
+        context = replace(context, time_loops=max(launch.time_loops, 1))
         if any(
             partition.row_wise and partition.priority is not Priority.PREFETCH
             for partition in launch.partitions

@@ -24,6 +24,7 @@ from ganglion.compiler.plan.plan import (
     rename_buffers,
     written_by,
 )
+from ganglion.compiler.plan.time_loop import TimeLoop
 
 NEXT = "next"  # kind of the other one of two buffers: the one for the next step
 
@@ -144,6 +145,11 @@ class Launch:
         """How many partitions are products."""
         firsts = (partition.fused_kernels[0].kernel for partition in self.partitions)
         return sum(isinstance(kernel, Contract) for kernel in firsts)
+
+    @property
+    def time_loops(self) -> int:
+        """How many of its kernels are loops over time."""
+        return sum(isinstance(fused.kernel, TimeLoop) for fused in self.fused_kernels)
 
     def writes(self) -> set[BufferKey]:
         """Return the memory that is written."""

@@ -171,6 +171,7 @@ class LaunchContext:
     weights_ready: bool = False  # the right operand has long been there
     most_blocks: int = 1 << 30  # that run at once beside what else is launched
     most_prefetch_blocks: int = 1 << 30
+    time_loops: int = 1  # launched together: blocks of all of them must run at once
 
 
 @dataclass(frozen=True)

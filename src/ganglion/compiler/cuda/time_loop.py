@@ -2,7 +2,9 @@
 
 Where the rows of a batch never meet within the loop, a block takes some of them through
 all steps: it waits for no other, and keeps its weights in registers and shared memory.
-Otherwise one block runs the whole loop.
+Where those are too many for one, some blocks share rows: each has a part of the units,
+with their weights, and waits for the others' state once a step. Where rows do meet, one
+block runs the whole loop.
 """
 
 from __future__ import annotations
@@ -25,13 +27,23 @@ from ganglion.compiler.cuda.text import (
 )
 from ganglion.compiler.cuda.tiling import LaunchContext, on_tensor_cores
 from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Buffer, Contract, Kernel, Loop
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Buffer,
+    Contract,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    walk,
+)
 from ganglion.compiler.plan.plan import rounded
 from ganglion.compiler.plan.time_loop import TimeLoop, Window, independent_rows
 
 ROWS = 8  # of a block: as many as tensor cores multiply at once
 WARPS = THREADS // 32
 HELD_REGISTERS = 128  # of a thread, for weights
+SHARED_FOR_REST = 48 * 1024  # bytes, for rows and what a step hands on
 STEP_NANOSECONDS = 1000.0
 
 EmitKernel = Callable[[FusedKernel, LaunchContext], Emitted]
@@ -53,8 +65,11 @@ def emit_time_loop(
             [_Called(body, ["0", "1"]) for body in emitted]
         )
     rows = max(n for n in range(1, ROWS + 1) if count % n == 0)
-    emission = _Emission(loop, count, rows)
-    return emission.by_rows([k for k in kernels if k], context.spec, emit_rows)
+    of_rows = [kernel for kernel in kernels if kernel]
+    most = context.spec.processors // context.time_loops // (count // rows)
+    shares = _shares(loop, of_rows, rows, context.spec, most)
+    emission = _Emission(loop, count, rows, shares)
+    return emission.by_rows(of_rows, context.spec, emit_rows)
 
 
 def _as_rows(kernel: Kernel, loop: TimeLoop, spec: GpuSpec) -> Kernel | None:
@@ -84,6 +99,86 @@ def is_recurrent_product(kernel: Contract, loop: TimeLoop) -> bool:
     return is_constant and columns.right == columns.out == inner.left == 1
 
 
+# ---- units that are shared by blocks -------------------------------------------------
+
+
+def _shares(
+    loop: TimeLoop, kernels: Sequence[Kernel], rows: int, spec: GpuSpec, most: int
+) -> int:
+    """Return how many blocks share rows: as few as can keep all weights."""
+    units = _separate_units(loop, kernels)
+    products = [kernel for kernel in kernels if isinstance(kernel, Contract)]
+    if not units or not products:
+        return 1
+    fitting = [n for n in (1, 2, 4, 8) if n <= most and units % (16 * n) == 0]
+    for shares in fitting:
+        room = spec.shared_per_block - SHARED_FOR_REST
+        kept = HELD_REGISTERS // 4 + room // (WARPS * 512)
+        needed = sum(_fragments(product, shares) for product in products)
+        if needed <= kept:
+            return shares
+    return max(fitting, default=1)
+
+
+def _fragments(product: Contract, shares: int) -> int:
+    """Return the fragments of a product's weights that a warp has."""
+    tiles = -(-product.columns[0].size // shares // 16)
+    return -(-tiles // WARPS) * -(-product.inner[0].size // 8)
+
+
+def _separate_units(loop: TimeLoop, kernels: Sequence[Kernel]) -> int:
+    """Return how many units there are of which each needs others only for products.
+
+    0 if they meet in loops, or if a product reads what the step itself overwrites.
+    """
+    loops = [kernel for kernel in kernels if isinstance(kernel, Loop)]
+    shapes = {kernel.shape for kernel in loops}
+    if len(shapes) != 1 or any(kernel.reduced for kernel in loops):
+        return 0
+    (shape,) = shapes
+    if len(shape) != 2 or not all(_shifts(kernel) is not None for kernel in loops):
+        return 0
+    units, written = shape[1], {loop.memory_of(b) for k in kernels for b in k.writes()}
+    for kernel in loops:
+        views = [e.view for e in walk(*kernel.exprs) if isinstance(e, Load)]
+        views += [view for _, view in kernel.outputs]
+        for view in views:
+            if loop.memory_of(view.buffer) in written and (
+                view.strides[1] != 1 or view.offset % units or view.strides[0] % units
+            ):
+                return 0
+    for product in kernels:
+        if isinstance(product, Contract):
+            (columns,), (row,) = product.columns, product.rows
+            sizes = (columns.size, row.out, product.out.offset)
+            aligned = not any(size % units for size in sizes)
+            if not aligned or product.left.buffer.kind != "window":
+                return 0
+    return units
+
+
+def _shifts(kernel: Loop) -> dict[BufferKey, bool] | None:
+    """Return which buffers lie along the last axis; None where that is not plain."""
+    shifts: dict[BufferKey, bool] = {}
+    for expr in walk(*kernel.exprs):
+        if isinstance(expr, Load):
+            views = [expr.view]
+        elif isinstance(expr, (Apply, Literal)):
+            continue
+        else:
+            return None
+        for view in views:
+            if view.strides[-1] not in (0, 1):
+                return None
+            along = view.strides[-1] == 1
+            if shifts.setdefault(view.buffer.key, along) != along:
+                return None
+    for _, view in kernel.outputs:
+        if view.strides[-1] != 1 or not shifts.setdefault(view.buffer.key, True):
+            return None
+    return shifts
+
+
 @dataclass(frozen=True)
 class _Called:
     """A body, and what it is called with before its pointers."""
@@ -95,8 +190,8 @@ class _Called:
 class _Emission:
     """A loop under construction."""
 
-    def __init__(self, loop: TimeLoop, count: int, rows: int) -> None:
-        self.loop, self.count, self.rows = loop, count, rows
+    def __init__(self, loop: TimeLoop, count: int, rows: int, shares: int = 1) -> None:
+        self.loop, self.count, self.rows, self.shares = loop, count, rows, shares
         self.body = Body(is_wide((*loop.reads(), *loop.writes())))
         self.windows = {window.buffer.key: window for window in loop.windows}
         self.shared = 0
@@ -120,25 +215,45 @@ class _Emission:
         self, kernels: Sequence[Kernel], spec: GpuSpec, emit_rows: EmitRows
     ) -> Emitted:
         """Return a loop of which each block takes some rows through all steps."""
-        body = self.body
+        body, shares = self.body, self.shares
         bodies = {
-            id(kernel): emit_rows(FusedKernel(kernel), spec, self.rows)
+            id(kernel): emit_rows(FusedKernel(self._share(kernel)), spec, self.rows)
             for kernel in kernels
             if isinstance(kernel, Loop)
         }
         self.shared = max((b.shared for b in bodies.values()), default=0)
-        body.do(f"const int row0 = block * {self.rows};")
+        body.do(f"const int group = block / {shares}, share = block % {shares};")
+        body.do(f"const int row0 = group * {self.rows};")
         products = [k for k in kernels if isinstance(k, Contract)]
         room = spec.shared_per_block - 1024
         self._stage_temporaries(room // 4)
         names = {id(k): self._keep_weights(i, k, room) for i, k in enumerate(products)}
+        waits = [k for k in products if shares > 1 and self._is_written(k.left.buffer)]
         with self._steps():
             for kernel in kernels:
                 if isinstance(kernel, Contract):
+                    if kernel in waits:
+                        self._wait(len(waits))
                     self._multiply(names[id(kernel)], kernel)
                 else:
-                    self._call(_Called(bodies[id(kernel)], ["row0"]))
-        return self._emitted(self.count // self.rows)
+                    assert isinstance(kernel, Loop)
+                    self._call(_Called(bodies[id(kernel)], ["row0"]), kernel)
+        return self._emitted(self.count // self.rows * shares)
+
+    def _share(self, kernel: Loop) -> Loop:
+        """Return a loop over the units of one block."""
+        *rows, units = kernel.shape
+        return replace(kernel, shape=(*rows, units // self.shares))
+
+    def _is_written(self, buffer: Buffer) -> bool:
+        written = {self.loop.memory_of(b) for k in self.loop.body for b in k.writes()}
+        return self.loop.memory_of(buffer) in written
+
+    def _wait(self, waits: int) -> None:
+        """Append that the blocks of these rows wait for each other."""
+        counters = self.body.scratch(self.count // self.rows, "uint64")
+        turns = self.loop.steps * waits
+        self.body.do(f"wait_for_blocks({counters} + group, {self.shares}, {turns});")
 
     def _reserve(self, nbytes: int) -> int:
         start = rounded(self.shared, 128)
@@ -155,7 +270,7 @@ class _Emission:
             if nbytes <= most and buffer.size % self.count == 0:
                 start, kind = self._reserve(nbytes), c_type(buffer.dtype)
                 name = self.body.fresh("staged")
-                value = f"({kind}*)(shared_bytes + {start}) - block * {size}"
+                value = f"({kind}*)(shared_bytes + {start}) - group * {size}"
                 self.body.do(f"{kind}* const {name} = {value};")
                 self._staged[buffer.key] = name
                 most -= nbytes
@@ -167,23 +282,31 @@ class _Emission:
         """Append how a block gets the weights of a product; return their name."""
         (columns,), (inner,) = kernel.columns, kernel.inner
         steps = -(-inner.size // 8)
-        tiles = -(-columns.size // 16)
-        per_warp = -(-tiles // WARPS)
         left = self._reserve(8 * (steps * 8 + 4) * 4)
-        held = min(per_warp, HELD_REGISTERS // (4 * steps))
-        fragments = WARPS * steps * 512
-        staged = min(per_warp - held, max(room - self.shared - 128, 0) // fragments)
-        start = self._reserve(staged * fragments)
-        shape = (self.rows, columns.size, inner.size, inner.right, held, staged)
+        fragments = _fragments(kernel, self.shares)
+        held = min(fragments, HELD_REGISTERS // 4)
+        room = max(room - self.shared - 128, 0) // (WARPS * 512)
+        staged = min(fragments - held, room)
+        start = self._reserve(staged * WARPS * 512)
+        own = columns.size // self.shares
+        sizes = (self.rows, own, inner.size, inner.right, held, staged)
+        shape = (*sizes, *self._units(columns.size))
         name = f"weights{number}"
         view = kernel.right
         source = affine([self.body.pointer(view.buffer)], (1,), view.offset)
         self.body.do(
             f"KeptWeights<{', '.join(map(str, shape))}> {name}({source}, "
-            f"shared_bytes + {start});"
+            f"shared_bytes + {start}, share);"
         )
         self.body.do(f"unsigned* left{number} = (unsigned*)(shared_bytes + {left});")
         return name
+
+    def _units(self, columns: int) -> tuple[int, int]:
+        """Return of how many columns, one after the other, how many are a block's."""
+        if self.shares == 1:
+            return columns, columns
+        units = next(k.shape[1] for k in self.loop.body if isinstance(k, Loop))
+        return units, units // self.shares
 
     def _multiply(self, name: str, kernel: Contract) -> None:
         (rows,) = kernel.rows
@@ -207,7 +330,8 @@ class _Emission:
         self.body.do("#pragma unroll 1")
         return self.body.block(f"for (int t = 0; t < {self.loop.steps}; t++)")
 
-    def _call(self, called: _Called) -> None:
+    def _call(self, called: _Called, kernel: Loop | None = None) -> None:
+        shifts = _shifts(kernel) or {} if kernel and self.shares > 1 else {}
         number = len(self._before)
         name = f"${{body}}_k{number}"
         self._before.append(fill(called.body.text, body=name))
@@ -215,7 +339,12 @@ class _Emission:
             replace(b, name=f"#{number}{b.name}") if b.kind == "scratch" else b
             for b in called.body.buffers
         ]
-        arguments = [*called.first, *map(self._pointer, buffers)]
+        arguments = list(called.first)
+        for buffer in buffers:
+            shift = ""
+            if kernel and shifts.get(buffer.key):
+                shift = f" + share * {kernel.shape[1] // self.shares}"
+            arguments.append(self._pointer(buffer) + shift)
         self.body.do(f"{name}({', '.join(arguments)});")
         self.body.do("BARRIER;")
 

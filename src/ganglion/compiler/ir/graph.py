@@ -251,6 +251,11 @@ class Graph:
         ends = MappingProxyType(dict(outputs))
         return Graph(name, tuple(inputs), ends, nodes)
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether a node has a body, a graph of its own."""
+        return any(node.op.kind == "loop" for node in self.nodes)
+
     def __str__(self) -> str:
         return "\n".join(_print(self))
 

@@ -386,7 +386,7 @@ def merge_scans(graph: Graph) -> Graph:
     The gradient of a scan asks for more of its outputs: the same loop, with the same
     body, once more. The outputs of both become those of one.
     """
-    if not any(node.op is scan for node in graph.nodes):
+    if not graph.has_loops:
         return graph
     asked: dict[Any, dict[str, Value]] = {}
     for node in graph.nodes:
@@ -465,7 +465,7 @@ def with_bodies(graph: Graph, rule: Callable[[Graph], Graph]) -> Graph:
         attrs = {**node.attrs, "body": other}
         return Node(scan, node.inputs, attrs, (), RECORD, node.origin)
 
-    if not any(node.op is scan for node in graph.nodes):
+    if not graph.has_loops:
         return graph
     new: dict[Value, Value] = {}
     for value in toposort(graph.outputs.values()):

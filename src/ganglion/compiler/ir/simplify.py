@@ -23,7 +23,7 @@ from ganglion.compiler.ir.graph import (
     toposort,
     verify,
 )
-from ganglion.compiler.ir.scan import merge_scans, scan, with_bodies
+from ganglion.compiler.ir.scan import merge_scans, with_bodies
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
@@ -31,11 +31,11 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
     verify(graph)
-    return _simplified(merge_scans(graph) if _has_loops(graph) else graph)
+    return _simplified(merge_scans(graph) if graph.has_loops else graph)
 
 
 def _simplified(graph: Graph) -> Graph:
-    if _has_loops(graph):
+    if graph.has_loops:
         graph = merge_scans(with_bodies(graph, _simplified))
     new: dict[Value, Value] = {}
     shared: dict[Any, Value] = {}
@@ -47,10 +47,6 @@ def _simplified(graph: Graph) -> Graph:
             new[value] = _share(value, shared)
     outputs = {name: new[value] for name, value in graph.outputs.items()}
     return verify(Graph.of(graph.name, graph.inputs, outputs))
-
-
-def _has_loops(graph: Graph) -> bool:
-    return any(node.op is scan for node in graph.nodes)
 
 
 def _simple(node: Node, shared: dict[Any, Value]) -> Value:
@@ -212,6 +208,13 @@ def _undo(node: Node, op: Op) -> Value | None:
     return x.inputs[0] if isinstance(x, Node) and x.op is op else None
 
 
+def _reverse(node: Node) -> Value | None:
+    (x,) = node.inputs
+    if isinstance(x, Node) and x.op is node.op and x.attrs == node.attrs:
+        return x.inputs[0]
+    return None
+
+
 def _keeps_shape(node: Node) -> Value | None:
     return node.inputs[0] if node.shape == node.inputs[0].shape else None
 
@@ -278,6 +281,7 @@ _RULES: dict[str, Callable[[Node], Value | None]] = {
     "minimum": _extreme,
     "where": _where,
     "negative": _negative,
+    "reverse": _reverse,
     "stop_gradient": lambda node: node.inputs[0],
     "reshape": _reshape,
     "broadcast": _broadcast,

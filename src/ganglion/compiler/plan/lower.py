@@ -183,6 +183,8 @@ def _scatter_add(low: Lowering, node: Node) -> None:
     )
 
 
+PART_ROWS = 64  # at least: fewer would read the right matrix too often
+
 # ---- products: matrices and all three passes of convolution --------------------------
 # They differ in nothing but their axes and strides, so all become a `Contract`.
 
@@ -215,12 +217,30 @@ def _matmul(low: Lowering, node: Node) -> None:
         Axis(size, left.strides[i], right.strides[i], out[i])
         for i, size in enumerate(node.shape[:-2])
     )
-    rows = (Axis(node.shape[-2], left.strides[-2], 0, out[-2]),)
+    row = Axis(node.shape[-2], left.strides[-2], 0, out[-2])
+    parts = _row_parts(low, node) if packed is None else 1
+    if parts > 1:
+        each = row.size // parts
+        batch = (Axis(parts, row.left * each, 0, row.out * each),)
+        row = replace(row, size=each)
+    rows = (row,)
     columns = (Axis(node.shape[-1], 0, right.strides[-1], out[-1]),)
     inner = (Axis(a.shape[-1], left.strides[-1], right.strides[-2], 0),)
     product = View(target, out)
     views = (left, right, product)
     low.emit(Contract("matmul", batch, rows, columns, inner, *views, packed=packed))
+
+
+def _row_parts(low: Lowering, node: Node) -> int:
+    """Return into how many parts of its rows a tall product is cut.
+
+    Each part goes through all of the right matrix, which stays in the cache; and what
+    it reads and writes may stay there, too, between the kernels before and after it.
+    """
+    if node.ndim != 2:
+        return 1
+    parts = thread_split(node.shape[0], low.target.thread_splits)
+    return parts if node.shape[0] >= PART_ROWS * parts else 1
 
 
 def _panels(low: Lowering, node: Node, right: View) -> Buffer | None:

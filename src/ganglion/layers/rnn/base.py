@@ -21,6 +21,10 @@ from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import Variable, suspended
 
+_OPTIONS = (
+    "return_sequences", "return_state", "go_backwards", "stateful", "unroll",
+    "zero_output_for_mask",
+)  # fmt: skip
 # Accepted, but no part of a configuration, as in Keras 3.
 _NOT_IN_CONFIG = ("implementation", "time_major", "use_cudnn")
 
@@ -102,13 +106,7 @@ class RNN(Layer):
             )
 
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
-        shape = args[0].shape if args else (0,)
-        if self.stateful and len(shape) > 1 and shape[self.time_major] is None:
-            raise ValueError(
-                f'Layer "{self.name}" is stateful, so the size of its batches must be '
-                f"known, but its input has shape {shape}: give it in "
-                "`Input(batch_shape=...)`."
-            )
+        refuse_unknown_batch(self, args, axis=1 if self.time_major else 0)
         return super()._infer(args, kwargs)
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -237,8 +235,19 @@ class RNN(Layer):
         """Return the arguments that make an equal layer."""
         config = super().get_config()
         config = {k: v for k, v in config.items() if k not in _NOT_IN_CONFIG}
-        config["zero_output_for_mask"] = self.zero_output_for_mask
+        config |= {name: getattr(self, name) for name in _OPTIONS}
         return config | ({"time_major": True} if self.time_major else {})
+
+
+def refuse_unknown_batch(layer: Any, args: Any, axis: int = 0) -> None:
+    """Refuse Keras tensors of any number of rows in a stateful layer."""
+    shape = args[0].shape if args else ()
+    if layer.stateful and len(shape) > axis and shape[axis] is None:
+        raise ValueError(
+            f'Layer "{layer.name}" is stateful, so the size of its batches must be '
+            f"known, but its input has shape {shape}: give it in "
+            "`Input(batch_shape=...)`."
+        )
 
 
 def _with_input_shape(layer: Layer, kwargs: dict[str, Any]) -> dict[str, Any]:

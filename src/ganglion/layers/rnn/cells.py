@@ -107,16 +107,14 @@ class DropoutCell(Layer):
             _masked(state, self.recurrent_dropout, for_state),
         )
 
-    def _product(self, values: list[Any], kernel: Any) -> Any:
+    def _product(
+        self, values: list[Any], kernel: Any, multiply: Any = ops.matmul
+    ) -> Any:
         """Return the product with a kernel, gate by gate if they see other values."""
         if len(values) == 1:
-            return self._multiply(values[0], kernel)
+            return multiply(values[0], kernel)
         parts = ops.split(kernel, len(values), axis=-1)
-        products = map(self._multiply, values, parts)
-        return ops.concatenate(list(products), axis=-1)
-
-    def _multiply(self, x: Any, kernel: Any) -> Any:
-        return ops.matmul(x, kernel)
+        return ops.concatenate(list(map(multiply, values, parts)), axis=-1)
 
     def _add_forget_bias(self, units: int) -> Any:
         """Make the bias of an LSTM, which is one for the forget gate at first."""

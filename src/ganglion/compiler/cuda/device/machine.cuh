@@ -14,6 +14,12 @@ DEVICE double double_of_bits(unsigned long long bits) {
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 DEVICE unsigned count_up(unsigned* address) { return atomicAdd(address, 1u); }
 DEVICE void publish() { __threadfence(); }
+DEVICE unsigned long long arrive(unsigned long long* counter) {
+  return atomicAdd(counter, 1ull);
+}
+DEVICE unsigned long long arrived(const unsigned long long* counter) {
+  return *(const volatile unsigned long long*)counter;
+}
 // What the thread `distance` lanes up has; one's own where there is none.
 template <class T> DEVICE T from_lane_above(T value, int distance) {
   return __shfl_down_sync(0xffffffffu, value, distance);

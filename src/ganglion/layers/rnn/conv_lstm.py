@@ -1,0 +1,185 @@
+"""ConvLSTM: an LSTM whose products are convolutions, over steps, images or volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion import ops
+from ganglion.layers.arguments import known_size, padding_of, weight
+from ganglion.layers.base import InputSpec
+from ganglion.layers.rnn.cells import DropoutCell, lstm_step, relied_on
+from ganglion.layers.rnn.layers import CellLayer
+from ganglion.serialization import export, passed
+
+
+class ConvLSTMCell(DropoutCell):
+    """One step of a ConvLSTM."""
+
+    gates = 4
+    rank: int
+    filters: int
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation_rate: tuple[int, ...]
+    padding: str
+
+    def __init__(
+        self,
+        rank: int,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._keep(locals())
+        self.implementation = 1  # each gate drops elements of its own
+        self.padding = padding_of(padding)
+        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
+            raise ValueError(
+                "A ConvLSTM has either strides or dilation, not both: got "
+                f"strides={self.strides} and dilation_rate={self.dilation_rate}."
+            )
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+        self.state_size: Any = -1  # it depends on the size of the images
+
+    def build(self, input_shape: Any) -> None:
+        """Make the kernels (*sizes, channels, 4 * filters) and the bias."""
+        sizes = [known_size(self, input_shape, axis + 1) for axis in range(self.rank)]
+        columns = 4 * self.filters
+        channels = known_size(self, input_shape, -1)
+        self.kernel = weight(self, "kernel", (*self.kernel_size, channels, columns))
+        self.recurrent_kernel = weight(
+            self,
+            "recurrent_kernel",
+            (*self.kernel_size, self.filters, columns),
+            settings="recurrent",
+        )
+        self.bias = self._add_forget_bias(self.filters) if self.use_bias else None
+        self.state_shape = (*self._output_sizes(sizes), self.filters)
+
+    def _output_sizes(self, sizes: list[int]) -> tuple[int, ...]:
+        windows = zip(
+            sizes, self.kernel_size, self.strides, self.dilation_rate, strict=True
+        )
+        if self.padding == "same":
+            return tuple(-(-size // stride) for size, _, stride, _ in windows)
+        return tuple(
+            (size - dilation * (kernel - 1) - 1) // stride + 1
+            for size, kernel, stride, dilation in windows
+        )
+
+    @relied_on
+    def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
+        """Return zeros."""
+        shape = (batch_size, *self.state_shape)
+        return [ops.zeros(shape, dtype=self.dtype) for _ in range(2)]
+
+    @relied_on
+    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+        h, c = states
+        seen, state = self._dropped(inputs, h, training)
+        z = self._product(seen, self.kernel, self._input_conv)
+        if self.bias is not None:
+            z = z + self.bias
+        z = z + self._product(state, self.recurrent_kernel, _recurrent_conv)
+        h, c = lstm_step(self, z, c)
+        return h, [h, c]
+
+    def _input_conv(self, x: Any, kernel: Any) -> Any:
+        return ops.conv(
+            x,
+            kernel,
+            strides=self.strides,
+            padding=self.padding,
+            dilation_rate=self.dilation_rate,
+        )
+
+
+def _recurrent_conv(state: Any, kernel: Any) -> Any:
+    return ops.conv(state, kernel, strides=1, padding="same")
+
+
+class _ConvLSTM(CellLayer, cell=ConvLSTMCell):
+    """Written once; the class of a rank names it."""
+
+    rank: int
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._make(passed(locals()) | {"rank": self.rank})
+        self.input_spec = InputSpec(ndim=self.rank + 3)
+
+
+@export("keras.layers")
+class ConvLSTM1D(_ConvLSTM):
+    """ConvLSTM over sequences of steps (batch, time, steps, channels)."""
+
+    rank = 1
+
+
+@export("keras.layers")
+class ConvLSTM2D(_ConvLSTM):
+    """ConvLSTM over sequences of images (batch, time, rows, columns, channels).
+
+    >>> import numpy as np
+    >>> ConvLSTM2D(4, 3, padding="same")(np.ones((1, 5, 8, 8, 3), "float32")).shape
+    (1, 8, 8, 4)
+    """
+
+    rank = 2
+
+
+@export("keras.layers")
+class ConvLSTM3D(_ConvLSTM):
+    """ConvLSTM over sequences of volumes."""
+
+    rank = 3

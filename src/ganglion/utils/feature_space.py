@@ -1,0 +1,491 @@
+"""FeatureSpace: the columns of a table, each with a layer of its own, as a vector."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ganglion import layers, ops, symbolic
+from ganglion.layers import Layer
+from ganglion.layers.arguments import choice
+from ganglion.layers.preprocessing.adapting import batches_of
+from ganglion.serialization import (
+    Configured,
+    deserialize_keras_object,
+    export,
+    serialize_keras_object,
+)
+from ganglion.symbolic import TEXT, KerasTensor
+from ganglion.variables import unique_name
+
+_PRIVATE = "keras.src.layers.preprocessing.feature_space"  # where Keras has the parts
+_BATCH = 32  # rows that are adapted to at a time, as in Keras
+Columns = dict[str, Any]
+
+
+@export(_PRIVATE)
+class Cross(Configured):
+    """Some features that are joined, by a hash of what they hold together."""
+
+    def __init__(
+        self, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot"
+    ) -> None:
+        self.feature_names = tuple(feature_names)
+        self.crossing_dim = crossing_dim
+        self.output_mode = choice(output_mode, "output_mode", ("int", "one_hot"))
+
+    @property
+    def name(self) -> str:
+        """The names of the features, joined."""
+        return "_X_".join(self.feature_names)
+
+
+@export(_PRIVATE)
+class Feature(Configured):
+    """A column: its type, the layer that prepares it, and how it leaves."""
+
+    def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
+        self.dtype = dtype
+        self.preprocessor = deserialize_keras_object(preprocessor)
+        self.output_mode = choice(
+            output_mode, "output_mode", ("int", "one_hot", "float")
+        )
+
+
+@export(_PRIVATE)
+class TFDIdentity(Layer):
+    """A column as it is."""
+
+    def call(self, x: Any) -> Any:
+        return x
+
+
+@export(_PRIVATE)
+class TFDConcat(Layer):
+    """The features, one behind the other."""
+
+    def __init__(self, axis: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def call(self, xs: Any) -> Any:
+        return ops.concatenate(xs, axis=self.axis)
+
+
+@export("keras.utils")
+class FeatureSpace(Layer):
+    """Prepares the columns of a table and joins them.
+
+    A feature is named by its kind ("float", "float_normalized", "float_rescaled",
+    "float_discretized", "integer_categorical", "string_categorical", "integer_hashed",
+    "string_hashed"), or made by the method of that name.
+
+    >>> space = FeatureSpace({"age": "float_normalized", "pet": "string_categorical"})
+    >>> space.adapt({"age": [1.0, 3.0], "pet": ["cat", "dog"]})
+    >>> space({"age": [3.0], "pet": ["cat"]})
+    array([[1., 0., 0., 1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        features: dict[str, Any],
+        output_mode: str = "concat",
+        crosses: Any = None,
+        crossing_dim: int = 32,
+        hashing_dim: int = 32,
+        num_discretization_bins: int = 32,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        if not features:
+            raise ValueError("FeatureSpace needs `features`, a dictionary by name.")
+        self.output_mode = choice(output_mode, "output_mode", ("concat", "dict"))
+        self.crossing_dim, self.hashing_dim = crossing_dim, hashing_dim
+        self.num_discretization_bins = num_discretization_bins
+        self.features: dict[str, Feature] = {
+            key: self._feature(key, feature) for key, feature in features.items()
+        }
+        self.crosses = [self._cross(cross) for cross in crosses or []]
+        self.inputs = {
+            key: layers.Input((1,), dtype=feature.dtype, name=key)
+            for key, feature in self.features.items()
+        }
+        self.preprocessors = {
+            key: feature.preprocessor for key, feature in self.features.items()
+        }
+        self.crossers = {
+            cross.name: layers.HashedCrossing(cross.crossing_dim, name=cross.name)
+            for cross in self.crosses
+        }
+        self.one_hot_encoders: dict[str, Any] = {}
+        self.concat: Any = None
+        self.encoded_features: Any = None
+        self._is_adapted = False
+
+    def _feature(self, name: str, feature: Any) -> Feature:
+        feature = deserialize_keras_object(feature)
+        if isinstance(feature, Feature):
+            return feature
+        makers = self._makers()
+        if not isinstance(feature, str) or feature not in makers:
+            raise ValueError(
+                f"Feature {name!r} is {feature!r}: give one of {', '.join(makers)}, or "
+                "what the method of FeatureSpace of that name returns."
+            )
+        return makers[feature](name)
+
+    def _makers(self) -> dict[str, Callable[[str], Feature]]:
+        bins = self.num_discretization_bins
+        return {
+            "float": lambda name: self.float(name=name),
+            "float_normalized": lambda name: self.float_normalized(name=name),
+            "float_rescaled": lambda name: self.float_rescaled(name=name),
+            "float_discretized": lambda name: self.float_discretized(bins, name=name),
+            "integer_categorical": lambda name: self.integer_categorical(name=name),
+            "string_categorical": lambda name: self.string_categorical(name=name),
+            "integer_hashed": lambda name: self.integer_hashed(
+                self.hashing_dim, name=name
+            ),
+            "string_hashed": lambda name: self.string_hashed(
+                self.hashing_dim, name=name
+            ),
+        }
+
+    def _cross(self, cross: Any) -> Cross:
+        cross = deserialize_keras_object(cross)
+        if not isinstance(cross, Cross):
+            if not self.crossing_dim:
+                raise ValueError("`crosses` need a `crossing_dim`.")
+            cross = Cross(cross, self.crossing_dim)
+        unknown = [name for name in cross.feature_names if name not in self.features]
+        if unknown:
+            raise ValueError(
+                f"`crosses` names {', '.join(map(repr, unknown))}, which `features` "
+                f"does not have: {', '.join(map(repr, self.features))}."
+            )
+        return cross
+
+    # ---- features ----------------------------------------------------------------
+
+    @classmethod
+    def cross(
+        cls, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot"
+    ) -> Cross:
+        """Return features that are joined by a hash into `crossing_dim` buckets."""
+        return Cross(feature_names, crossing_dim, output_mode)
+
+    @classmethod
+    def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
+        """Return a feature with a layer of one's own."""
+        return Feature(dtype, preprocessor, output_mode)
+
+    @classmethod
+    def float(cls, name: str | None = None) -> Feature:
+        """Return a feature of numbers as they are."""
+        layer = TFDIdentity(dtype="float32", name=_layer_name(name, "float"))
+        return Feature("float32", layer, "float")
+
+    @classmethod
+    def float_rescaled(
+        cls,
+        scale: builtins.float = 1.0,
+        offset: builtins.float = 0.0,
+        name: str | None = None,
+    ) -> Feature:
+        """Return a feature of ``x * scale + offset``."""
+        name = _layer_name(name, "float_rescaled")
+        layer = layers.Rescaling(scale=scale, offset=offset, name=name)
+        return Feature("float32", layer, "float")
+
+    @classmethod
+    def float_normalized(cls, name: str | None = None) -> Feature:
+        """Return a feature with mean 0 and variance 1."""
+        name = _layer_name(name, "float_normalized")
+        return Feature("float32", layers.Normalization(axis=-1, name=name), "float")
+
+    @classmethod
+    def float_discretized(
+        cls,
+        num_bins: int,
+        bin_boundaries: Any = None,
+        output_mode: str = "one_hot",
+        name: str | None = None,
+    ) -> Feature:
+        """Return a feature of bins."""
+        layer = layers.Discretization(
+            num_bins=num_bins,
+            bin_boundaries=bin_boundaries,
+            name=_layer_name(name, "float_discretized"),
+        )
+        return Feature("float32", layer, output_mode)
+
+    @classmethod
+    def integer_categorical(
+        cls,
+        max_tokens: int | None = None,
+        num_oov_indices: int = 1,
+        output_mode: str = "one_hot",
+        name: str | None = None,
+    ) -> Feature:
+        """Return a feature of whole numbers that are looked up."""
+        layer = layers.IntegerLookup(
+            name=_layer_name(name, "integer_categorical"),
+            max_tokens=max_tokens,
+            num_oov_indices=num_oov_indices,
+        )
+        return Feature("int32", layer, output_mode)
+
+    @classmethod
+    def string_categorical(
+        cls,
+        max_tokens: int | None = None,
+        num_oov_indices: int = 1,
+        output_mode: str = "one_hot",
+        name: str | None = None,
+    ) -> Feature:
+        """Return a feature of words that are looked up."""
+        layer = layers.StringLookup(
+            name=_layer_name(name, "string_categorical"),
+            max_tokens=max_tokens,
+            num_oov_indices=num_oov_indices,
+        )
+        return Feature(TEXT, layer, output_mode)
+
+    @classmethod
+    def string_hashed(
+        cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
+    ) -> Feature:
+        """Return a feature of words in buckets."""
+        name = _layer_name(name, "string_hashed")
+        return Feature(TEXT, layers.Hashing(num_bins, name=name), output_mode)
+
+    @classmethod
+    def integer_hashed(
+        cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
+    ) -> Feature:
+        """Return a feature of whole numbers in buckets."""
+        name = _layer_name(name, "integer_hashed")
+        return Feature("int32", layers.Hashing(num_bins, name=name), output_mode)
+
+    # ---- adapting ----------------------------------------------------------------
+
+    def adapt(self, dataset: Any) -> None:
+        """Let each layer learn from its column.
+
+        Args:
+            dataset: A dictionary of columns, or an iterable of dictionaries, of rows
+                or of batches.
+        """
+        wanted = self._adaptable()
+        columns = _columns_of(dataset, wanted)
+        for name in wanted:
+            self.preprocessors[name].adapt(_in_batches(columns[name]))
+        self._is_adapted = True
+        self.encoded_features = None
+        self.one_hot_encoders.clear()
+        self.get_encoded_features()
+
+    def _adaptable(self) -> list[str]:
+        return [name for name in self.features if _learns(self.preprocessors[name])]
+
+    # ---- a functional model ------------------------------------------------------
+
+    def get_inputs(self) -> dict[str, KerasTensor]:
+        """Return an Input for each feature."""
+        self.get_encoded_features()
+        return self.inputs
+
+    def get_encoded_features(self) -> Any:
+        """Return what becomes of the inputs, as Keras tensors."""
+        if not self._is_adapted and self._adaptable():
+            raise ValueError(
+                f'FeatureSpace "{self.name}" has learned nothing yet: call `adapt` on '
+                "data first."
+            )
+        if self.encoded_features is None:
+            self.encoded_features = self._encoded(self.inputs, self._make_encoder)
+            self._is_adapted = self.built = True
+        return self.encoded_features
+
+    def _encoded(self, columns: Columns, encoder_of: Callable[..., Any]) -> Any:
+        """Prepare and cross columns, symbolic or real, and join what comes of it."""
+        prepared = {name: self.preprocessors[name](columns[name]) for name in columns}
+        crossed = {
+            cross.name: self.crossers[cross.name](
+                [prepared[name] for name in cross.feature_names]
+            )
+            for cross in self.crosses
+        }
+        outputs = {}
+        for group in (prepared, crossed):
+            for name in sorted(group):
+                encoder = encoder_of(name, group[name])
+                outputs[name] = group[name] if encoder is None else encoder(group[name])
+        if self.output_mode == "dict":
+            return outputs
+        return self._concat_layer(outputs)(list(outputs.values()))
+
+    def _concat_layer(self, outputs: Columns) -> Any:
+        if self.concat is None:
+            for name, output in outputs.items():
+                if not str(output.dtype).startswith("float"):
+                    raise ValueError(
+                        f"Feature {name!r} is of type {output.dtype} and cannot be "
+                        "joined with the others: encode it by output_mode='one_hot', "
+                        "or use FeatureSpace(output_mode='dict')."
+                    )
+            self.concat = TFDConcat(axis=-1)
+        return self.concat
+
+    def _make_encoder(self, name: str, output: Any) -> Any:
+        """Make the layer that turns a category into ones, where a feature wants it."""
+        crosses = {cross.name: cross for cross in self.crosses}
+        spec: Any = self.features.get(name) or crosses[name]
+        if spec.output_mode != "one_hot":
+            return None
+        if not str(output.dtype).startswith("int"):
+            raise ValueError(
+                f"Feature {name!r} has output_mode='one_hot', but its layer gives "
+                f"{output.dtype}, no whole numbers: use output_mode='float'."
+            )
+        layer = self.preprocessors.get(name) or self.crossers[name]
+        encoder = layers.CategoryEncoding(_cardinality(name, layer), "multi_hot")
+        self.one_hot_encoders[name] = encoder
+        return encoder
+
+    # ---- calling -----------------------------------------------------------------
+
+    def __call__(self, data: Any) -> Any:
+        """Return the features of rows, or of a single one, by name."""
+        if not isinstance(data, dict):
+            raise ValueError(
+                "A FeatureSpace is called on a dictionary of columns, not on "
+                f"{type(data).__name__}."
+            )
+        if symbolic.any_symbolic(data):
+            raise ValueError(
+                "A FeatureSpace makes its own inputs: build the model of "
+                "`get_inputs()` and `get_encoded_features()`."
+            )
+        self.get_encoded_features()
+        missing = [name for name in self.features if name not in data]
+        if missing:
+            raise ValueError(f"No data for the feature(s) {', '.join(missing)}.")
+        columns = {name: np.asarray(data[name]) for name in self.features}
+        is_row = all(column.ndim == 0 for column in columns.values())
+        columns = {name: _as_column(column) for name, column in columns.items()}
+        outputs = self._encoded(
+            columns, lambda name, _: self.one_hot_encoders.get(name)
+        )
+        if not is_row:
+            return outputs
+        if self.output_mode == "concat":
+            return outputs[0]
+        return {name: output[0] for name, output in outputs.items()}
+
+    # ---- configuration and files -------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "features": serialize_keras_object(self.features),
+            "output_mode": self.output_mode,
+            "crosses": serialize_keras_object(self.crosses),
+            "crossing_dim": self.crossing_dim,
+            "hashing_dim": self.hashing_dim,
+            "num_discretization_bins": self.num_discretization_bins,
+        }
+
+    def get_build_config(self) -> dict[str, Any]:
+        return {
+            name: layer.get_build_config() for name, layer in self.preprocessors.items()
+        }
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        for name, layer in self.preprocessors.items():
+            if config.get(name):
+                layer.build_from_config(config[name])
+        self._is_adapted = True
+
+    def save(self, filepath: Any) -> None:
+        """Save what was learned as a `.keras` file, for `keras.models.load_model`."""
+        from ganglion import saving
+
+        saving.save_model(self, filepath)
+
+    def save_own_variables(self, store: Any) -> None:
+        """All variables are those of the features' layers."""
+
+    def load_own_variables(self, store: Any) -> None:
+        """All variables are those of the features' layers."""
+
+
+def _layer_name(name: str | None, kind: str) -> str:
+    return f"{name or unique_name(kind)}_preprocessor"
+
+
+def _learns(layer: Any) -> bool:
+    """Return whether a layer has something to learn that it was not given."""
+    if isinstance(layer, layers.Normalization):
+        return layer.input_mean is None
+    if isinstance(layer, layers.Discretization):
+        return layer.num_bins is not None
+    return hasattr(layer, "adapt") and not getattr(
+        layer, "_has_input_vocabulary", False
+    )
+
+
+def _cardinality(name: str, layer: Any) -> int:
+    """Return how many categories a layer tells apart."""
+    if isinstance(layer, (layers.IntegerLookup, layers.StringLookup)):
+        return layer.vocabulary_size()
+    if isinstance(layer, layers.CategoryEncoding):
+        return layer.num_tokens
+    if isinstance(layer, layers.Discretization):
+        return layer.num_bins or len(layer.bin_boundaries or []) + 1
+    if isinstance(layer, (layers.HashedCrossing, layers.Hashing)):
+        return layer.num_bins
+    raise ValueError(
+        f"Feature {name!r} has output_mode='one_hot', but how many categories "
+        f"{type(layer).__name__} gives is not known: use output_mode='int'."
+    )
+
+
+def _as_column(array: np.ndarray) -> np.ndarray:
+    if array.ndim == 0:
+        return array.reshape(1, 1)
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _columns_of(dataset: Any, names: list[str]) -> dict[str, np.ndarray]:
+    """Return the columns of a data set, those of all batches joined."""
+    if isinstance(dataset, dict):
+        batches: Any = [dataset]
+    elif hasattr(dataset, "__iter__"):
+        batches = batches_of(dataset)
+    else:
+        raise ValueError(
+            "`adapt` of a FeatureSpace takes a dictionary of columns, or an iterable "
+            f"of dictionaries, not {type(dataset).__name__}."
+        )
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for batch in batches:
+        if not isinstance(batch, dict):
+            raise ValueError(
+                "`adapt` of a FeatureSpace goes over dictionaries, by the names of "
+                f"features, not over {type(batch).__name__}."
+            )
+        for name in names:
+            if name not in batch:
+                raise ValueError(f"`adapt` got no data for the feature {name!r}.")
+            parts[name].append(_as_column(np.asarray(batch[name])))
+    if names and not parts[names[0]]:
+        raise ValueError("`adapt` got no data.")
+    return {name: np.concatenate(columns) for name, columns in parts.items()}
+
+
+def _in_batches(column: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(column), _BATCH):
+        yield column[start : start + _BATCH]

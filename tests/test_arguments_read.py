@@ -42,6 +42,7 @@ UNREAD = {
         "autocast": "variables are cast where they are used, by what they meet",
         "aggregation": ONE_DEVICE,
     },
+    "layers/rnn/loop.py rnn": {"unroll": HINT},
     "models/model.py Model.call": {"training": "`__call__` tells all layers below"},
     "ops/indexing.py segment_sum": {"sorted": HINT},
     "ops/indexing.py segment_max": {"sorted": HINT},

@@ -78,14 +78,21 @@ class _Scaled(Layer):
 
     def _normalise(self, x: Any, over: list[int], along: list[int]) -> Any:
         mean, variance = ops.moments(x, over, keepdims=True)
-        return self._scaled(x, mean, variance, along)
+        # Divided once a sample: gamma has other axes, and goes through all of them.
+        outputs = (x - mean) * (1.0 / ops.sqrt(variance + self.epsilon))
+        if self.gamma is not None:
+            outputs = outputs * ops.reshape(self.gamma, along)
+        return self._shifted(outputs, along)
 
     def _scaled(self, x: Any, mean: Any, variance: Any, along: list[int]) -> Any:
         gamma = 1.0 if self.gamma is None else ops.reshape(self.gamma, along)
         outputs = (x - mean) * (gamma / ops.sqrt(variance + self.epsilon))
-        if self.beta is not None:
-            outputs = outputs + ops.reshape(self.beta, along)
-        return outputs
+        return self._shifted(outputs, along)
+
+    def _shifted(self, outputs: Any, along: list[int]) -> Any:
+        if self.beta is None:
+            return outputs
+        return outputs + ops.reshape(self.beta, along)
 
 
 @export("keras.layers")

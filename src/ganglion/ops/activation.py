@@ -76,7 +76,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     if approximate:
         inner = value + multiply(0.044715, value * value * value)
         return 0.5 * value * (1.0 + p.tanh(multiply(math.sqrt(2 / math.pi), inner)))
-    return 0.5 * value * (1.0 + p.erf(divide(value, math.sqrt(2))))
+    return 0.5 * value * (1.0 + p.erf(multiply(value, math.sqrt(0.5))))
 
 
 @op

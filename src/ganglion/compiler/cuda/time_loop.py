@@ -64,10 +64,10 @@ def emit_time_loop(
         return _Emission(loop, 1, 1).text(
             [_Called(body, ["0", "1"]) for body in emitted]
         )
-    rows = max(n for n in range(1, ROWS + 1) if count % n == 0)
     of_rows = [kernel for kernel in kernels if kernel]
-    most = context.spec.processors // context.time_loops // (count // rows)
-    shares = _shares(loop, of_rows, rows, context.spec, most)
+    blocks = context.spec.processors // context.time_loops
+    shares = _shares(loop, of_rows, count, context.spec, blocks)
+    rows = _rows(count, blocks // shares)
     emission = _Emission(loop, count, rows, shares)
     return emission.by_rows(of_rows, context.spec, emit_rows)
 
@@ -102,15 +102,27 @@ def is_recurrent_product(kernel: Contract, loop: TimeLoop) -> bool:
 # ---- units that are shared by blocks -------------------------------------------------
 
 
+def _rows(count: int, most_groups: int) -> int:
+    """Return how many rows a block takes: as few as there are processors for."""
+    sizes = [n for n in range(1, ROWS + 1) if count % n == 0]
+    return next((n for n in sizes if count // n <= most_groups), sizes[-1])
+
+
 def _shares(
-    loop: TimeLoop, kernels: Sequence[Kernel], rows: int, spec: GpuSpec, most: int
+    loop: TimeLoop, kernels: Sequence[Kernel], count: int, spec: GpuSpec, blocks: int
 ) -> int:
-    """Return how many blocks share rows: as few as can keep all weights."""
+    """Return how many blocks share rows: as few as can keep all weights.
+
+    No more than run at once: they wait for each other.
+    """
     units = _separate_units(loop, kernels)
     products = [kernel for kernel in kernels if isinstance(kernel, Contract)]
     if not units or not products:
         return 1
-    fitting = [n for n in (1, 2, 4, 8) if n <= most and units % (16 * n) == 0]
+    groups = count // _rows(count, 0)
+    fitting = [
+        n for n in (1, 2, 4, 8) if n * groups <= blocks and units % (16 * n) == 0
+    ]
     for shares in fitting:
         room = spec.shared_per_block - SHARED_FOR_REST
         kept = HELD_REGISTERS // 4 + room // (WARPS * 512)
@@ -249,11 +261,15 @@ class _Emission:
         self._stage_temporaries(room // 4)
         names = {id(k): self._keep_weights(i, k, room) for i, k in enumerate(products)}
         waits = [k for k in products if shares > 1 and self._is_written(k.left.buffer)]
+        if waits:
+            counters = body.scratch(self.count // self.rows, "uint64")
+            turns = self.loop.steps * len(waits)
+            body.do(f"BlocksTogether blocks_of({counters} + group, {shares}, {turns});")
         with self._steps():
             for kernel in kernels:
                 if isinstance(kernel, Contract):
                     if kernel in waits:
-                        self._wait(len(waits))
+                        body.do("blocks_of.wait();")
                     self._multiply(names[id(kernel)], kernel)
                 else:
                     assert isinstance(kernel, Loop)
@@ -268,12 +284,6 @@ class _Emission:
     def _is_written(self, buffer: Buffer) -> bool:
         written = {self.loop.memory_of(b) for k in self.loop.body for b in k.writes()}
         return self.loop.memory_of(buffer) in written
-
-    def _wait(self, waits: int) -> None:
-        """Append that the blocks of these rows wait for each other."""
-        counters = self.body.scratch(self.count // self.rows, "uint64")
-        turns = self.loop.steps * waits
-        self.body.do(f"wait_for_blocks({counters} + group, {self.shares}, {turns});")
 
     def _reserve(self, nbytes: int) -> int:
         start = rounded(self.shared, 128)
@@ -311,13 +321,13 @@ class _Emission:
         sizes = (self.rows, weights.columns, inner.size, inner.right, held, staged)
         shape = (*sizes, *self._units(columns), self._width(kernel))
         name = f"weights{number}"
+        self.body.do(f"unsigned* left{number} = (unsigned*)(shared_bytes + {left});")
         view = kernel.right
         source = affine([self.body.pointer(view.buffer)], (1,), view.offset)
         self.body.do(
             f"KeptWeights<{', '.join(map(str, shape))}> {name}({source}, "
-            f"shared_bytes + {start}, share);"
+            f"shared_bytes + {start}, left{number}, share);"
         )
-        self.body.do(f"unsigned* left{number} = (unsigned*)(shared_bytes + {left});")
         self.body.do(f"float* partial{number} = (float*)(shared_bytes + {partial});")
         return name
 

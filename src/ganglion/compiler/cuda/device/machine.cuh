@@ -24,11 +24,18 @@ DEVICE float inverse_of(float x) {
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 DEVICE unsigned count_up(unsigned* address) { return atomicAdd(address, 1u); }
 DEVICE void publish() { __threadfence(); }
-DEVICE unsigned long long arrive(unsigned long long* counter) {
-  return atomicAdd(counter, 1ull);
+// What a thread, or others before a barrier, wrote is seen by who counts its arrival.
+DEVICE void arrive(unsigned long long* counter) {
+  asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(1ull)
+               : "memory");
 }
 DEVICE unsigned long long arrived(const unsigned long long* counter) {
-  return *(const volatile unsigned long long*)counter;
+  unsigned long long count;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+               : "=l"(count)
+               : "l"(counter)
+               : "memory");
+  return count;
 }
 // What the thread `distance` lanes up has; one's own where there is none.
 template <class T> DEVICE T from_lane_above(T value, int distance) {

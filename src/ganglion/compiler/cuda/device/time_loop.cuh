@@ -3,19 +3,29 @@
 // first stay in registers, the next in shared memory; what is left is read at each step.
 // Blocks may share the same rows: then each has OWN of every UNITS columns.
 
-// Waits until all blocks that share rows have come here as often; they run at once.
-DEVICE void wait_for_blocks(unsigned long long* counter, int blocks, int turns) {
-  BARRIER;
-  if (THREAD == 0) {
-    publish();
-    const unsigned long long before = arrive(counter), all = (unsigned long long)blocks * turns;
-    const unsigned long long turn = before % all / blocks;
-    const unsigned long long awaited = before - before % all + (turn + 1) * blocks;
-    while (arrived(counter) < awaited) {}
-    publish();
+// Lets blocks that share rows wait for each other, some turns a launch; they run at once.
+struct BlocksTogether {
+  unsigned long long* counter;
+  unsigned long long awaited;
+  int blocks;
+
+  METHOD BlocksTogether(unsigned long long* arrivals, int count, int turns)
+      : counter(arrivals), blocks(count) {
+    // The launch before has ended: its turns are complete, and ours are not.
+    const unsigned long long all = (unsigned long long)count * turns;
+    const unsigned long long now = THREAD == 0 ? arrived(arrivals) : 0ull;
+    awaited = now - now % all;
   }
-  BARRIER;
-}
+  METHOD void wait() {
+    BARRIER;
+    awaited += blocks;
+    if (THREAD == 0) {
+      arrive(counter);
+      while (arrived(counter) < awaited) {}
+    }
+    BARRIER;
+  }
+};
 
 struct alignas(16) Fragment { unsigned word[4]; };  // of 16 columns, 8 inner indices
 
@@ -56,8 +66,11 @@ struct KeptWeights {
   METHOD Fragment* in_shared(int number) const {
     return staged + (number * WARPS + THREAD / 32) * 32 + THREAD % 32;
   }
-  METHOD KeptWeights(const float* matrix, void* shared, int share)
+  METHOD KeptWeights(const float* matrix, void* shared, unsigned* left, int share)
       : weights(matrix), staged((Fragment*)shared), first(share * OWN) {
+    // Rows and inner indices that there are not stay zero.
+    for (int i = THREAD; i < 8 * LEFT_LINE; i += THREADS) left[i] = 0u;
+    BARRIER;
 #pragma unroll
     for (int number = 0; number < HELD; number++) held[number] = read(number);
 #pragma unroll 4
@@ -66,23 +79,20 @@ struct KeptWeights {
   }
   // Copies the rows to shared memory, as tensor cores take them.
   METHOD void stage_rows(unsigned* left, const float* rows, int line) const {
-    constexpr int EACH = PARTS * STEPS * 8 / WIDTH;
-    constexpr int TURNS = (8 * EACH + THREADS - 1) / THREADS;
+    constexpr int EACH = (INNER + WIDTH - 1) / WIDTH;
+    constexpr int TURNS = (ROWS * EACH + THREADS - 1) / THREADS;
     float found[TURNS][WIDTH];
 #pragma unroll
     for (int turn = 0; turn < TURNS; turn++) {
       const int i = turn * THREADS + THREAD, row = i / EACH, inner = i % EACH * WIDTH;
-#pragma unroll
-      for (int lane = 0; lane < WIDTH; lane++) found[turn][lane] = 0.0f;
-      if (row < ROWS && inner < INNER)
-        read_lanes_through(found[turn], rows + row * line + inner);
+      if (row < ROWS) read_lanes_through(found[turn], rows + row * line + inner);
     }
 #pragma unroll
     for (int turn = 0; turn < TURNS; turn++) {
       const int i = turn * THREADS + THREAD, row = i / EACH, inner = i % EACH * WIDTH;
 #pragma unroll
       for (int lane = 0; lane < WIDTH; lane++)
-        if (row < 8) left[row * LEFT_LINE + inner + lane] = as_tf32(found[turn][lane]);
+        if (row < ROWS) left[row * LEFT_LINE + inner + lane] = as_tf32(found[turn][lane]);
     }
   }
   // All threads of a block come here; `partial` is behind the rows in shared memory.

@@ -60,10 +60,11 @@ def emit_time_loop(
     count = independent_rows(loop)
     kernels = [_as_rows(kernel, loop, context.spec) for kernel in loop.body]
     if count == 1 or None in kernels:
-        emitted = [emit_kernel(FusedKernel(kernel), context) for kernel in loop.body]
-        return _Emission(loop, 1, 1).text(
-            [_Called(body, ["0", "1"]) for body in emitted]
-        )
+        # A loop within it has no blocks that could wait for each other.
+        within = replace(context, time_loops=context.spec.processors + 1)
+        bodies = [emit_kernel(FusedKernel(kernel), within) for kernel in loop.body]
+        calls = [_Called(body, ["0", "1"]) for body in bodies]
+        return _Emission(loop, 1, 1).text(calls)
     of_rows = [kernel for kernel in kernels if kernel]
     blocks = context.spec.processors // context.time_loops
     shares = _shares(loop, of_rows, count, context.spec, blocks)
@@ -254,10 +255,22 @@ class _Emission:
             if isinstance(kernel, Loop)
         }
         self.shared = max((b.shared for b in bodies.values()), default=0)
-        body.do(f"const int group = block / {shares}, share = block % {shares};")
+        groups = self.count // self.rows
+        body.do(f"const int share = block % {shares};")
+        # More than one turn takes only a loop within another, in its one block.
+        with body.block(
+            f"for (int group = block / {shares}; group < {groups}; group += blocks)"
+        ):
+            self._rows_of_group(kernels, bodies, spec.shared_per_block - 1024)
+        return self._emitted(groups * shares)
+
+    def _rows_of_group(
+        self, kernels: Sequence[Kernel], bodies: dict[int, Emitted], room: int
+    ) -> None:
+        """Append how a block takes its rows through all steps."""
+        body, shares = self.body, self.shares
         body.do(f"const int row0 = group * {self.rows};")
         products = [k for k in kernels if isinstance(k, Contract)]
-        room = spec.shared_per_block - 1024
         self._stage_temporaries(room // 4)
         names = {id(k): self._keep_weights(i, k, room) for i, k in enumerate(products)}
         waits = [k for k in products if shares > 1 and self._is_written(k.left.buffer)]
@@ -274,7 +287,6 @@ class _Emission:
                 else:
                     assert isinstance(kernel, Loop)
                     self._call(_Called(bodies[id(kernel)], ["row0"]), kernel)
-        return self._emitted(self.count // self.rows * shares)
 
     def _share(self, kernel: Loop) -> Loop:
         """Return a loop over the units of one block."""

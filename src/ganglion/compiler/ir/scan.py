@@ -211,10 +211,8 @@ class _Outlined:
         if value in self._carried:
             return value
         if value in self._sliced:
-            # A part of a product stays in the loop: outside it would be a copy.
-            is_part = isinstance(value, Node) and value.op is slice_
-            is_hoisted = value in self._heavy and not is_part
-            return self._slice(value) if is_hoisted else value
+            moves = isinstance(value, Node) and value.op.kind == "movement"
+            return self._slice(value) if value in self._heavy and not moves else value
         if isinstance(value, Constant) or _repeats(value):
             return value
         name = f"k{len(self.constants)}"

@@ -44,6 +44,21 @@ def test_blocks_change_no_bit(monkeypatch, rows, inner, columns, dtype):
         same(ran(compiled(program, threads), arrays, {}, 1), at_once)
 
 
+@pytest.mark.parametrize("columns", [40, 600])
+def test_zeros_of_the_data_are_left_out_all_the_same(monkeypatch, columns):
+    x, w = Input("x", (24, 50), "float32"), Input("w", (50, columns), "float32")
+    program = pure(Graph.of("product", [x, w], {"y": matmul(x, w)}))
+    draw = np.random.default_rng(columns)
+    arrays = {v.name: draw.normal(size=v.shape).astype("f4") for v in (x, w)}
+    sparse = {**arrays, "x": np.where(np.arange(50) % 3, 0, arrays["x"])}
+    half = {**arrays, "x": np.concatenate([sparse["x"][:12], arrays["x"][12:]])}
+    cases = (arrays, sparse, half)
+    at_once = [ran(compiled(program, 1), data, {}, 1) for data in cases]
+    use_blocks(monkeypatch, 50, 16)
+    for data, expected in zip(cases, at_once, strict=True):
+        same(ran(compiled(program, 2), data, {}, 1), expected)
+
+
 def test_a_long_product_agrees_with_the_reference():
     program, arrays = product(18, CPU.blocked_inner + 3, 40)
     (text,) = [t for t in emit(build(program))[0].values() if "prefetch" in t]

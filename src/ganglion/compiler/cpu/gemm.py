@@ -216,7 +216,7 @@ class Contraction:
         """
         kernel, text, most = self.kernel, self.text, CPU.inner_block
         size, *more = (axis.size for axis in kernel.inner)
-        if more or size < CPU.blocked_inner or kernel.nonzeros or kernel.packed:
+        if more or size < CPU.blocked_inner or kernel.packed:
             return self.emitter.pieces(count, body)
 
         def block(start: str) -> None:
@@ -265,7 +265,10 @@ class Contraction:
         if self.kernel.nonzeros:
             lists = self.kernel.nonzeros
             few = _leaves_out(self.emitter, lists, piece.number, rows)
-            self.text.when(few, partial(emit, self.skipping), partial(emit, self.dense))
+            skip = partial(emit, self.skipping)
+            if self.block:  # lists are gone through at once, with the first
+                skip = partial(self.text.when, self.block.is_first, skip)
+            self.text.when(few, skip, partial(emit, self.dense))
         else:
             emit(self.dense)
 
@@ -356,10 +359,18 @@ class Contraction:
 
         def step(index: str, carried: list[Val]) -> list[Val]:
             left, right = self._moved(a, b, axis, index)
+            if self.block:
+                self._prefetch(tile, right, CPU.prefetched_rows * axis.right)
             return self._inner(tile, depth + 1, left, right, carried)
 
         start, stop = self.block[:2] if self.block else ("0", str(axis.size))
         return self.text.carry(start, stop, 1, totals, step)
+
+    def _prefetch(self, tile: Tile, b: str, farther: int) -> None:
+        """Prefetch a row of the right operand: rows may lie a page apart."""
+        for vector in range(len(tile.widths)):
+            index = farther + vector * WIDTH
+            self.emitter.prefetch(self.text.address(b, self.element, index), level=1)
 
     def _moved(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
         """Return the addresses in both operands at an index of an axis."""
@@ -388,10 +399,6 @@ class Contraction:
         for v, width in enumerate(tile.widths):
             address = text.address(b, self.element, v * WIDTH)
             right.append(self.emitter.load(address, self.dtype, width))
-            if self.block:
-                ahead = CPU.prefetched_rows * self.kernel.inner[0].right
-                address = text.address(address, self.element, ahead)
-                self.emitter.prefetch(address, level=1)
         sums = []
         for r in range(tile.size):
             address = text.address(a, self.element, r * self.tiled.left)

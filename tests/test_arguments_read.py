@@ -42,6 +42,10 @@ UNREAD = {
         "autocast": "variables are cast where they are used, by what they meet",
         "aggregation": ONE_DEVICE,
     },
+    "layers/preprocessing/text_vectorization.py TextVectorization.adapt": {
+        "batch_size": "all texts are looked at, however many at a time"
+    },
+    "layers/rnn/loop.py rnn": {"unroll": HINT},
     "models/model.py Model.call": {"training": "`__call__` tells all layers below"},
     "ops/indexing.py segment_sum": {"sorted": HINT},
     "ops/indexing.py segment_max": {"sorted": HINT},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -412,3 +414,83 @@ def test_a_convolutional_lstm_trains(dropout: float) -> None:
     for _ in range(10):
         model.train_on_batch(VIDEO, np.ones(2))
     assert model.evaluate(VIDEO, np.ones(2), verbose=0) < before
+
+
+def test_a_model_forgets_the_states_of_all_layers() -> None:
+    model = ganglion.Sequential(
+        [
+            ganglion.Input(batch_shape=(2, 5, 3)),
+            layers.LSTM(4, stateful=True, return_sequences=True),
+            layers.Bidirectional(layers.GRU(2, stateful=True)),
+        ]
+    )
+    first = model.predict(X, batch_size=2, verbose=0)
+    assert (model.predict(X, batch_size=2, verbose=0) != first).any()
+    with pytest.warns(keras2.Keras2Warning, match="reset_state"):
+        model.reset_states()
+    np.testing.assert_array_equal(model.predict(X, batch_size=2, verbose=0), first)
+
+
+@pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
+@pytest.mark.parametrize("version", ["2.15.0", "3.15.0"])
+def test_a_file_of_keras_2_has_its_hard_sigmoid(version: str, tmp_path: Path) -> None:
+    import h5py
+
+    model = ganglion.Sequential(
+        [
+            ganglion.Input((5, 3)),
+            layers.LSTM(4, recurrent_activation="hard_sigmoid"),
+        ]
+    )
+    today = model(X)
+    model.save(tmp_path / "model.h5")
+    with h5py.File(tmp_path / "model.h5", "a") as file:
+        file.attrs["keras_version"] = version
+    loaded = ganglion.models.load_model(tmp_path / "model.h5")
+    is_old = version.startswith("2")
+    assert keras2.active() == is_old
+    assert (np.abs(loaded(X) - today).max() > 1e-4) == is_old
+
+
+def test_copies_and_summaries() -> None:
+    model = ganglion.Sequential(
+        [
+            ganglion.Input((None, 3)),
+            layers.Bidirectional(layers.LSTM(4, return_sequences=True)),
+            layers.TimeDistributed(layers.Dense(2)),
+            layers.RNN([layers.SimpleRNNCell(3), layers.GRUCell(2)]),
+        ]
+    )
+    expected = model(X)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again(X), expected)
+    clone = ganglion.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    np.testing.assert_array_equal(clone(X), expected)
+    lines: list[str] = []
+    model.summary(print_fn=lines.append)
+    assert "(None, None, 8)" in "\n".join(lines)
+
+
+def test_the_loop_of_the_backend() -> None:
+    def step(x: Any, states: Any) -> Any:
+        total = states[0] + x * states[1]
+        return total, [total]
+
+    last, outputs, states = ganglion.backend.rnn(
+        step, X, [np.zeros((2, 3), "float32")], constants=[np.float32(2)]
+    )
+    np.testing.assert_allclose(outputs, 2 * X.cumsum(axis=1), rtol=1e-5)
+    np.testing.assert_array_equal(last, outputs[:, -1])
+    np.testing.assert_array_equal(states[0], last)
+    last, outputs, _ = ganglion.backend.rnn(
+        lambda x, states: (x, states),
+        X,
+        [np.zeros((2, 3), "float32")],
+        go_backwards=True,
+        input_length=np.array([2, 5]),
+        zero_output_for_mask=True,
+        return_all_outputs=False,
+    )
+    np.testing.assert_array_equal(last, X[:, 0])
+    np.testing.assert_array_equal(outputs, last[:, None])

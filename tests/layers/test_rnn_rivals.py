@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import ganglion
-from ganglion import layers
+from ganglion import layers, ops
+from ganglion.compiler.ir.gradient import gradients
+from ganglion.compiler.ir.graph import Input, evaluate
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
+from ganglion.variables import Scope
 
 pytestmark = pytest.mark.rivals
 
@@ -232,6 +235,39 @@ def test_convolutional_lstm(rank: int, options: Any, keras: Any) -> None:
         return getattr(k.layers, f"ConvLSTM{rank}D")(3, 2, **options)
 
     check_as_keras(make, keras, x, mask)
+
+
+# ---- gradients -----------------------------------------------------------------------
+
+LEARNING = {
+    "SimpleRNN": lambda k: k.layers.SimpleRNN(3, return_sequences=True),
+    "GRU": lambda k: k.layers.GRU(3, reset_after=False, go_backwards=True),
+    "Bidirectional": lambda k: k.layers.Bidirectional(k.layers.LSTM(3), "mul"),
+    "TimeDistributed": lambda k: k.layers.TimeDistributed(k.layers.Dense(2, "tanh")),
+    "ConvLSTM1D": lambda k: k.layers.ConvLSTM1D(2, 2, padding="same"),
+}
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_gradients(name: str, keras: Any) -> None:
+    import tensorflow as tf
+
+    x = X[..., None] if name == "ConvLSTM1D" else X
+    ours, theirs = equal(LEARNING[name](ganglion), LEARNING[name](keras), x)
+    with Scope() as scope:
+        sequences = Input("x", x.shape, "float32")
+        outputs = ours(sequences, mask=MASK)
+        wrt = [*(scope.read(weight) for weight in ours.weights), sequences]
+        slopes = gradients(ops.sum(outputs * outputs), wrt)
+    known = {value: variable.array for variable, value in scope.reads.items()}
+    mine = evaluate([slopes[value] for value in wrt], known | {sequences: x})
+    with tf.GradientTape() as tape:
+        tensor = tf.constant(x)
+        tape.watch(tensor)
+        loss = tf.reduce_sum(theirs(tensor, mask=MASK) ** 2)
+    others = tape.gradient(loss, [*(w.value for w in theirs.weights), tensor])
+    for slope, other in zip(mine, others, strict=True):
+        np.testing.assert_allclose(slope, other, rtol=1e-4, atol=1e-5)
 
 
 # ---- training and files --------------------------------------------------------------

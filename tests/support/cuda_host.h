@@ -186,12 +186,14 @@ DEVICE double double_of_bits(unsigned long long bits) {
   memcpy(&value, &bits, 8);
   return value;
 }
+DEVICE float power_of_two(float x) { return exp2f(x); }
+DEVICE float inverse_of(float x) { return 1.0f / x; }
 DEVICE unsigned upper_product(unsigned a, unsigned b) {
   return (unsigned)(((unsigned long long)a * b) >> 32);
 }
 DEVICE unsigned count_up(unsigned* address) { return (*address)++; }
 DEVICE void publish() {}
-DEVICE unsigned long long arrive(unsigned long long* counter) { return (*counter)++; }
+DEVICE void arrive(unsigned long long* counter) { (*counter)++; }
 DEVICE unsigned long long arrived(const unsigned long long* counter) {
   live->waits = true;
   leave_fibre();
@@ -219,6 +221,11 @@ DEVICE unsigned lanes_that(bool answer) {
 DEVICE int bits_in(unsigned word) { return __builtin_popcount(word); }
 DEVICE float read_through(const float* address) { return *address; }
 DEVICE double read_through(const double* address) { return *address; }
+template <int WIDTH>
+DEVICE void read_lanes_through(float (&lanes)[WIDTH], const float* from) {
+  if ((uintptr_t)from % sizeof lanes) abort();
+  for (int i = 0; i < WIDTH; i++) lanes[i] = from[i];
+}
 DEVICE void wait_for_others() {}
 DEVICE void let_others_start() {}
 

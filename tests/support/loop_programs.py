@@ -48,6 +48,18 @@ def lstm(weights: dict[str, Input]) -> Step:
     return step
 
 
+def biased_input(weights: dict[str, Input]) -> Step:
+    """Return a step in which a bias and a factor stand behind the input product."""
+
+    def step(state: Values, slices: Values) -> tuple[Values, Values]:
+        z = matmul(slices[0], weights["kernel"])
+        z = add(multiply(z, z), broadcast(weights["bias"], shape=z.shape))
+        h = tanh(add(z, matmul(state[0], weights["recurrent"])))
+        return [h], [h]
+
+    return step
+
+
 def mixing(weights: dict[str, Input]) -> Step:
     """Return a step in which the rows of a batch do meet."""
 

@@ -87,7 +87,7 @@ def theirs(keras):
     return text
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: "-".join(settings))
 def test_a_tokenizer_is_keras(theirs, settings):
     pair = [module.Tokenizer(**settings) for module in (text, theirs)]
     for tokenizer in pair:

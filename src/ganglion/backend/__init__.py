@@ -32,6 +32,7 @@ from ganglion.config import (
     set_image_data_format,
 )
 from ganglion.layers import Dot, UpSampling2D
+from ganglion.layers.rnn.loop import rnn as rnn
 
 # In `keras.src.backend`, where layers written after Keras' own look for them.
 from ganglion.masks import get_keras_mask as get_keras_mask

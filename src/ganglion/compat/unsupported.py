@@ -23,9 +23,6 @@ _TABLE = {
         "layers: CuDNNLSTM CuDNNGRU",
         "layers.cudnn_recurrent",
     ),
-    "it is not there yet. Use RNN with a cell of your own, or `ops.scan`.": (
-        "backend: rnn",
-    ),
     "it is not there yet.": ("backend: ctc_batch_cost ctc_decode",),
     "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
     "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "

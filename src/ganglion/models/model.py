@@ -76,6 +76,17 @@ class Model(Trainer):
         every = [*self.layers, *self._tracker.layers]
         return list({id(layer): layer for layer in every}.values())
 
+    def reset_states(self) -> None:
+        """Keras 2's way to set the states of all stateful layers to zero."""
+        keras2.note(
+            "`model.reset_states()`",
+            "`reset_state()` of each stateful layer",
+            changes_defaults=False,
+        )
+        for layer in self._flatten_layers(include_self=False):
+            if getattr(layer, "stateful", False):
+                layer.reset_state()
+
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """Return a layer by its name or its number."""
         if (name is None) == (index is None):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import serialization
+from ganglion import keras2, serialization
 from ganglion.saving import archive, h5
 from ganglion.saving.weights import MismatchError
 from ganglion.system import budget
@@ -106,7 +106,9 @@ def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
             "it holds weights but no model: build the model in Python and call "
             "`model.load_weights` on this file."
         )
-    entry = archive.parsed(h5.attribute(file, "model_config"))
+    text = h5.attribute(file, "model_config")
+    _heed_version(h5.attribute(file, "keras_version", ""), text)
+    entry = archive.parsed(text)
     with serialization.custom_object_scope(custom_objects or {}):
         with uninitialized():
             model = archive.rebuilt(entry)
@@ -114,6 +116,15 @@ def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
         if compiled and "training_config" in file.attrs:
             _compile(model, file)
     return model
+
+
+def _heed_version(version: str, text: str) -> None:
+    """Give functions that Keras 3 changed the meaning they had when a file was written.
+
+    A model does not say which one it was trained with; the version of the file does.
+    """
+    if version.startswith(("1.", "2.")) and '"hard_sigmoid"' in text:
+        keras2.note(f"`hard_sigmoid` of Keras {version}", "another function")
 
 
 def _compile(model: Any, file: Any) -> None:

@@ -20,7 +20,7 @@ from ganglion.ops.bounds import Limit
 from ganglion.training.compile_utils import Outputs, get_loss
 from ganglion.training.host_rows import MOST_BYTES, RowBatches, one_ahead, split_row
 from ganglion.training.state import FunctionalGraph, HostPart, TrainableModel
-from ganglion.training.streams import ClassWeight, Stream, is_stream, unpack
+from ganglion.training.streams import ClassWeight, Stream, unpack
 
 DEFAULT_BATCH = 32
 PADDING = "padding"  # the column of a padded table: how many times longer it became
@@ -318,6 +318,15 @@ def as_rows(x: Any, y: Any, batch_size: Any) -> tuple[Any, Any, Any, bool | None
     if rows is None or y is not None or batch_size is not None:
         return x, y, batch_size, None
     return rows["x"], rows["y"], rows["batch_size"], rows["shuffle"]
+
+
+def is_stream(x: Any) -> bool:
+    """Return whether this is a source of batches, not arrays."""
+    if isinstance(x, (np.ndarray, list, tuple, dict)) or hasattr(x, "shape"):
+        return False
+    if hasattr(x, "__array__") or hasattr(x, "iloc"):
+        return False
+    return hasattr(x, "__iter__") or hasattr(x, "__next__") or hasattr(x, "__getitem__")
 
 
 def training_source(

@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from ganglion.random import shuffled
 from ganglion.training.host_rows import RowBatches
 
@@ -150,12 +148,3 @@ def unpack(batch: Any) -> tuple[Any, Any, Any]:
             "parts."
         )
     return (*parts, None, None)[:3]
-
-
-def is_stream(x: Any) -> bool:
-    """Return whether this is a source of batches, not arrays."""
-    if isinstance(x, (np.ndarray, list, tuple, dict)) or hasattr(x, "shape"):
-        return False
-    if hasattr(x, "__array__") or hasattr(x, "iloc"):
-        return False
-    return hasattr(x, "__iter__") or hasattr(x, "__next__") or hasattr(x, "__getitem__")

@@ -2,7 +2,7 @@
 
 import pytest
 from cpu_checks import check
-from loop_programs import loop_program, lstm, mixing, nested_program
+from loop_programs import biased_input, loop_program, lstm, mixing, nested_program
 
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.time_loop import independent_groups
@@ -27,6 +27,20 @@ def test_threads_share_rows_that_never_meet() -> None:
     assert [independent_groups(loop) for loop in loops] == [4, 4]
     # One product and one loop of gates a step, there and back.
     assert [len(loop.body) for loop in loops] == [2, 2]
+
+
+def test_a_bias_of_the_input_is_added_in_the_loop() -> None:
+    program, data = loop_program(biased_input, 1, 6, 16, 3, 16)
+    before, after = (build(program, after=name) for name in ("pool-masks", "lower"))
+    size = (6, 16, 16)
+    there, _ = (n for n in before.graph.nodes if n.op.name == "scan")
+    (bias,) = [x for x in there.inputs if x.shape == size]
+    assert bias.op.name == "add"
+    kernels = list(after.kernels)
+    loop = next(n for n, kernel in enumerate(kernels) if isinstance(kernel, TimeLoop))
+    # Nothing but the product, and what the carry begins with, comes before the loop.
+    assert [kernel.name for kernel in kernels[:loop]] == ["matmul", "copy"]
+    check(program, data, {}, rtol=2e-5, atol=2e-5)
 
 
 def test_rows_that_meet_stay_on_one_thread() -> None:

@@ -39,8 +39,8 @@ def test_blocks_share_units_where_weights_are_many() -> None:
     program, data = loop_program(lstm, 2, 3, 8, 3, 256)
     emission = emit_program(program, GpuSpec(precision="tf32"))
     texts = [text for text in emission.functions.values() if "KeptWeights<" in text]
-    assert all("wait_for_blocks" in text for text in texts)
-    check(program, data, {}, tolerance=4 * LOSES["tf32"], precise="tf32")
+    assert all("BlocksTogether" in text for text in texts)
+    check(program, data, {}, tolerance=10 * LOSES["tf32"], precise="tf32")
 
 
 def test_text_does_not_grow_with_the_number_of_steps() -> None:

@@ -116,10 +116,11 @@ class Emitter:
             self.prefetch(self.address(view.buffer, farther))
         return self._strided(view.buffer, index, view.strides[vector:], width)
 
-    def prefetch(self, address: str) -> None:
-        """Have a line of memory brought into the second-level cache."""
+    def prefetch(self, address: str, level: int = 2) -> None:
+        """Have a line of memory brought into the cache of some level."""
         self.text.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.text.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
+        how = f"i32 0, i32 {4 - level}, i32 1"  # to be read, how near, data
+        self.text.do(f"call void @llvm.prefetch.p0(ptr {address}, {how})")
 
     def _strided(
         self, buffer: Buffer, index: str, strides: tuple[int, ...], width: int

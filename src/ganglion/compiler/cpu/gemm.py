@@ -7,6 +7,9 @@ Where the plan lists the indices at which a group of rows is not all zero, a til
 such a group, and its inner loop goes through the list: if the lists leave out enough,
 which is seen when it runs. Such tiles have few rows; dense data takes the larger ones.
 
+A long inner axis is gone through block by block, so that what tiles share stays in the
+cache; meanwhile sums lie where they are stored. They keep their order, and their bits.
+
 Panels of the right matrix may be packed: copied row by row before use. Their rows lie
 far apart in the matrix and would evict one another from the cache; or it is transposed.
 """
@@ -14,13 +17,13 @@ far apart in the matrix and would evict one another from the cache; or it is tra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.text import WIDTH, Text, Val, llvm_type, vector_widths
+from ganglion.compiler.cpu.text import BOOL, WIDTH, Text, Val, llvm_type, vector_widths
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Axis, Contract, NonzeroIndices, View
 
@@ -47,6 +50,14 @@ class TileShape(NamedTuple):
     rows: int
     vectors: int
     skips: bool = False
+
+
+class Block(NamedTuple):
+    """Some indices of a long inner axis, and whether sums begin there."""
+
+    start: str
+    stop: str
+    is_first: str
 
 
 class Tile(NamedTuple):
@@ -122,6 +133,7 @@ class Contraction:
         if kernel.nonzeros:
             wide = min(vectors, CPU.tile_vectors)
             self.skipping = TileShape(kernel.nonzeros.group, wide, skips=True)
+        self.block: Block | None = None
 
     def emit(self) -> Emitted:
         """Emit pieces: a batch index, or a part of one where those are few."""
@@ -168,7 +180,7 @@ class Contraction:
                 self._when(block, first, first + count, region)
                 first += count
 
-        return self.emitter.pieces(pieces * len(tiles), tile)
+        return self._pieces(pieces * len(tiles), tile)
 
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Split into panels of columns, each of which runs over all rows."""
@@ -195,7 +207,28 @@ class Contraction:
                 if first < last:
                     self._when(block, first, last, region)
 
-        return self.emitter.pieces(pieces * count, panel)
+        return self._pieces(pieces * count, panel)
+
+    def _pieces(self, count: int, body: Callable[[str], None]) -> Emitted:
+        """Run a body for pieces, block by block of a long inner axis.
+
+        So what a thread reads again for its next piece, or tile, is still in the cache.
+        """
+        kernel, text, most = self.kernel, self.text, CPU.inner_block
+        size, *more = (axis.size for axis in kernel.inner)
+        if more or size < CPU.blocked_inner or kernel.packed:
+            return self.emitter.pieces(count, body)
+
+        def block(start: str) -> None:
+            end = text.add(start, most)
+            inside = text.let(f"icmp slt i64 {end}, {size}")
+            stop = text.let(f"select i1 {inside}, i64 {end}, i64 {size}")
+            is_first = text.let(f"icmp eq i64 {start}, 0")
+            self.block = Block(start, stop, is_first)
+            text.each("%lo", "%hi", 1, body)
+
+        text.each(0, size, most, block)
+        return self.emitter.emitted(count)
 
     def _when(
         self, value: str, first: int, last: int, body: Callable[[], None]
@@ -232,7 +265,10 @@ class Contraction:
         if self.kernel.nonzeros:
             lists = self.kernel.nonzeros
             few = _leaves_out(self.emitter, lists, piece.number, rows)
-            self.text.when(few, partial(emit, self.skipping), partial(emit, self.dense))
+            skip = partial(emit, self.skipping)
+            if self.block:  # lists are gone through at once, with the first
+                skip = partial(self.text.when, self.block.is_first, skip)
+            self.text.when(few, skip, partial(emit, self.dense))
         else:
             emit(self.dense)
 
@@ -281,21 +317,37 @@ class Contraction:
         if skips:
             totals = self._listed(tile, a, b)
         else:
-            totals = self._inner(tile, 0, a, b, self._zeros(tile))
+            totals = self._inner(tile, 0, a, b, self._begun(tile))
         self._store(tile, totals)
 
     def _zeros(self, tile: Tile) -> list[Val]:
         return [self.maths.constant(0, self.dtype, w) for w in tile.widths] * tile.size
 
+    def _begun(self, tile: Tile) -> list[Val]:
+        """Return what the sums of a tile begin with: what the last block has stored."""
+        zeros = self._zeros(tile)
+        if self.block is None:
+            return zeros
+        is_first, sums = Val(self.block.is_first, BOOL, 1), []
+        for zero, address in zip(zeros, self._addresses(tile), strict=True):
+            stored = self.emitter.load(address, self.dtype, zero.width)
+            sums.append(self.maths.select(is_first, zero, stored))
+        return sums
+
     def _store(self, tile: Tile, totals: list[Val]) -> None:
-        text, out = self.text, self.kernel.out.buffer
+        for total, address in zip(totals, self._addresses(tile), strict=True):
+            self.emitter.store(total, address)
+
+    def _addresses(self, tile: Tile) -> Iterator[str]:
+        """Return where the vectors of a tile are stored."""
+        text = self.text
         c = text.add(tile.piece.out, text.times(tile.row, self.tiled.out))
         c = text.add(c, text.times(tile.column, self.columns.out))
-        base = self.emitter.base(out)
-        for number, total in enumerate(totals):
-            row, vector = divmod(number, len(tile.widths))
-            index = text.add(c, row * self.tiled.out + vector * WIDTH)
-            self.emitter.store(total, text.address(base, self.element, index))
+        base = self.emitter.base(self.kernel.out.buffer)
+        for row in range(tile.size):
+            for vector in range(len(tile.widths)):
+                index = text.add(c, row * self.tiled.out + vector * WIDTH)
+                yield text.address(base, self.element, index)
 
     def _inner(
         self, tile: Tile, depth: int, a: str, b: str, totals: list[Val]
@@ -307,9 +359,18 @@ class Contraction:
 
         def step(index: str, carried: list[Val]) -> list[Val]:
             left, right = self._moved(a, b, axis, index)
+            if self.block:
+                self._prefetch(tile, right, CPU.prefetched_rows * axis.right)
             return self._inner(tile, depth + 1, left, right, carried)
 
-        return self.text.carry(0, axis.size, 1, totals, step)
+        start, stop = self.block[:2] if self.block else ("0", str(axis.size))
+        return self.text.carry(start, stop, 1, totals, step)
+
+    def _prefetch(self, tile: Tile, b: str, farther: int) -> None:
+        """Prefetch a row of the right operand: rows may lie a page apart."""
+        for vector in range(len(tile.widths)):
+            index = farther + vector * WIDTH
+            self.emitter.prefetch(self.text.address(b, self.element, index), level=1)
 
     def _moved(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
         """Return the addresses in both operands at an index of an axis."""

@@ -51,6 +51,7 @@ from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
+    light_inputs_in_loops,
     one_pass,
     transpose_narrow,
     without_empty,
@@ -128,6 +129,13 @@ PIPELINE = Pipeline(
             "a ReLU before a pool is asked once a window, not once an element",
             mask_pooled,
             ops=("max_pool_back",),
+        ),
+        graph_pass(
+            "loop-inputs",
+            "a bias behind the input products of a loop needs no pass of its own",
+            light_inputs_in_loops,
+            ops=("scan",),
+            in_loops=True,
         ),
         Pass("lower", "values become buffers, ops become kernels", _lower),
         kernel_pass(

@@ -20,6 +20,9 @@ class CpuTuning:
     accumulators: int = 28  # vectors that fit beside the operands in 32 registers
     tile_rows: int = 14  # at most, of a tile of accumulators
     tile_vectors: int = 4  # at most, side by side in a tile
+    blocked_inner: int = 2048  # inner size from which products go block by block
+    inner_block: int = 256  # of those: rows of the right operand that stay in the cache
+    prefetched_rows: int = 16  # of those: how far ahead of use one is fetched
     halfway_vectors: int = 24  # between the transforms of a tile's columns and rows
     column_accumulators: int = 8  # vectors of column sums in one walk over the rows
     narrow_sum: int = 32  # elements that are added up in their own type

@@ -43,7 +43,7 @@ from ganglion.compiler.plan.kernels import (
 
 I64 = np.dtype("int64")
 _OVERFLOWING = ("add", "subtract", "multiply", "negative")
-_MATH = ["floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf"]
+_MATH = ["floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "erf"]
 # An op on its arguments; {f} stands behind the names of functions of float32.
 _OPS = {name: name + "{f}({0})" for name in _MATH} | {
     "round": "rint{f}({0})",
@@ -66,6 +66,7 @@ _OPS = {name: name + "{f}({0})" for name in _MATH} | {
     "absolute": "size_of({0})",
     "sign": "sign_of({0})",
     "sigmoid": "sigmoid_of({0})",
+    "tanh": "tanh_of({0})",
     "is_finite": "is_finite({0})",
     "stop_gradient": "{0}",
 }

@@ -60,14 +60,15 @@ def emit_time_loop(
     count = independent_rows(loop)
     kernels = [_as_rows(kernel, loop, context.spec) for kernel in loop.body]
     if count == 1 or None in kernels:
-        emitted = [emit_kernel(FusedKernel(kernel), context) for kernel in loop.body]
-        return _Emission(loop, 1, 1).text(
-            [_Called(body, ["0", "1"]) for body in emitted]
-        )
-    rows = max(n for n in range(1, ROWS + 1) if count % n == 0)
+        # A loop within it has no blocks that could wait for each other.
+        within = replace(context, time_loops=context.spec.processors + 1)
+        bodies = [emit_kernel(FusedKernel(kernel), within) for kernel in loop.body]
+        calls = [_Called(body, ["0", "1"]) for body in bodies]
+        return _Emission(loop, 1, 1).text(calls)
     of_rows = [kernel for kernel in kernels if kernel]
-    most = context.spec.processors // context.time_loops // (count // rows)
-    shares = _shares(loop, of_rows, rows, context.spec, most)
+    blocks = context.spec.processors // context.time_loops
+    shares = _shares(loop, of_rows, count, context.spec, blocks)
+    rows = _rows(count, blocks // shares)
     emission = _Emission(loop, count, rows, shares)
     return emission.by_rows(of_rows, context.spec, emit_rows)
 
@@ -102,28 +103,60 @@ def is_recurrent_product(kernel: Contract, loop: TimeLoop) -> bool:
 # ---- units that are shared by blocks -------------------------------------------------
 
 
+def _rows(count: int, most_groups: int) -> int:
+    """Return how many rows a block takes: as few as there are processors for."""
+    sizes = [n for n in range(1, ROWS + 1) if count % n == 0]
+    return next((n for n in sizes if count // n <= most_groups), sizes[-1])
+
+
 def _shares(
-    loop: TimeLoop, kernels: Sequence[Kernel], rows: int, spec: GpuSpec, most: int
+    loop: TimeLoop, kernels: Sequence[Kernel], count: int, spec: GpuSpec, blocks: int
 ) -> int:
-    """Return how many blocks share rows: as few as can keep all weights."""
+    """Return how many blocks share rows: as few as can keep all weights.
+
+    No more than run at once: they wait for each other.
+    """
     units = _separate_units(loop, kernels)
     products = [kernel for kernel in kernels if isinstance(kernel, Contract)]
     if not units or not products:
         return 1
-    fitting = [n for n in (1, 2, 4, 8) if n <= most and units % (16 * n) == 0]
+    groups = count // _rows(count, 0)
+    fitting = [
+        n for n in (1, 2, 4, 8) if n * groups <= blocks and units % (16 * n) == 0
+    ]
     for shares in fitting:
         room = spec.shared_per_block - SHARED_FOR_REST
         kept = HELD_REGISTERS // 4 + room // (WARPS * 512)
-        needed = sum(_fragments(product, shares) for product in products)
+        needed = sum(_Weights(product, shares).fragments for product in products)
         if needed <= kept:
             return shares
     return max(fitting, default=1)
 
 
-def _fragments(product: Contract, shares: int) -> int:
-    """Return the fragments of a product's weights that a warp has."""
-    tiles = -(-product.columns[0].size // shares // 16)
-    return -(-tiles // WARPS) * -(-product.inner[0].size // 8)
+class _Weights:
+    """How the warps of a block share the weights of a product; see `KeptWeights`."""
+
+    def __init__(self, product: Contract, shares: int) -> None:
+        self.columns, self.inner = product.columns[0].size // shares, product.inner[0]
+        tiles = -(-self.columns // 16)
+        self.parts = 4 if tiles <= WARPS // 4 else 2 if tiles <= WARPS // 2 else 1
+        self.per_warp = -(-tiles // (WARPS // self.parts))
+        self.steps = -(-self.inner.size // (8 * self.parts))
+
+    @property
+    def fragments(self) -> int:
+        """The fragments that a warp has."""
+        return self.per_warp * self.steps
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes that rows take in shared memory, as they are multiplied."""
+        return 8 * (self.parts * self.steps * 8 + 4) * 4
+
+    @property
+    def partial_bytes(self) -> int:
+        """The bytes of sums that warps have parts of."""
+        return WARPS * self.per_warp * 512 if self.parts > 1 else 0
 
 
 def _separate_units(loop: TimeLoop, kernels: Sequence[Kernel]) -> int:
@@ -222,23 +255,38 @@ class _Emission:
             if isinstance(kernel, Loop)
         }
         self.shared = max((b.shared for b in bodies.values()), default=0)
-        body.do(f"const int group = block / {shares}, share = block % {shares};")
+        groups = self.count // self.rows
+        body.do(f"const int share = block % {shares};")
+        # More than one turn takes only a loop within another, in its one block.
+        with body.block(
+            f"for (int group = block / {shares}; group < {groups}; group += blocks)"
+        ):
+            self._rows_of_group(kernels, bodies, spec.shared_per_block - 1024)
+        return self._emitted(groups * shares)
+
+    def _rows_of_group(
+        self, kernels: Sequence[Kernel], bodies: dict[int, Emitted], room: int
+    ) -> None:
+        """Append how a block takes its rows through all steps."""
+        body, shares = self.body, self.shares
         body.do(f"const int row0 = group * {self.rows};")
         products = [k for k in kernels if isinstance(k, Contract)]
-        room = spec.shared_per_block - 1024
         self._stage_temporaries(room // 4)
         names = {id(k): self._keep_weights(i, k, room) for i, k in enumerate(products)}
         waits = [k for k in products if shares > 1 and self._is_written(k.left.buffer)]
+        if waits:
+            counters = body.scratch(self.count // self.rows, "uint64")
+            turns = self.loop.steps * len(waits)
+            body.do(f"BlocksTogether blocks_of({counters} + group, {shares}, {turns});")
         with self._steps():
             for kernel in kernels:
                 if isinstance(kernel, Contract):
                     if kernel in waits:
-                        self._wait(len(waits))
+                        body.do("blocks_of.wait();")
                     self._multiply(names[id(kernel)], kernel)
                 else:
                     assert isinstance(kernel, Loop)
                     self._call(_Called(bodies[id(kernel)], ["row0"]), kernel)
-        return self._emitted(self.count // self.rows * shares)
 
     def _share(self, kernel: Loop) -> Loop:
         """Return a loop over the units of one block."""
@@ -248,12 +296,6 @@ class _Emission:
     def _is_written(self, buffer: Buffer) -> bool:
         written = {self.loop.memory_of(b) for k in self.loop.body for b in k.writes()}
         return self.loop.memory_of(buffer) in written
-
-    def _wait(self, waits: int) -> None:
-        """Append that the blocks of these rows wait for each other."""
-        counters = self.body.scratch(self.count // self.rows, "uint64")
-        turns = self.loop.steps * waits
-        self.body.do(f"wait_for_blocks({counters} + group, {self.shares}, {turns});")
 
     def _reserve(self, nbytes: int) -> int:
         start = rounded(self.shared, 128)
@@ -280,26 +322,34 @@ class _Emission:
 
     def _keep_weights(self, number: int, kernel: Contract, room: int) -> str:
         """Append how a block gets the weights of a product; return their name."""
-        (columns,), (inner,) = kernel.columns, kernel.inner
-        steps = -(-inner.size // 8)
-        left = self._reserve(8 * (steps * 8 + 4) * 4)
-        fragments = _fragments(kernel, self.shares)
-        held = min(fragments, HELD_REGISTERS // 4)
+        weights, columns = _Weights(kernel, self.shares), kernel.columns[0].size
+        left = self._reserve(weights.row_bytes)
+        partial = self._reserve(weights.partial_bytes)
+        held = min(weights.fragments, HELD_REGISTERS // 4)
         room = max(room - self.shared - 128, 0) // (WARPS * 512)
-        staged = min(fragments - held, room)
+        staged = min(weights.fragments - held, room)
         start = self._reserve(staged * WARPS * 512)
-        own = columns.size // self.shares
-        sizes = (self.rows, own, inner.size, inner.right, held, staged)
-        shape = (*sizes, *self._units(columns.size))
+        inner = weights.inner
+        sizes = (self.rows, weights.columns, inner.size, inner.right, held, staged)
+        shape = (*sizes, *self._units(columns), self._width(kernel))
         name = f"weights{number}"
+        self.body.do(f"unsigned* left{number} = (unsigned*)(shared_bytes + {left});")
         view = kernel.right
         source = affine([self.body.pointer(view.buffer)], (1,), view.offset)
         self.body.do(
             f"KeptWeights<{', '.join(map(str, shape))}> {name}({source}, "
-            f"shared_bytes + {start}, share);"
+            f"shared_bytes + {start}, left{number}, share);"
         )
-        self.body.do(f"unsigned* left{number} = (unsigned*)(shared_bytes + {left});")
+        self.body.do(f"float* partial{number} = (float*)(shared_bytes + {partial});")
         return name
+
+    def _width(self, kernel: Contract) -> int:
+        """Return how many elements of a row can be read at once."""
+        view = kernel.left
+        window = self.windows.get(view.buffer.key)
+        steps = (window.offset, window.stride) if window else ()
+        lines = (kernel.inner[0].size, kernel.rows[0].left, view.offset, *steps)
+        return 1 if any(size % 4 for size in lines) else 4
 
     def _units(self, columns: int) -> tuple[int, int]:
         """Return of how many columns, one after the other, how many are a block's."""
@@ -321,7 +371,8 @@ class _Emission:
         )
         self.body.do(f"{name}.stage_rows({left}, {source}, {rows.left});")
         self.body.do("BARRIER;")
-        self.body.do(f"{name}.multiply({left}, {target}, {rows.out});")
+        partial = name.replace("weights", "partial")
+        self.body.do(f"{name}.multiply({left}, {partial}, {target}, {rows.out});")
         self.body.do("BARRIER;")
 
     # ---- both ----------------------------------------------------------------------

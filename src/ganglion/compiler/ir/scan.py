@@ -211,7 +211,8 @@ class _Outlined:
         if value in self._carried:
             return value
         if value in self._sliced:
-            return self._slice(value) if value in self._heavy else value
+            moves = isinstance(value, Node) and value.op.kind == "movement"
+            return self._slice(value) if value in self._heavy and not moves else value
         if isinstance(value, Constant) or _repeats(value):
             return value
         name = f"k{len(self.constants)}"

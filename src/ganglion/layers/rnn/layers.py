@@ -6,6 +6,7 @@ import inspect
 from operator import attrgetter
 from typing import Any
 
+from ganglion import keras2
 from ganglion.layers.base import InputSpec
 from ganglion.layers.rnn.base import RNN
 from ganglion.layers.rnn.cells import GRUCell, LSTMCell, SimpleRNNCell
@@ -38,6 +39,9 @@ class CellLayer(RNN):
 
     def _make(self, arguments: dict[str, Any]) -> None:
         """Make the cell, and this layer, from the arguments of both."""
+        if arguments.pop("consume_less", None) is not None:
+            keras2.note("`consume_less=`", "left out: the loop over time is compiled")
+            self._init_values.pop("consume_less", None)
         use_cudnn = arguments.pop("use_cudnn", "auto")
         if use_cudnn not in ("auto", True, False):
             raise ValueError(

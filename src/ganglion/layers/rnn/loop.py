@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ganglion import ops, tree
 
 Step = Callable[[Any, Any], tuple[Any, Any]]  # (x, states) -> (output, new states)
@@ -74,3 +76,45 @@ def _repeated(outputs: Any, mask: Any, reverse: bool) -> Any:
 
     nothing = ops.zeros_like(outputs[0])
     return ops.scan(body, nothing, (outputs, mask), reverse=reverse)[1]
+
+
+def rnn(
+    step_function: Callable[[Any, list[Any]], tuple[Any, Any]],
+    inputs: Any,
+    initial_states: Any,
+    go_backwards: bool = False,
+    mask: Any = None,
+    constants: Any = None,
+    unroll: bool = False,
+    input_length: Any = None,
+    time_major: bool = False,
+    zero_output_for_mask: bool = False,
+    return_all_outputs: bool = True,
+) -> tuple[Any, Any, Any]:
+    """Keras' `backend.rnn`: call ``step_function(x, states + constants)`` step by step.
+
+    Returns the last output, all outputs in the order they were computed, and the last
+    states. An `input_length` for each sequence masks what lies behind it.
+    """
+    xs = inputs if time_major else tree.map_leaves(swapped, inputs)
+    length = tree.flatten(xs)[0].shape[0]
+    if mask is None and np.ndim(input_length):
+        mask = ops.expand_dims(ops.arange(length), -1) < ops.cast(input_length, "int32")
+    elif mask is not None:
+        mask = ops.reshape(ops.cast(mask, "bool"), tuple(mask.shape[:2]))
+        mask = mask if time_major else swapped(mask)
+
+    def step(x: Any, states: Any) -> tuple[Any, Any]:
+        return step_function(x, [*states, *(constants or [])])
+
+    last, outputs, states = run_over_time(
+        step,
+        xs,
+        list(initial_states),
+        mask,
+        reverse=go_backwards,
+        zero_output_for_mask=zero_output_for_mask,
+    )
+    outputs = ops.flip(outputs, axis=0) if go_backwards else outputs
+    outputs = outputs if return_all_outputs else ops.expand_dims(last, 0)
+    return last, outputs if time_major else swapped(outputs), states

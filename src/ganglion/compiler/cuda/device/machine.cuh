@@ -11,14 +11,31 @@ DEVICE unsigned bits_of_float(float x) { return __float_as_uint(x); }
 DEVICE double double_of_bits(unsigned long long bits) {
   return __longlong_as_double((long long)bits);
 }
+DEVICE float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+DEVICE float inverse_of(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 DEVICE unsigned count_up(unsigned* address) { return atomicAdd(address, 1u); }
 DEVICE void publish() { __threadfence(); }
-DEVICE unsigned long long arrive(unsigned long long* counter) {
-  return atomicAdd(counter, 1ull);
+// What a thread, or others before a barrier, wrote is seen by who counts its arrival.
+DEVICE void arrive(unsigned long long* counter) {
+  asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(1ull)
+               : "memory");
 }
 DEVICE unsigned long long arrived(const unsigned long long* counter) {
-  return *(const volatile unsigned long long*)counter;
+  unsigned long long count;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+               : "=l"(count)
+               : "l"(counter)
+               : "memory");
+  return count;
 }
 // What the thread `distance` lanes up has; one's own where there is none.
 template <class T> DEVICE T from_lane_above(T value, int distance) {
@@ -29,6 +46,13 @@ DEVICE unsigned lanes_that(bool says) { return __ballot_sync(0xffffffffu, says);
 DEVICE int bits_in(unsigned word) { return __popc(word); }
 DEVICE float read_through(const float* address) { return __ldcg(address); }
 DEVICE double read_through(const double* address) { return __ldcg(address); }
+DEVICE void read_lanes_through(float (&lanes)[1], const float* from) {
+  lanes[0] = __ldcg(from);
+}
+DEVICE void read_lanes_through(float (&lanes)[4], const float* from) {
+  const float4 found = __ldcg((const float4*)from);
+  lanes[0] = found.x, lanes[1] = found.y, lanes[2] = found.z, lanes[3] = found.w;
+}
 DEVICE void wait_for_others() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

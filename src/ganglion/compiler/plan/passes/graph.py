@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from ganglion.compiler.ir.arrays import concat, slice_
 from ganglion.compiler.ir.contraction import matmul
-from ganglion.compiler.ir.graph import Constant, Graph, Node, Value, rewritten
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Node, Value, rewritten
 from ganglion.compiler.ir.pointwise import (
     add,
     cast,
@@ -19,6 +21,7 @@ from ganglion.compiler.ir.pointwise import (
     multiply,
     subtract,
 )
+from ganglion.compiler.ir.scan import instantiated, scan
 from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_, transpose
 from ganglion.compiler.ir.simplify import splat
 from ganglion.compiler.plan.lowering import LONG_SUM, thread_split
@@ -291,3 +294,99 @@ def _without_bias(x: Value) -> tuple[Value, Value | None]:
         if bias is not terms[1] and bias.shape == x.shape[-1:]:
             return terms[0], bias
     return x, None
+
+
+# ---- inputs of loops over time -------------------------------------------------------
+# What is light and only a loop reads is computed in the loop, from products before it.
+#
+# A bias behind the input products of all steps would be a pass of its own over their
+# array, if the target's products do not add it themselves.
+
+
+def light_inputs_in_loops(graph: Graph) -> Graph:
+    """Return a graph whose loops compute pointwise functions of products themselves."""
+    readers = Counter(value for node in graph.nodes for value in set(node.inputs))
+    readers.update(graph.outputs.values())
+
+    def rule(old: Node, new: Node) -> Value:
+        if old.op is not scan:
+            return new
+        first, count = old.attrs["carries"], old.attrs["stacked"]
+        light = [
+            number
+            for number in range(first, first + count)
+            if readers[old.inputs[number]] == 1 and _is_light(old.inputs[number])
+        ]
+        return _LoopWithInputs(new).computing(light) if light else new
+
+    return rewritten(graph, rule)
+
+
+def _is_light(value: Value) -> bool:
+    """Return whether a value is a pointwise function of products, for all steps."""
+    return (
+        isinstance(value, Node)
+        and value.op.kind == "pointwise"
+        and all(_repeats(x) or _is_light(x) or _is_product(x) for x in value.inputs)
+    )
+
+
+def _repeats(value: Value) -> bool:
+    """Return whether a value is the same at all steps."""
+    if not isinstance(value, Node) or value.op is not broadcast:
+        return False
+    return value.inputs[0].ndim < value.ndim
+
+
+def _is_product(value: Value) -> bool:
+    while isinstance(value, Node) and value.op is reshape:
+        (value,) = value.inputs
+    return isinstance(value, Node) and value.op.kind == "contraction"
+
+
+class _LoopWithInputs:
+    """A loop under construction that computes some of its stacked inputs itself."""
+
+    def __init__(self, loop: Node) -> None:
+        self._loop, self._body = loop, loop.attrs["body"]
+        self._carries = loop.attrs["carries"]
+        after = self._carries + loop.attrs["stacked"]
+        pairs = list(zip(self._body.inputs, loop.inputs, strict=True))
+        self._state, self._constants = pairs[: self._carries], pairs[after:]
+        self._stacked = pairs[self._carries : after]
+
+    def computing(self, numbers: Sequence[int]) -> Node:
+        """Return the loop with these inputs computed in its body."""
+        light = {self._body.inputs[n]: self._loop.inputs[n] for n in numbers}
+        self._stacked = [pair for pair in self._stacked if pair[0] not in light]
+        known = {inner: self._slice(value) for inner, value in light.items()}
+        outputs = instantiated(self._body.outputs.values(), known)
+        pairs = (*self._state, *self._stacked, *self._constants)
+        names = dict(zip(self._body.outputs, outputs, strict=True))
+        body = Graph.of(self._body.name, [inner for inner, _ in pairs], names)
+        attrs = {**self._loop.attrs, "body": body, "stacked": len(self._stacked)}
+        inputs = tuple(outer for _, outer in pairs)
+        loop = self._loop
+        return Node(loop.op, inputs, attrs, loop.shape, loop.dtype, loop.origin)
+
+    def _slice(self, value: Value) -> Value:
+        """Return what the body computes at each step for a value of all steps."""
+        shape = value.shape[1:]
+        if _repeats(value):
+            assert isinstance(value, Node)
+            return broadcast(self._constant(value.inputs[0]), shape=shape)
+        if _is_light(value):
+            assert isinstance(value, Node)
+            inputs = tuple(self._slice(x) for x in value.inputs)
+            origin = value.origin
+            return Node(value.op, inputs, value.attrs, shape, value.dtype, origin)
+        inner = Input(f"p{len(self._stacked)}", shape, value.dtype)
+        self._stacked.append((inner, value))
+        return inner
+
+    def _constant(self, value: Value) -> Value:
+        if isinstance(value, Constant):
+            return value
+        inner = Input(f"q{len(self._constants)}", value.shape, value.dtype)
+        self._constants.append((inner, value))
+        return inner

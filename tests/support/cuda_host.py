@@ -83,14 +83,13 @@ def _prelude() -> Path:
 
 def _object(text: str) -> bytes:
     """Return the shared object of a text, compiled now or by an earlier run."""
-    key = hashlib.sha256("\n".join([text, *FLAGS, *LINKS, _version()]).encode()).hexdigest()
+    identity = "\n".join([text, *FLAGS, *LINKS, _version()])
+    key = hashlib.sha256(identity.encode()).hexdigest()
     path = CACHE / f"{key}.so"
     if path.exists():
         os.utime(path)
         return path.read_bytes()
-    _write(
-        path, lambda part: _compile("-x", "c++", "-", *LINKS, "-o", part, text=text)
-    )
+    _write(path, lambda part: _compile("-x", "c++", "-", *LINKS, "-o", part, text=text))
     objects = sorted(CACHE.glob("*.so"), key=lambda path: path.stat().st_mtime)
     for old in objects[:-MOST_OBJECTS]:
         old.unlink(missing_ok=True)

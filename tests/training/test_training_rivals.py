@@ -62,7 +62,7 @@ def _seeded() -> None:
 
 @pytest.fixture
 def float_type(request: Any, keras: Any) -> Any:
-    """Compute in this type; in float64 only a bug can make a difference in a few steps."""
+    """Compute in this type; in float64 only a bug makes a difference in a few steps."""
     set_floats(keras, request.param)
     yield request.param
     set_floats(keras, "float32")

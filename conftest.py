@@ -30,7 +30,7 @@ threads.CORE_NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave what Keras itself is warned about by NumPy out of the summary.
+    """Leave what Keras is warned about by NumPy and TensorFlow out of the summary.
 
     A suite that a shell runs in the background is deaf to Ctrl-C, and so would be every
     process that its tests start and interrupt.
@@ -38,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     told = "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
     config.addinivalue_line("filterwarnings", f"{told}:keras")
+    eager = "ignore:Even though the `tf.config.experimental_run_functions_eagerly`"
+    config.addinivalue_line("filterwarnings", f"{eager}:UserWarning")
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +81,9 @@ def keras() -> Any:
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    # To trace a small model takes ten times as long as the few steps it is asked for.
+    tf.config.run_functions_eagerly(True)
     module = pytest.importorskip("keras", "3.15", reason="Keras 3.15 is not installed")
     if module.backend.backend() != "tensorflow":
         pytest.skip("compares with Keras on TensorFlow: unset KERAS_BACKEND")

@@ -229,7 +229,7 @@ def test_a_transformer_trains_as_in_keras(keras: Any, name: str) -> None:
         losses.append(
             [
                 float(model.train_on_batch(tokens[:, :-1], tokens[:, 1:]))
-                for _ in range(20)
+                for _ in range(6)
             ]
         )
     np.testing.assert_allclose(*losses, rtol=1e-4)

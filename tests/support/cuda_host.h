@@ -1,11 +1,11 @@
 // A GPU of one block at a time, emulated on a CPU: every thread is a fibre, and barriers
-// switch between them. Only a block that waits for others lets them run in between. Stands above the backend's CUDA text instead of `machine.cuh`.
+// switch between them. Only a block that waits for others lets them run in between.
+// Stands above the backend's CUDA text instead of `machine.cuh`; g++ makes code of it
+// again for every text, and so it does without C++'s library.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
 
 #define TENSOR_CORES
 #define METHOD inline
@@ -48,13 +48,26 @@ static const size_t fibre_room = 128 * 1024, shared_room = 256 * 1024;
 struct EmulatedBlock {
   int number = 0, left = 0;
   bool waits = false;  // for other blocks
+  EmulatedBlock* next = nullptr;  // in its queue
   Barrier all, warps[32];
   void* tops[THREADS];
   bool done[THREADS];
-  unsigned char* stacks = (unsigned char*)aligned_alloc(64, fibre_room * THREADS);
-  unsigned char* shared = (unsigned char*)aligned_alloc(128, shared_room);
-  ~EmulatedBlock() { free(stacks), free(shared); }
+  unsigned char *stacks, *shared;
 };
+struct Queue {
+  EmulatedBlock *first = nullptr, *last = nullptr;
+  void push(EmulatedBlock* block) {
+    block->next = nullptr;
+    (first ? last->next : first) = block;
+    last = block;
+  }
+  EmulatedBlock* pop() {
+    EmulatedBlock* block = first;
+    first = block->next;
+    return block;
+  }
+};
+typedef void (*Work)(void** arguments);
 static EmulatedBlock* live;
 #define emulated_block live->number
 #define emulated_all live->all
@@ -63,7 +76,8 @@ static EmulatedBlock* live;
 #define fibre_done live->done
 #define shared_bytes live->shared
 static void* main_top;
-static std::function<void()>* fibre_work;
+static Work fibre_work;
+static void** fibre_arguments;
 
 static void leave_fibre() {
   const int me = emulated_thread;
@@ -87,7 +101,7 @@ static void leave(Barrier& barrier) {
   }
 }
 extern "C" void fibre_main() {
-  (*fibre_work)();
+  fibre_work(fibre_arguments);
   const int me = emulated_thread;
   fibre_done[me] = true;
   leave(emulated_all);
@@ -127,26 +141,33 @@ static void advance_block() {
     }
   } while (live->left > 0 && !live->waits);
 }
-static void run_blocks(int blocks, std::function<void()> work) {
-  // Freed with the library: there are hundreds of them in a run of the tests.
-  static struct Blocks {
-    std::deque<EmulatedBlock*> free;
-    ~Blocks() { for (EmulatedBlock* block : free) delete block; }
-  } all;
-  std::deque<EmulatedBlock*> waiting;
-  fibre_work = &work;
-  for (int next = 0; next < blocks || !waiting.empty();) {
+static Queue idle;
+static EmulatedBlock* new_block() {
+  EmulatedBlock* block = (EmulatedBlock*)malloc(sizeof(EmulatedBlock));
+  block->stacks = (unsigned char*)aligned_alloc(64, fibre_room * THREADS);
+  block->shared = (unsigned char*)aligned_alloc(128, shared_room);
+  return block;
+}
+// With the library: there are hundreds of them in a run of the tests.
+__attribute__((destructor)) static void free_blocks() {
+  while (idle.first) {
+    EmulatedBlock* block = idle.pop();
+    free(block->stacks), free(block->shared), free(block);
+  }
+}
+static void run_blocks(int blocks, Work work, void** arguments) {
+  Queue waiting;
+  fibre_work = work;
+  fibre_arguments = arguments;
+  for (int next = 0; next < blocks || waiting.first;) {
     if (next < blocks) {
-      if (all.free.empty()) all.free.push_back(new EmulatedBlock);
-      live = all.free.back();
-      all.free.pop_back();
+      live = idle.first ? idle.pop() : new_block();
       begin_block(next++);
     } else {
-      live = waiting.front();
-      waiting.pop_front();
+      live = waiting.pop();
     }
     advance_block();
-    (live->left ? waiting : all.free).push_back(live);
+    (live->left ? waiting : idle).push(live);
   }
 }
 

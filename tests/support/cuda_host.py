@@ -31,7 +31,9 @@ HEADER = (Path(__file__).parent / "cuda_host.h").read_text()
 # Objects by the hash of their text: a later run of the tests compiles what is new.
 CACHE = ROOT / ".pytest_cache" / "cuda_host"
 MOST_OBJECTS = 3000
-FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-ffp-contract=off")
+FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-ffp-contract=off", "-fno-exceptions")
+# No library of C++'s: to look through it takes as long as to compile a small kernel.
+LINKS = ("-shared", "-nostdlib", "-lm", "-lc", "-lgcc")
 _SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?'
                         r"(\w+)\(([^)]*)\)")  # fmt: skip
 
@@ -81,14 +83,13 @@ def _prelude() -> Path:
 
 def _object(text: str) -> bytes:
     """Return the shared object of a text, compiled now or by an earlier run."""
-    key = hashlib.sha256("\n".join([text, *FLAGS, _version()]).encode()).hexdigest()
+    identity = "\n".join([text, *FLAGS, *LINKS, _version()])
+    key = hashlib.sha256(identity.encode()).hexdigest()
     path = CACHE / f"{key}.so"
     if path.exists():
         os.utime(path)
         return path.read_bytes()
-    _write(
-        path, lambda part: _compile("-shared", "-x", "c++", "-", "-o", part, text=text)
-    )
+    _write(path, lambda part: _compile("-x", "c++", "-", *LINKS, "-o", part, text=text))
     objects = sorted(CACHE.glob("*.so"), key=lambda path: path.stat().st_mtime)
     for old in objects[:-MOST_OBJECTS]:
         old.unlink(missing_ok=True)
@@ -107,8 +108,9 @@ def _wrapped(source: str) -> str:
         ]
         casts = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(kinds))
         text += (
+            f"\nstatic void call_{name}(void** arguments) {{ {name}({casts}); }}"
             f'\nextern "C" void run_{name}(int blocks, void** arguments) {{\n'
-            f"  run_blocks(blocks, [&] {{ {name}({casts}); }});\n}}\n"
+            f"  run_blocks(blocks, call_{name}, arguments);\n}}\n"
         )
     return text
 

@@ -75,7 +75,7 @@ _DENSE = [
         kernel_constraint="non_neg",
     ),
     case("Embedding", (2, 5), input_dim=11, output_dim=3, _classes=11),
-    case("Embedding", (2, 5), input_dim=4, output_dim=3, mask_zero=True, _classes=4),
+    case("Embedding", (2, 5), input_dim=11, output_dim=3, mask_zero=True, _classes=4),
     case("Masking", (3, 4, 2)),
     case("Masking", (3, 4, 1), mask_value=1.0),
     case("Activation", (3, 5), activation="gelu"),

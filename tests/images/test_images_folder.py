@@ -427,7 +427,7 @@ def test_the_made_folder_holds_photographs_of_cifar10(tmp_path, cifar):
 
 def test_published_figures_are_said_to_be_of_other_images(photos):
     recipe = networks.of_folder(photos)
-    figures = [(figure.accuracy, figure.time) for figure in recipe.published]
+    figures = [(figure.score, figure.time) for figure in recipe.published]
     assert figures == [
         (0.9518, "7 min 16 s"),
         (0.9857, "27 min 10 s"),

@@ -111,7 +111,7 @@ def test_the_data_of_the_charts_is_what_was_measured() -> None:
     runs = [run for run in race.finished if run.engine == "jax"]
     average = curves["jax"]["average"]
     last = sum(run.accuracy or 0 for run in runs) / 3
-    assert average["accuracy"][-1] == pytest.approx(last, abs=2e-6)
+    assert average["score"][-1] == pytest.approx(last, abs=2e-6)
     for clock, total in (
         ("run", lambda run: run.seconds),
         ("train", lambda run: run.train_seconds),
@@ -119,7 +119,7 @@ def test_the_data_of_the_charts_is_what_was_measured() -> None:
     ):
         mean = sum(map(total, runs)) / 3
         assert average[clock][-1] == pytest.approx(mean, abs=1e-5)
-    assert [len(series["accuracy"]) for series in curves["jax"]["runs"]] == [4, 4, 4]
+    assert [len(series["score"]) for series in curves["jax"]["runs"]] == [4, 4, 4]
 
 
 def test_an_engine_keeps_its_sign_whoever_else_takes_part() -> None:

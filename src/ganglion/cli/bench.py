@@ -18,7 +18,7 @@ from ganglion.cli.options import (
     completed,
     completed_list,
     engine_names,
-    recipe_names,
+    timed_names,
 )
 from ganglion.race.engines import RIVALS
 
@@ -27,8 +27,8 @@ def bench(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Which recipes; all by default.",
-            autocompletion=completed(recipe_names),
+            help="Which recipes, or rnn, lstm, gru2; the published ones by default.",
+            autocompletion=completed(timed_names),
         ),
     ] = None,
     against: Annotated[

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ganglion import config
 from ganglion.compiler.cpu import jit, pipeline
 from ganglion.compiler.cpu.pipeline import PIPELINE, build
@@ -18,7 +16,7 @@ from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.plan import Plan
-from ganglion.recipes import Recipe
+from ganglion.recipes import Recipe, noise
 from ganglion.recipes import build as build_model
 from ganglion.training.data_adapters import Table
 
@@ -26,11 +24,7 @@ from ganglion.training.data_adapters import Table
 def program_of(recipe: Recipe, step: str, batch_size: int | None = None) -> Program:
     """Return the program of a recipe's step: "train", "test" or "predict"."""
     size = batch_size or recipe.batch_size
-    target = (recipe.classes,) if recipe.one_hot else ()
-    rows = Table(
-        np.zeros((size, *recipe.input_shape), "uint8"),
-        np.zeros((size, *target), "float32" if recipe.one_hot else "int32"),
-    )
+    rows = Table(*noise(recipe, size))
     signature = rows.signature(size, size, recipe.shuffle and step == "train")
     model = build_model(recipe)
     return model._step_cache.traced(step, rows, signature).program

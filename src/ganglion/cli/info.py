@@ -16,7 +16,7 @@ def recipes() -> None:
     """List the published experiments."""
     from rich.table import Table
 
-    table = Table("recipe", "model", "parameters", "training", "published accuracy")
+    table = Table("recipe", "model", "parameters", "training", "published")
     for recipe in recipe_book.RECIPES.values():
         kind, arguments = recipe.optimizer
         numbers = ", ".join(f"{key} {value}" for key, value in arguments.items())
@@ -27,7 +27,7 @@ def recipes() -> None:
             f"{recipe.loss}, {kind} ({numbers}), batch {recipe.batch_size}, "
             f"{recipe.epochs} epochs",
             "\n".join(
-                f"{figure.accuracy:.4f} {figure.system}, {figure.time}"
+                f"{recipe.score} {figure.score:.4f} {figure.system}, {figure.time}"
                 for figure in recipe.published
             ),
         )

@@ -115,6 +115,11 @@ def recipe_names() -> list[str]:
     return list(recipe_book.RECIPES)
 
 
+def timed_names() -> list[str]:
+    """Return the names of all that `bench` can time: recipes and probes."""
+    return [*recipe_names(), *(probe.name for probe in recipe_book.PROBES)]
+
+
 def engine_names() -> list[str]:
     """Return the names of all engines."""
     from ganglion.race.engines import ENGINES

@@ -191,7 +191,7 @@ def race(
         chosen,
         [engine(name) for name in chosen.engines],
         folder,
-        shown := watch.watch_for(chosen.engines, chosen.runs),
+        shown := watch.watch_for(chosen.engines, chosen.runs, chosen.full_recipe.score),
         run_race.command_line(chosen, folder),
         before,
     )

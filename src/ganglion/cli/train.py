@@ -295,14 +295,13 @@ def _stopped(context: typer.Context, model: Any, total: int, save: Path | None) 
 def _conclude(
     recipe: recipe_book.Recipe, history: dict[str, list[float]], seconds: float
 ) -> None:
-    if not history.get("val_accuracy"):
+    tested = history.get(f"val_{recipe.score}")
+    if not tested:
         say("Nothing left to train.")
         return
     published = ", ".join(
-        f"{figure.accuracy:.4f} {figure.system} ({figure.time})"
+        f"{figure.score:.4f} {figure.system} ({figure.time})"
         for figure in recipe.published
     )
-    say(
-        f"Test accuracy {history['val_accuracy'][-1]:.4f} after {seconds:.1f} s. "
-        f"Published: {published}."
-    )
+    text = f"Test {recipe.score} {tested[-1]:.4f} after {seconds:.1f} s."
+    say(f"{text} Published: {published}." if published else text)

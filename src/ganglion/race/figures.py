@@ -54,6 +54,7 @@ class Group:
     engine: str
     settings: str
     runs: tuple[Run, ...]
+    score: str = "accuracy"
 
     @property
     def label(self) -> str:
@@ -86,9 +87,9 @@ class Group:
         return Spread.of(values) if values else None
 
     @property
-    def accuracy(self) -> Spread | None:
-        """The test accuracy at the end."""
-        return self.spread(lambda run: run.accuracy)
+    def result(self) -> Spread | None:
+        """The test's accuracy, or its loss, at the end."""
+        return self.spread(lambda run: run.tested(self.score))
 
     @property
     def time(self) -> Spread | None:
@@ -136,7 +137,7 @@ def groups(race: Race) -> list[Group]:
                 key = name, settings_text(run.settings)
                 grouped.setdefault(key, []).append(run)
     return [
-        Group(*key, tuple(sorted(runs, key=lambda run: run.number)))
+        Group(*key, tuple(sorted(runs, key=lambda run: run.number)), race.score)
         for key, runs in grouped.items()
     ]
 

@@ -133,10 +133,10 @@ def _step_seconds(session: Session, batch_size: int) -> float:
 
 
 def judge(
-    examined: Sequence[Examined], parameters: int, precision: str = "float32"
+    examined: Sequence[Examined], parameters: int, within: float = TOLERANCE
 ) -> float:
     """Refuse engines that compute something else; return the first batch's loss."""
-    alike = partial(agree, precision=precision)
+    alike = partial(agree, within=within)
     racing = [entry for entry in examined if entry.races]
     for entry in racing:
         if entry.parameters != parameters:

@@ -20,6 +20,7 @@ SCHEMA = 1
 FILE = "results.json"
 STATUSES = ("done", "failed")
 DEVICES = ("cpu", "cuda")
+SCORES = ("accuracy", "loss")  # what a test is judged by
 _NOT_IN_JSON = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -43,6 +44,10 @@ class Epoch:
     def seconds(self) -> float:
         """The run time: training and testing."""
         return self.train_seconds + self.test_seconds
+
+    def tested(self, score: str) -> float:
+        """Return the test's "accuracy" or "loss"."""
+        return self.test_accuracy if score == "accuracy" else self.test_loss
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,11 @@ class Run:
     @property
     def accuracy(self) -> float | None:
         """The test accuracy after the last epoch."""
-        return self.epochs[-1].test_accuracy if self.epochs else None
+        return self.tested("accuracy")
+
+    def tested(self, score: str) -> float | None:
+        """Return the test's "accuracy" or "loss" after the last epoch."""
+        return self.epochs[-1].tested(score) if self.epochs else None
 
     @property
     def seconds(self) -> float:
@@ -142,6 +151,7 @@ class Race:
     exact_steps: tuple[ExactSteps, ...] = ()  # none where float32 keeps in step
     limit: float = 0.0  # seconds a run may take, as asked for; 0: by trial
     memory: int = 0  # bytes of address space a run may take; 0: any
+    score: str = "accuracy"  # one of SCORES
     schema: int = SCHEMA
 
 
@@ -273,6 +283,8 @@ def _check(race: Race) -> None:
     """Check what types do not say."""
     if race.device not in DEVICES:
         raise _WrongError(f"device must be one of {DEVICES}, not {_brief(race.device)}")
+    if race.score not in SCORES:
+        raise _WrongError(f"score must be one of {SCORES}, not {_brief(race.score)}")
     for i, run in enumerate(race.finished):
         if run.status not in STATUSES:
             where = f"finished[{i}].status"
@@ -280,7 +292,7 @@ def _check(race: Race) -> None:
                 f"{where} must be one of {STATUSES}, not {_brief(run.status)}"
             )
     for i, row in enumerate(race.published):
-        for key, kind in (("system", str), ("accuracy", float), ("time", str)):
+        for key, kind in (("system", str), (race.score, float), ("time", str)):
             where = f"published[{i}].{key}"
             if key not in row:
                 raise _WrongError(f"{where} is missing")

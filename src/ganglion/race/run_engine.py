@@ -30,6 +30,7 @@ from ganglion.recipes import Recipe
 FIRST_STEPS = 20
 TOLERANCE = 1e-3  # of a loss, relative
 ROUNDED = {"tf32": 2e-3, "bf16": 2e-2}  # the same, where operands have fewer bits
+NOISY = 0.05  # the same, where every engine draws random numbers of its own
 
 
 @dataclass(frozen=True)
@@ -276,17 +277,24 @@ def _check(job: Job, run: Run) -> None:
         raise Refused(refused_for_parameters(run.parameters, parameters))
     if math.isnan(loss):
         return
-    if not agree(run.first_losses[0], loss, job.settings.precision):
+    if not agree(run.first_losses[0], loss, tolerance(job.settings)):
         raise Refused(refused_for_loss(run.first_losses[0], loss))
 
 
-def agree(loss: float, other: float, precision: str = "float32") -> bool:
+def tolerance(settings: Settings) -> float:
+    """Return how far apart, relatively, the first losses of engines may be."""
+    if settings.full_recipe.is_noisy:
+        return NOISY
+    return ROUNDED.get(settings.precision, TOLERANCE)
+
+
+def agree(loss: float, other: float, within: float = TOLERANCE) -> bool:
     """Return whether two losses are equal up to rounding.
 
-    >>> agree(2.3000, 2.3001), agree(2.3, 2.4), agree(2.30, 2.32, "bf16")
+    >>> agree(2.3000, 2.3001), agree(2.3, 2.4), agree(2.30, 2.32, 2e-2)
     (True, False, True)
     """
-    return math.isclose(loss, other, rel_tol=ROUNDED.get(precision, TOLERANCE))
+    return math.isclose(loss, other, rel_tol=within)
 
 
 def refused_for_parameters(count: int, expected: int) -> str:

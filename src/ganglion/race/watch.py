@@ -17,6 +17,8 @@ REFRESHES = 2  # a second; drawing takes time from the engines
 class Watch:
     """Shows everything in plain lines on standard error; the base of live watches."""
 
+    score = "accuracy"  # what a test is judged by
+
     def __enter__(self) -> Self:
         return self
 
@@ -33,11 +35,11 @@ class Watch:
 
     def tested(self, engine: str, run: int, epoch: Epoch) -> None:
         """Show what an epoch came to."""
+        tested = f"test {self.score} {epoch.tested(self.score):.4f}"
         self.says(
             engine,
-            f"run {run}, epoch {epoch.number}: loss {epoch.train_loss:.4f}, test "
-            f"accuracy {epoch.test_accuracy:.4f}, {epoch.train_seconds:.2f} s + "
-            f"{epoch.test_seconds:.2f} s",
+            f"run {run}, epoch {epoch.number}: loss {epoch.train_loss:.4f}, {tested}, "
+            f"{epoch.train_seconds:.2f} s + {epoch.test_seconds:.2f} s",
         )
 
     def at_work(self, engine: str, tasks: list[str]) -> None:
@@ -46,7 +48,9 @@ class Watch:
     def finished(self, run: Run) -> None:
         """Show that a run is over."""
         if run.done:
-            ending = f"{run.seconds:.2f} s, test accuracy {run.accuracy:.4f}"
+            ending = (
+                f"{run.seconds:.2f} s, test {self.score} {run.tested(self.score):.4f}"
+            )
         else:
             ending = f"failed: {run.reason}"
         point = f" ({settings_text(run.settings)})" if run.settings else ""
@@ -123,22 +127,24 @@ class LiveWatch(Watch):
             self._rows[engine].began = 0.0
 
     def training(self, engine: str, run: int, epoch: int, epochs: int) -> None:
-        accuracy = self._rows[engine].state.partition("; ")[2] if epoch > 1 else ""
+        result = self._rows[engine].state.partition("; ")[2] if epoch > 1 else ""
         text = f"run {run} of {self._runs}, epoch {epoch} of {epochs}"
-        self.says(engine, f"{text}; {accuracy}" if accuracy else text)
+        self.says(engine, f"{text}; {result}" if result else text)
 
     def tested(self, engine: str, run: int, epoch: Epoch) -> None:
         row = self._rows[engine]
-        row.state = f"run {run}; test accuracy {epoch.test_accuracy:.4f}"
+        row.state = f"run {run}; test {self.score} {epoch.tested(self.score):.4f}"
 
     def finished(self, run: Run) -> None:
         row = self._rows[run.engine]
         row.ended.append(f"{run.seconds:.2f} s" if run.done else "failed")
         row.state, row.began = ("waits" if run.done else run.reason), 0.0
         if run.number == self._runs and run.done:
-            row.state = f"done; test accuracy {run.accuracy:.4f}"
+            row.state = f"done; test {self.score} {run.tested(self.score):.4f}"
 
 
-def watch_for(engines: tuple[str, ...], runs: int) -> Watch:
+def watch_for(engines: tuple[str, ...], runs: int, score: str) -> Watch:
     """Return a live table on a terminal, else plain lines."""
-    return LiveWatch(engines, runs) if sys.stderr.isatty() else Watch()
+    watch = LiveWatch(engines, runs) if sys.stderr.isatty() else Watch()
+    watch.score = score
+    return watch

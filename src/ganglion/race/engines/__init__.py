@@ -15,7 +15,7 @@ import importlib.util
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -240,6 +240,8 @@ def scaled(task: Task) -> tuple[Layers, np.ndarray]:
 
 def pixels(task: Task, x: np.ndarray) -> np.ndarray:
     """Return images as a recipe's network takes them after its scaling."""
+    if task.recipe.takes_tokens:
+        return x
     images = x.astype(task.dtype)
     if _scales(task):  # in place: memory is compared, too
         scaling = task.recipe.layers[0][1]
@@ -262,12 +264,20 @@ def test_set(task: Task) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def averages(batches: Iterable[tuple[Any, Any, int]]) -> tuple[float, float]:
-    """Return loss and accuracy from loss, hits and rows of each batch."""
+    """Return loss and accuracy from loss, hits and rows of each batch.
+
+    Hits are NaN where a recipe has no accuracy.
+    """
     batches = list(batches)  # all are under way before the first is waited for
     total = sum(float(loss) * rows for loss, _, rows in batches)
     hits = sum(float(right) for _, right, _ in batches)
     count = sum(rows for _, _, rows in batches)
     return total / count, hits / count
+
+
+def last_accuracy(history: Mapping[str, list[float]]) -> float:
+    """Return the accuracy of the last epoch, NaN where a recipe has none."""
+    return history["accuracy"][-1] if "accuracy" in history else math.nan
 
 
 # ---- the parts of a recipe -----------------------------------------------------------
@@ -285,13 +295,41 @@ def up_to_logits(recipe: Recipe, layers: Layers) -> Layers:
     return (*layers[:-1], (kind, arguments | {"activation": None}))
 
 
-def sgd(recipe: Recipe) -> tuple[float, float, bool]:
-    """Return rate, momentum and whether it is Nesterov's: all recipes have SGD."""
+class Sgd(NamedTuple):
+    """The numbers of plain descent."""
+
+    rate: float
+    momentum: float = 0.0
+    is_nesterov: bool = False
+
+
+class Adam(NamedTuple):
+    """The numbers of Adam; with a decay it is AdamW."""
+
+    rate: float
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-7
+    decay: float = 0.0
+
+
+def optimizer(recipe: Recipe) -> Sgd | Adam:
+    """Return the optimizer of a recipe, with Keras' defaults.
+
+    >>> from ganglion import recipes
+    >>> optimizer(recipes.get("mnist-mlp")), optimizer(recipes.get("mnist-vae")).rate
+    (Sgd(rate=0.5, momentum=0.0, is_nesterov=False), 0.001)
+    """
     kind, arguments = recipe.optimizer
-    if kind != "SGD":
-        raise untranslated("the optimizer", kind)
-    momentum = arguments.get("momentum", 0.0)
-    return arguments["learning_rate"], momentum, arguments.get("nesterov", False)
+    names = {"learning_rate": "rate", "nesterov": "is_nesterov"}
+    names |= {"weight_decay": "decay"}
+    kinds: dict[str, Any] = {"SGD": Sgd, "Adam": Adam, "AdamW": Adam}
+    record = translation(kinds, "the optimizer", kind)
+    unknown = {names.get(k, k) for k in arguments} - set(record._fields)
+    if unknown:
+        raise untranslated(f"an argument of {kind}:", ", ".join(sorted(unknown)))
+    numbers: Sgd | Adam = record(**{names.get(k, k): v for k, v in arguments.items()})
+    return numbers
 
 
 def translation(table: Mapping[str, T], part: str, name: str) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ganglion import config, recipes
 from ganglion.compiler import registry
-from ganglion.race.engines import TEST_BATCH, Task, Unavailable
+from ganglion.race.engines import TEST_BATCH, Task, Unavailable, last_accuracy
 from ganglion.race.engines.augmented import set_states
 
 
@@ -101,14 +102,18 @@ class GanglionTrainer:
         size = self._task.batch_size
         count = None if len(order) == len(self._task.x) else len(order) // size
         history = self._fit(steps_per_epoch=count)
-        return history["loss"][-1], history["accuracy"][-1]
+        return history["loss"][-1], last_accuracy(history)
 
     def test(self) -> tuple[float, float]:
         task = self._task
-        loss, accuracy = self._model.evaluate(
-            task.x_test, task.y_test, batch_size=self._test_batch, verbose=0
+        scores = self._model.evaluate(
+            task.x_test,
+            task.y_test,
+            batch_size=self._test_batch,
+            verbose=0,
+            return_dict=True,
         )
-        return loss, accuracy
+        return scores["loss"], scores.get("accuracy", math.nan)
 
     def feed(self, images: np.ndarray) -> None:
         """Refuse: Ganglion changes images itself, inside of its clock."""

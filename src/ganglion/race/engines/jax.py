@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ganglion.race.engines import (
-    Layers,
     RivalTrainer,
     Task,
     Unavailable,
     averages,
     scaled,
-    sgd,
     test_set,
-    translation,
     up_to_logits,
 )
-
-Weights = list[Any]
+from ganglion.race.engines.jax_layers import first_state, test_step, training_step
 
 
 def prepare(task: Task, form: str) -> JaxTrainer:
@@ -45,7 +41,7 @@ def set_up(task: Task) -> None:
 
 
 class JaxTrainer(RivalTrainer):
-    """The state is (weights, velocities); a step maps it to the next one."""
+    """The state is (weights, slots, step); a step maps it to the next one."""
 
     def __init__(self, task: Task, form: str) -> None:
         import jax
@@ -53,7 +49,7 @@ class JaxTrainer(RivalTrainer):
 
         layers, x = scaled(task)
         layers = up_to_logits(task.recipe, layers)
-        self.batch_size, self._start = task.batch_size, task.weights
+        self._task, self.batch_size = task, task.batch_size
         self._count = task.batches
         self._x: Any = jnp.asarray(x)
         self._y = jnp.asarray(task.y)
@@ -127,7 +123,7 @@ class JaxTrainer(RivalTrainer):
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
         """Train on these rows in this order: a loop in JAX, or a step at a time."""
         size, count = self.batch_size, len(order) // self.batch_size
-        data, sums = (self._x, self._y), tuple(np.zeros(2, self._x.dtype))
+        data, sums = (self._x, self._y), tuple(np.zeros(2, self._task.dtype))
         if self._in_one and count:
             rows = np.zeros(len(self._x), "int32")  # one length: compiled once
             rows[: len(order)] = order
@@ -149,8 +145,10 @@ class JaxTrainer(RivalTrainer):
             self.reset()
 
     def test(self) -> tuple[float, float]:
-        weights = self._state[0]
-        return averages((*self._judge(weights, x, y), len(x)) for x, y in self._test)
+        weights, _, step = self._state
+        return averages(
+            (*self._judge(weights, step, x, y), len(x)) for x, y in self._test
+        )
 
     def feed(self, images: np.ndarray) -> None:
         import jax.numpy as jnp
@@ -159,10 +157,7 @@ class JaxTrainer(RivalTrainer):
         self._x = jnp.array(images)
 
     def reset(self) -> None:
-        import jax.numpy as jnp
-
-        weights = [jnp.array(weight) for weight in self._start]
-        self._state = (weights, [jnp.zeros_like(weight) for weight in weights])
+        self._state = first_state(self._task)
 
 
 def _scan(
@@ -206,158 +201,3 @@ def _loop(
         return take(*carried, data, jax.lax.dynamic_slice(order, (at * size,), (size,)))
 
     return jax.lax.fori_loop(0, count, body, (state, sums))
-
-
-# ---- the recipe as pure functions ----------------------------------------------------
-
-
-def training_step(task: Task, layers: Layers) -> Callable[..., Any]:
-    """Return the training step: (state, batch) -> (state, (loss, hits))."""
-    import jax
-
-    criterion = _criterion(task.recipe.loss)
-    rate, momentum, nesterov = sgd(task.recipe)
-
-    def loss_of(weights: Weights, x: Any, y: Any) -> Any:
-        outputs, moving = _forward(task, layers, weights, x, True)
-        return criterion(outputs, y), (moving, _hits(task, outputs, y))
-
-    def update(weight: Any, velocity: Any, gradient: Any) -> Any:
-        if not momentum:
-            return weight - rate * gradient, velocity
-        velocity = momentum * velocity - rate * gradient
-        change = momentum * velocity - rate * gradient if nesterov else velocity
-        return weight + change, velocity
-
-    def advance(state: Any, batch: Any) -> Any:
-        (loss, (moving, hits)), gradients = jax.value_and_grad(loss_of, has_aux=True)(
-            state[0], *batch
-        )
-        updated = [update(*parts) for parts in zip(*state, gradients, strict=True)]
-        weights = [moving.get(i, weight) for i, (weight, _) in enumerate(updated)]
-        return (weights, [velocity for _, velocity in updated]), (loss, hits)
-
-    return advance
-
-
-def test_step(task: Task, layers: Layers) -> Callable[..., Any]:
-    """Return the test of a batch: (weights, x, y) -> (loss, hits)."""
-    criterion = _criterion(task.recipe.loss)
-
-    def judge(weights: Weights, x: Any, y: Any) -> Any:
-        outputs, _ = _forward(task, layers, weights, x, False)
-        return criterion(outputs, y), _hits(task, outputs, y)
-
-    return judge
-
-
-def _hits(task: Task, outputs: Any, y: Any) -> Any:
-    classes = y.argmax(-1) if task.recipe.one_hot else y
-    return (outputs.argmax(-1) == classes).sum()
-
-
-def _criterion(name: str) -> Callable[[Any, Any], Any]:
-    import jax
-    import jax.numpy as jnp
-
-    def cross_entropy(logits: Any, labels: Any) -> Any:
-        chosen = jax.nn.one_hot(labels, logits.shape[-1])
-        return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits) * chosen, axis=-1))
-
-    losses = {
-        "mean_squared_error": lambda outputs, y: jnp.mean((outputs - y) ** 2),
-        "sparse_categorical_crossentropy": cross_entropy,
-    }
-    return translation(losses, "the loss", name)
-
-
-def _forward(
-    task: Task, layers: Layers, weights: Weights, x: Any, training: bool
-) -> tuple[Any, dict[int, Any]]:
-    """Return the outputs, and new moving averages by their index in the weights.
-
-    With bf16 everything between the layers is kept so, too; weights and sums are not.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    x = x.astype(jnp.bfloat16) if task.precision == "bf16" else x
-    indices = iter(range(len(weights)))
-    moving: dict[int, Any] = {}
-    for kind, arguments in layers:
-        if kind == "BatchNormalization":
-            x = _norm(arguments, weights, indices, moving if training else None, x)
-        else:
-            layer = translation(_LAYERS, "the layer", kind)
-            x = layer(arguments, weights, indices, x)
-        if arguments.get("activation"):
-            x = getattr(jax.nn, arguments["activation"])(x)
-    return x.astype(weights[0].dtype), moving
-
-
-def _dense(arguments: Any, weights: Weights, indices: Iterator[int], x: Any) -> Any:
-    kernel, bias = (weights[next(indices)].astype(x.dtype) for _ in range(2))
-    return x @ kernel + bias
-
-
-def _conv(arguments: Any, weights: Weights, indices: Iterator[int], x: Any) -> Any:
-    import jax
-
-    padding = arguments.get("padding", "valid").upper()
-    order = ("NHWC", "HWIO", "NHWC")
-    kernel, bias = (weights[next(indices)].astype(x.dtype) for _ in range(2))
-    outputs = jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), padding, dimension_numbers=order
-    )
-    return outputs + bias
-
-
-def _norm(
-    arguments: Any,
-    weights: Weights,
-    indices: Iterator[int],
-    moving: dict[int, Any] | None,
-    x: Any,
-) -> Any:
-    """Normalise by the batch and note new averages; in a test, by the old averages."""
-    import jax
-    import jax.numpy as jnp
-
-    gamma, beta = weights[next(indices)], weights[next(indices)]
-    dtype, x = x.dtype, x.astype(gamma.dtype)
-    if moving is None:
-        mean, variance = weights[next(indices)], weights[next(indices)]
-    else:
-        axes = tuple(range(x.ndim - 1))
-        mean = jnp.mean(x, axes)
-        variance = jnp.mean(x * x, axes) - mean * mean  # in one pass, which XLA fuses
-        momentum = arguments.get("momentum", 0.99)
-        for value in (mean, variance):
-            index = next(indices)
-            new = (1 - momentum) * jax.lax.stop_gradient(value)
-            moving[index] = momentum * weights[index] + new
-    factor = gamma * jax.lax.rsqrt(variance + 1e-3)
-    return (x * factor + (beta - mean * factor)).astype(dtype)
-
-
-def _pool(arguments: Any, weights: Weights, indices: Iterator[int], x: Any) -> Any:
-    """Return the maxima by a reshape: XLA is slow at the gradient of `reduce_window`.
-
-    Where several are largest, it shares the gradient among them; after ReLU those are
-    zeros, which pass none on.
-    """
-    size = arguments["pool_size"]
-    n, height, width, channels = x.shape
-    rows, columns = height // size, width // size
-    x = x[:, : rows * size, : columns * size]
-    return x.reshape(n, rows, size, columns, size, channels).max((2, 4))
-
-
-_LAYERS: dict[str, Callable[..., Any]] = {
-    "Dense": _dense,
-    "Conv2D": _conv,
-    "MaxPooling2D": _pool,
-    "Flatten": lambda arguments, weights, indices, x: x.reshape(len(x), -1),
-    "GlobalAveragePooling2D": lambda arguments, weights, indices, x: x.mean((1, 2)),
-    "Activation": lambda arguments, weights, indices, x: x,
-}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
+from ganglion import recipes
 from ganglion.race.engines import (
     TEST_BATCH,
     RivalTrainer,
     Task,
+    last_accuracy,
     pixels,
     scaled,
     translation,
@@ -71,13 +74,12 @@ class KerasTrainer(RivalTrainer):
         layers = up_to_logits(task.recipe, layers)
         if task.augments:
             layers = (*task.recipe.augment, *layers)
-        stack = [getattr(keras.layers, kind)(**arguments) for kind, arguments in layers]
-        inputs = keras.layers.Input(task.recipe.input_shape)
-        self._model = keras.Sequential([inputs, *stack])
+        self._model = recipes.network(keras, task.recipe, layers)
         kind, arguments = task.recipe.optimizer
         self._model.compile(
             getattr(keras.optimizers, kind)(**arguments),
             loss=_criterion(keras, task.recipe.loss),
+            loss_weights=recipes.loss_weights(task.recipe),
             metrics=list(task.recipe.metrics),
             jit_compile=xla,
         )
@@ -120,7 +122,7 @@ class KerasTrainer(RivalTrainer):
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
         self._together(STEPS_PER_EXECUTION)
         history = self._fit(order).history
-        return history["loss"][-1], history["accuracy"][-1]
+        return history["loss"][-1], last_accuracy(history)
 
     def _fit(self, order: np.ndarray) -> Any:
         """Fit on the rows put in order; where they lie in order, as they are."""
@@ -133,7 +135,7 @@ class KerasTrainer(RivalTrainer):
 
     def test(self) -> tuple[float, float]:
         scores = self._model.evaluate(**self._tested(), verbose=0, return_dict=True)
-        return scores["loss"], scores["accuracy"]
+        return scores["loss"], scores.get("accuracy", math.nan)
 
     def _tested(self) -> dict[str, Any]:
         return {"x": self._test_x, "y": self._task.y_test, "batch_size": TEST_BATCH}

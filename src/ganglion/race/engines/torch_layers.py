@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,14 +11,16 @@ import numpy as np
 from ganglion.race.engines import (
     Layers,
     RivalTrainer,
+    Sgd,
     Task,
     averages,
-    sgd,
     test_set,
+    torch_parts,
     translation,
     untranslated,
     up_to_logits,
 )
+from ganglion.race.engines import optimizer as recipe_optimizer
 
 _BORDERS = {"nearest": "border", "reflect": "reflection", "constant": "zeros"}
 
@@ -32,7 +35,7 @@ class TorchRival(RivalTrainer):
         self._task, self.batch_size, self._device = task, task.batch_size, task.device
         self._network = network(task, up_to_logits(task.recipe, layers)).to(task.device)
         self._optimizer = optimizer(task, self._network, **optimizing)
-        self._criterion = criterion(task.recipe.loss)
+        self._criterion = criterion(task, self._network)
         self._test = [self._tensors(*batch) for batch in test_set(task)]
 
     def _tensors(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
@@ -43,7 +46,7 @@ class TorchRival(RivalTrainer):
         import torch
 
         labels = torch.from_numpy(y)
-        return labels if self._task.recipe.one_hot else labels.long()
+        return labels if labels.is_floating_point() else labels.long()
 
     def test(self) -> tuple[float, float]:
         import torch
@@ -53,28 +56,10 @@ class TorchRival(RivalTrainer):
             return averages((*self._judge(x, y), len(x)) for x, y in self._test)
 
     def weights(self) -> list[np.ndarray]:
-        """Return the weights in Keras' shapes and order."""
-        weights = []
-        for value in _weights(self._network):
-            if value.ndim == 4:
-                value = value.permute(2, 3, 1, 0)
-            value = value.T if value.ndim == 2 else value
-            weights.append(value.cpu().numpy().copy())
-        return weights
-
-    def _put_back_weights(self) -> None:
-        import torch
-
-        for value, start in zip(
-            _weights(self._network), self._task.weights, strict=True
-        ):
-            new = torch.from_numpy(start)
-            if value.ndim == 4:
-                new = new.permute(3, 2, 0, 1)
-            value.copy_(new.T if value.ndim == 2 else new)
+        return read_weights(self._network, self._task.weights)
 
     def reset(self) -> None:
-        self._put_back_weights()
+        write_weights(self._network, self._task.weights)
         self._optimizer.state.clear()
 
 
@@ -91,9 +76,15 @@ def mixed(task: Task) -> Any:
 
 
 def correct(task: Task, outputs: Any, labels: Any) -> Any:
-    """Return how many rows have their largest output where the label is."""
-    classes = labels.argmax(1) if task.recipe.one_hot else labels
-    return (outputs.detach().argmax(1) == classes).sum()
+    """Return how many rows are right; of rows of steps, which share of them.
+
+    A row is right whose largest output is where the label is.
+    """
+    if task.recipe.score == "loss":
+        return outputs.new_tensor(math.nan)
+    classes = labels.argmax(-1) if task.recipe.one_hot else labels
+    is_right = outputs.detach().argmax(-1) == classes
+    return is_right.sum() / (is_right.numel() // len(is_right))
 
 
 def wait_for(device: str) -> None:
@@ -104,78 +95,127 @@ def wait_for(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def criterion(name: str) -> Any:
-    """Return the loss by its name in Keras."""
+def criterion(task: Task, net: Any) -> Callable[[Any, Any], Any]:
+    """Return the loss of outputs and labels, with what the network adds to it."""
     import torch
 
-    losses = {
-        "mean_squared_error": torch.nn.MSELoss,
-        "sparse_categorical_crossentropy": torch.nn.CrossEntropyLoss,
+    losses: dict[str, Callable[[Any, Any], Any]] = {
+        "mean_squared_error": torch.nn.functional.mse_loss,
+        "sparse_categorical_crossentropy": _cross_entropy,
     }
-    return translation(losses, "the loss", name)()
+    of_outputs = translation(losses, "the loss", task.recipe.loss)
+    weight, adding = task.recipe.loss_weight, torch_parts.with_penalties(net)
+
+    def loss(outputs: Any, labels: Any) -> Any:
+        total = of_outputs(outputs, labels)
+        total = total if weight == 1 else weight * total
+        for module in adding:
+            total = total + module.penalty
+        return total
+
+    return loss
+
+
+def _cross_entropy(outputs: Any, labels: Any) -> Any:
+    import torch
+
+    return torch.nn.functional.cross_entropy(outputs.flatten(0, -2), labels.flatten())
 
 
 def optimizer(task: Task, net: Any, **more: Any) -> Any:
     """Return the optimizer of a recipe."""
     import torch
 
-    rate, momentum, nesterov = sgd(task.recipe)
-    return torch.optim.SGD(
-        net.parameters(), lr=rate, momentum=momentum, nesterov=nesterov, **more
+    numbers = recipe_optimizer(task.recipe)
+    learned = [weight for weight in net.parameters() if weight.requires_grad]
+    if isinstance(numbers, Sgd):
+        rate, momentum, nesterov = numbers
+        return torch.optim.SGD(
+            learned, lr=rate, momentum=momentum, nesterov=nesterov, **more
+        )
+    if task.device == "cuda":
+        more["capturable"] = True  # its count of steps may be recorded
+    return torch.optim.AdamW(
+        learned,
+        lr=numbers.rate,
+        betas=(numbers.beta_1, numbers.beta_2),
+        eps=numbers.epsilon,
+        weight_decay=numbers.decay,
+        **more,
     )
 
 
 def network(task: Task, layers: Layers) -> Any:
     """Return the layers as a `Sequential` with the weights of the task."""
+    weights = iter(task.weights)
+    rank = len(task.recipe.input_shape)
+    net = stacked(torch_parts.merged(layers), rank, weights)
+    write_weights(net, task.weights)
+    return net
+
+
+def stacked(layers: Layers, rank: int, weights: Iterator[np.ndarray]) -> Any:
+    """Return layers as a `Sequential`, in the shapes of their weights."""
     import torch
 
-    weights = iter([torch.from_numpy(weight.copy()) for weight in task.weights])
-    activations = {"relu": torch.nn.ReLU, "sigmoid": torch.nn.Sigmoid}
+    activations = {
+        "relu": torch.nn.ReLU,
+        "sigmoid": torch.nn.Sigmoid,
+        "gelu": torch.nn.GELU,
+    }
     stack: list[Any] = []
-    rank = len(task.recipe.input_shape)
     for kind, arguments in layers:
+        if kind == "Residual":
+            inner = stacked(arguments["layers"], rank, weights)
+            stack.append(torch_parts.residual(inner))
+            continue
         stack += translation(_LAYERS, "the layer", kind)(rank, arguments, weights)
-        if name := arguments.get("activation"):
+        name = arguments.get("activation")
+        if name and kind not in torch_parts.RECURRENT:
             stack.append(translation(activations, "the activation", name)())
         rank = 1 if kind in ("Flatten", "GlobalAveragePooling2D") else rank
     return torch.nn.Sequential(*stack)
 
 
-def _dense(rank: int, arguments: Any, weights: Iterator[Any]) -> list[Any]:
+def _dense(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
-    kernel, bias = next(weights), next(weights)
-    layer = torch.nn.Linear(*kernel.shape)
-    layer.weight.data.copy_(kernel.T)
-    layer.bias.data.copy_(bias)
-    return [layer]
+    kernel, _ = next(weights), next(weights)
+    return [torch.nn.Linear(*kernel.shape)]
 
 
-def _conv(rank: int, arguments: Any, weights: Iterator[Any]) -> list[Any]:
+def _conv(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
-    kernel, bias = next(weights), next(weights)
+    kernel, _ = next(weights), next(weights)
     height, width, channels, filters = kernel.shape
     padding = arguments.get("padding", "valid")
-    layer = torch.nn.Conv2d(channels, filters, (height, width), padding=padding)
-    layer.weight.data.copy_(kernel.permute(3, 2, 0, 1))
-    layer.get_parameter("bias").data.copy_(bias)
-    return [layer]
+    return [torch.nn.Conv2d(channels, filters, (height, width), padding=padding)]
 
 
-def _norm(rank: int, arguments: Any, weights: Iterator[Any]) -> list[Any]:
+def _norm(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
     kind = torch.nn.BatchNorm2d if rank == 3 else torch.nn.BatchNorm1d
-    values = [next(weights) for _ in _PARTS]
+    gamma, *_ = (next(weights) for _ in range(4))
     momentum = 1 - arguments.get("momentum", 0.99)  # Keras' own numbers
-    layer = kind(len(values[0]), eps=1e-3, momentum=momentum)
-    for name, value in zip(_PARTS, values, strict=True):
-        getattr(layer, name).data.copy_(value)
-    return [layer]
+    return [kind(len(gamma), eps=1e-3, momentum=momentum)]
 
 
-def _flatten(rank: int, arguments: Any, weights: Iterator[Any]) -> list[Any]:
+def _layer_norm(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
+    import torch
+
+    gamma, _ = next(weights), next(weights)
+    return [torch.nn.LayerNorm(len(gamma), eps=arguments["epsilon"])]
+
+
+def _embedding(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
+    import torch
+
+    return [torch.nn.Embedding(*next(weights).shape)]
+
+
+def _flatten(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     """Flatten in Keras' order, channels last, so that dense weights are the same."""
     import torch
 
@@ -186,36 +226,81 @@ def _flatten(rank: int, arguments: Any, weights: Iterator[Any]) -> list[Any]:
     return [*([ChannelsLast()] if rank == 3 else []), torch.nn.Flatten()]
 
 
-def _pool(rank: int, arguments: Any, weights: Iterator[Any]) -> list[Any]:
+def _pool(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
     return [torch.nn.MaxPool2d(arguments["pool_size"])]
 
 
-def _average(rank: int, arguments: Any, weights: Iterator[Any]) -> list[Any]:
+def _average(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
     return [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
 
 
-_PARTS = ("weight", "bias", "running_mean", "running_var")
 _LAYERS: dict[str, Callable[..., list[Any]]] = {
     "Dense": _dense,
     "Conv2D": _conv,
     "BatchNormalization": _norm,
+    "LayerNormalization": _layer_norm,
+    "Embedding": _embedding,
     "Flatten": _flatten,
     "MaxPooling2D": _pool,
     "GlobalAveragePooling2D": _average,
     "Activation": lambda rank, arguments, weights: [],
+    **torch_parts.LAYERS,
 }
 
 
-def _weights(net: Any) -> Iterator[Any]:
-    for module in net:
-        for name in _PARTS:
-            value = getattr(module, name, None)
-            if value is not None:
-                yield value.detach()
+# ---- weights, as Keras has them ------------------------------------------------------
+
+
+def read_weights(net: Any, like: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the weights of a network in Keras' shapes, those of `like`, and order."""
+    arrays = [np.empty_like(array) for array in like]
+    for array, pieces in zip(arrays, _pieces(net), strict=True):
+        for index, view in pieces:
+            array[index] = view.cpu().numpy()
+    return arrays
+
+
+def write_weights(net: Any, arrays: list[np.ndarray]) -> None:
+    """Set the weights of a network to those of Keras."""
+    import torch
+
+    for array, pieces in zip(arrays, _pieces(net), strict=True):
+        for index, view in pieces:
+            view.copy_(torch.from_numpy(array[index]))
+
+
+def _pieces(net: Any) -> Iterator[torch_parts.Pieces]:
+    """Yield for each weight of Keras which parts of it are which of PyTorch's."""
+    import torch
+
+    plain = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.LayerNorm)
+    views: dict[Any, Callable[[Any], Iterator[torch_parts.Pieces]]] = {
+        (torch.nn.Linear,): lambda module: _transposed(module, (1, 0)),
+        (torch.nn.Conv2d,): lambda module: _transposed(module, (2, 3, 1, 0)),
+        (*plain, torch.nn.Embedding): _as_they_are,
+        torch_parts.modules(): lambda module: module.pieces(),
+        (torch.nn.RNNBase,): torch_parts.recurrent_pieces,
+    }
+    for module in net.modules():
+        for kinds, pieces in views.items():
+            if isinstance(module, kinds):
+                yield from pieces(module)
+
+
+def _transposed(module: Any, axes: tuple[int, ...]) -> Iterator[torch_parts.Pieces]:
+    yield [(..., module.weight.detach().permute(*axes))]
+    yield [(..., module.bias.detach())]
+
+
+def _as_they_are(module: Any) -> Iterator[torch_parts.Pieces]:
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        value = getattr(module, name, None)
+        if value is not None:
+            yield [(..., value.detach())]
 
 
 def augmentation(layers: Layers) -> Callable[[Any], Any]:

@@ -21,6 +21,7 @@ from ganglion.race.engines.torch_layers import (
     correct,
     mixed,
     wait_for,
+    write_weights,
 )
 
 RECORDED = "CUDA graph"
@@ -183,11 +184,12 @@ class RecordedTrainer(OptimizedTrainer):
         self.reset()
 
     def reset(self) -> None:
-        """Go back to the first weights; velocities stay where they are recorded."""
-        self._put_back_weights()
+        """Go back to the first weights; the optimizer's are where it was recorded."""
+        write_weights(self._network, self._task.weights)
         for state in self._optimizer.state.values():
-            if state.get("momentum_buffer") is not None:
-                state["momentum_buffer"].zero_()
+            for value in state.values():
+                if value is not None:
+                    value.zero_()
 
 
 def _channels_first(images: Any) -> Any:

@@ -101,12 +101,12 @@ CLOCKS = {
 
 def curve(group: Group, race: int, dash: int, prefix: str = "") -> dict[str, Any]:
     """Return an engine's curves: each finished run, and the average of them."""
-    runs = [_points(run) for run in group.done if run.epochs]
+    runs = [_points(run, group.score) for run in group.done if run.epochs]
     average = {
         name: [
             _mean(values) for values in zip(*(run[name] for run in runs), strict=False)
         ]
-        for name in ("accuracy", *CLOCKS)
+        for name in ("score", *CLOCKS)
     }
     return {
         "engine": clean(group.engine),
@@ -120,8 +120,8 @@ def curve(group: Group, race: int, dash: int, prefix: str = "") -> dict[str, Any
     }
 
 
-def _points(run: Run) -> dict[str, list[float | None]]:
-    points = {"accuracy": [_finite(epoch.test_accuracy) for epoch in run.epochs]}
+def _points(run: Run, score: str) -> dict[str, list[float | None]]:
+    points = {"score": [_finite(epoch.tested(score)) for epoch in run.epochs]}
     for name, clock in CLOCKS.items():
         times = accumulate(map(clock.epoch, run.epochs), initial=clock.before(run))
         points[name] = [_finite(time) for time in list(times)[1:]]
@@ -150,10 +150,10 @@ def chart_data(charts: Sequence[dict[str, Any]]) -> Html:
 
 
 def curves_section(
-    name: str, curves: Sequence[dict[str, Any]], races: Sequence[str]
+    name: str, score: str, curves: Sequence[dict[str, Any]], races: Sequence[str]
 ) -> Html:
     """Return the places where curves are drawn, their switches and their values."""
-    if not any(line["average"]["accuracy"] for line in curves):
+    if not any(line["average"]["score"] for line in curves):
         return element("p", "No run has come to its end yet.")
     settings = {line["settings"]: element("span", line["settings"]) for line in curves}
     controls = element(
@@ -166,9 +166,9 @@ def curves_section(
     return element(
         "div",
         controls,
-        _figure("time", "Test accuracy over time", curves),
-        _figure("epochs", "Test accuracy over epochs", curves),
-        _values(curves),
+        _figure("time", f"Test {score} over time", curves),
+        _figure("epochs", f"Test {score} over epochs", curves),
+        _values(score, curves),
         class_="curves",
         data_chart=name,
     )
@@ -178,7 +178,7 @@ def _engine_names(curves: Sequence[dict[str, Any]]) -> dict[str, Html]:
     return {
         line["engine"]: Html(swatch(line["engine"]) + element("span", line["engine"]))
         for line in curves
-        if line["average"]["accuracy"]
+        if line["average"]["score"]
     }
 
 
@@ -253,32 +253,30 @@ def _in_words(kind: str, curves: Sequence[dict[str, Any]]) -> str:
     """Return a chart's description for screen readers."""
     ends = []
     for line in curves:
-        accuracy, times = line["average"]["accuracy"], line["average"]["run"]
-        if accuracy and accuracy[-1] is not None and times[-1] is not None:
-            after = (
-                f"{times[-1]:.2f} s" if kind == "time" else f"{len(accuracy)} epochs"
-            )
-            ends.append(f"{line['label']} reaches {accuracy[-1]:.4f} after {after}")
+        scores, times = line["average"]["score"], line["average"]["run"]
+        if scores and scores[-1] is not None and times[-1] is not None:
+            after = f"{times[-1]:.2f} s" if kind == "time" else f"{len(scores)} epochs"
+            ends.append(f"{line['label']} reaches {scores[-1]:.4f} after {after}")
     return "; ".join(ends) + "." if ends else "No curve has values."
 
 
-def _values(curves: Sequence[dict[str, Any]]) -> Html:
+def _values(score: str, curves: Sequence[dict[str, Any]]) -> Html:
     """Return the averages that the charts draw, as a table."""
-    visible = [line for line in curves if line["average"]["accuracy"]]
-    count = max(len(line["average"]["accuracy"]) for line in visible)
+    visible = [line for line in curves if line["average"]["score"]]
+    count = max(len(line["average"]["score"]) for line in visible)
     head = [heading("epoch")]
     for line in visible:
-        head += [heading(f"{line['label']}: accuracy"), heading("after, s")]
+        head += [heading(f"{line['label']}: {score}"), heading("after, s")]
     rows = []
     for i in range(count):
         cells = [element("th", str(i + 1), scope="row", class_="n")]
         for line in visible:
-            for name, decimals in (("accuracy", 4), ("run", 2)):
+            for name, decimals in (("score", 4), ("run", 2)):
                 values = line["average"][name]
                 value = values[i] if i < len(values) else None
                 cells.append(number(figures.number_text(value, decimals)))
         rows.append(element("tr", *cells))
-    caption = "Average test accuracy and run time after every epoch"
+    caption = f"Average test {score} and run time after every epoch"
     title = element("summary", "The values as a table")
     return element("details", title, table(caption, head, rows))
 

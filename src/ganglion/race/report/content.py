@@ -25,7 +25,10 @@ class RunColumn(NamedTuple):
     decimals: int = 2
 
 
-ACCURACY = RunColumn("accuracy", attrgetter("accuracy"), 4)
+SCORES = {
+    "accuracy": RunColumn("accuracy", lambda run: run.tested("accuracy"), 4),
+    "loss": RunColumn("test loss", lambda run: run.tested("loss"), 4),
+}
 RUN_TIME = RunColumn("run time, s", attrgetter("seconds"))
 TRAINING = RunColumn("training, s", attrgetter("train_seconds"))
 TESTING = RunColumn("testing, s", attrgetter("test_seconds"))
@@ -62,9 +65,9 @@ INSTALLED = Column(
     "installed, MB",
     lambda race, group, ranked: figures.megabytes(race.install_sizes.get(group.engine)),
 )
-SUMMARY = (
-    Column("runs", lambda race, group, ranked: _run_count(group)),
-    *map(_of_runs, (ACCURACY, RUN_TIME)),
+_COUNT = Column("runs", lambda race, group, ranked: _run_count(group))
+_TIMES_AND_SIZES = (
+    _of_runs(RUN_TIME),
     Column(
         "× fastest",
         lambda race, group, ranked: number_text(figures.ratio(group, ranked), 2),
@@ -73,6 +76,11 @@ SUMMARY = (
     MEMORY,
     INSTALLED,
 )
+
+
+def summary_columns(race: Race) -> tuple[Column, ...]:
+    """Return the columns of the summary."""
+    return _COUNT, _of_runs(SCORES[race.score]), *_TIMES_AND_SIZES
 
 
 def text(value: Value, decimals: int) -> str:
@@ -166,9 +174,9 @@ def loss_text(losses: tuple[float, ...], step: int) -> str:
 
 
 def published(race: Race) -> list[list[str]]:
-    """Return what others published: system, accuracy and time."""
+    """Return what others published: system, accuracy or loss, and time."""
     return [
-        [str(row["system"]), number_text(row["accuracy"], 4), str(row["time"])]
+        [str(row["system"]), number_text(row[race.score], 4), str(row["time"])]
         for row in race.published
     ]
 

@@ -100,7 +100,7 @@ def _single(race: Race, charts: list[dict[str, Any]]) -> Html:
         _settings(race),
     )
     first, rest = _parts(race)
-    curves = _section("Accuracy", _curves([race], [""], charts), 2)
+    curves = _section(race.score.capitalize(), _curves([race], [""], charts), 2)
     results = _section("Summary", first, 2, id_="results")
     sections = [_section(title, content, 2) for title, content in rest]
     return joined([top, element("main", results, curves, *sections), _footer()])
@@ -129,7 +129,8 @@ def _recipe(
     if len(races) > 1:
         beside = html_tables.comparison(races, letters)
         parts.append(_section("Beside each other", beside, 3))
-    parts.append(_section("Accuracy", _curves(races, letters, charts), 3))
+    score = races[0].score.capitalize()
+    parts.append(_section(score, _curves(races, letters, charts), 3))
     for race, letter in zip(races, letters, strict=True):
         first, rest = _parts(race)
         content = [_settings(race), _section("Summary", first, 4)]
@@ -172,12 +173,13 @@ def _curves(
             seen[group.engine] = seen.get(group.engine, 0) + 1
             curves.append(report_charts.curve(group, i, dash, prefix))
     name = str(len(charts))
-    charts.append({"name": name, "curves": curves})
+    score = races[0].score
+    charts.append({"name": name, "score": score, "curves": curves})
     labels = [
         f"{letter}: {figures.label(race)}"
         for letter, race in zip(letters, races, strict=True)
     ]
-    return report_charts.curves_section(name, curves, labels)
+    return report_charts.curves_section(name, score, curves, labels)
 
 
 def _section(

@@ -21,7 +21,7 @@ from ganglion.race.report.markup import (
 )
 from ganglion.race.results import Race, Run
 
-RUN_COLUMNS = (content.ACCURACY, content.TRAINING, content.TESTING, content.RUN_TIME)
+_TIMES = (content.TRAINING, content.TESTING, content.RUN_TIME)
 
 
 def summary(race: Race) -> Html:
@@ -29,14 +29,15 @@ def summary(race: Race) -> Html:
     ranked = figures.by_time(race)
     if not ranked:
         return element("p", content.NO_RUNS)
-    head = headings("engine", *(column.head for column in content.SUMMARY))
+    columns = content.summary_columns(race)
+    head = headings("engine", *(column.head for column in columns))
     rows = [
         element(
             "tr",
             named(group, group.form),
             *(
                 number(_cell(column.value(race, group, ranked), column.decimals))
-                for column in content.SUMMARY
+                for column in columns
             ),
             class_=row_class(group),
         )
@@ -73,25 +74,26 @@ def run_by_run(race: Race) -> Html:
 
 def _engine_table(group: Group) -> Html:
     form = element("small", group.form) if group.form else None
+    columns = (content.SCORES[group.score], *_TIMES)
     foot = [
         element("tr", element("th", name, scope="row", colspan=2), *map(number, cells))
-        for name, cells in content.averages(group, RUN_COLUMNS)
+        for name, cells in content.averages(group, columns)
     ]
     return table(
         joined([swatch(group.engine), group.label, form]),
-        map(heading, ("run", "seed", *(column.head for column in RUN_COLUMNS))),
-        map(_run_row, group.runs),
+        map(heading, ("run", "seed", *(column.head for column in columns))),
+        [_run_row(run, columns) for run in group.runs],
         foot=foot,
         spoken=f"The runs of {group.label}",
     )
 
 
-def _run_row(run: Run) -> Html:
+def _run_row(run: Run, columns: Sequence[RunColumn]) -> Html:
     row = [_row_number(run.number), number(str(run.seed))]
     if run.done:
-        row += map(number, content.run_cells(run, RUN_COLUMNS))
+        row += map(number, content.run_cells(run, columns))
     else:
-        row.append(element("td", "failed", colspan=len(RUN_COLUMNS), class_="bad"))
+        row.append(element("td", "failed", colspan=len(columns), class_="bad"))
     return element("tr", *row)
 
 
@@ -136,7 +138,7 @@ def published(race: Race) -> Html | None:
         element("tr", element("th", system, scope="row"), *map(number, cells))
         for system, *cells in content.published(race)
     ]
-    head = headings("system", "accuracy", "time")
+    head = headings("system", content.SCORES[race.score].head, "time")
     return table("Published by others, on other machines", head, rows)
 
 
@@ -184,12 +186,14 @@ def comparison(races: Sequence[Race], letters: Sequence[str]) -> Html:
         "is not known."
     )
     warning = _differences_in_settings(races)
+    score = content.SCORES[races[0].score]
+    better = _better if races[0].score == "accuracy" else _nearer
     return joined(
         [
             element("ul", *key, class_="races"),
             element("p", warning, class_="bad") if warning else None,
             _against_oldest(races, letters, "Run time, s", content.RUN_TIME, _faster),
-            _against_oldest(races, letters, "Accuracy", content.ACCURACY, _better),
+            _against_oldest(races, letters, score.head.capitalize(), score, better),
             element("p", note, class_="note"),
         ]
     )
@@ -217,6 +221,11 @@ def _faster(old: Spread, new: Spread) -> tuple[str, str, bool]:
 def _better(old: Spread, new: Spread) -> tuple[str, str, bool]:
     change = new.mean - old.mean
     return f"{change:+.4f}", "better" if change > 0 else "worse", change > 0
+
+
+def _nearer(old: Spread, new: Spread) -> tuple[str, str, bool]:
+    text, _, is_larger = _better(old, new)
+    return text, "worse" if is_larger else "better", not is_larger
 
 
 def _against_oldest(

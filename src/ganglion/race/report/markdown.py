@@ -65,15 +65,15 @@ def _summary(race: Race) -> list[str]:
     ranked = figures.by_time(race)
     if not ranked:
         return [content.NO_RUNS]
-    rows = []
+    rows, columns = [], content.summary_columns(race)
     for group in ranked:
         name = _safe(content.engine_name(group))
         cells = [
             content.text(column.value(race, group, ranked), column.decimals)
-            for column in content.SUMMARY
+            for column in columns
         ]
         rows.append([f"**{name}**" if group.engine == figures.OURS else name, *cells])
-    head = ["engine", *(column.head for column in content.SUMMARY)]
+    head = ["engine", *(column.head for column in columns)]
     note = (
         "Averages ± sample standard deviation. The run time is training and testing; "
         "import and preparation (build, compile, warm-up) come before it."
@@ -84,7 +84,7 @@ def _summary(race: Race) -> list[str]:
 
 def _engine(group: Group) -> str:
     """Return the table of an engine, as they were published."""
-    columns = (content.ACCURACY, content.RUN_TIME)
+    columns = (content.SCORES[group.score], content.RUN_TIME)
     failed = ["failed", NOTHING]
     rows = [
         [str(run.number), *(content.run_cells(run, columns) if run.done else failed)]
@@ -121,7 +121,7 @@ def _published(race: Race) -> list[str]:
     if not race.published:
         return []
     rows = [list(map(_safe, row)) for row in content.published(race)]
-    table = _table(("system", "accuracy", "time"), rows)
+    table = _table(("system", content.SCORES[race.score].head, "time"), rows)
     return ["## Published", "By others, on other machines.", table]
 
 

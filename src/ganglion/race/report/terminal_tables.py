@@ -17,7 +17,6 @@ from ganglion.system import terminal
 from ganglion.system.terminal import cell, lines
 
 WIDE = 130  # columns of a terminal that the whole summary fits into
-RESULT = ("accuracy", "run time", "ratio")
 COSTS = {
     "import": content.IMPORT,
     "prepare": content.PREPARE,
@@ -53,14 +52,15 @@ def show(race: Race) -> None:
 def engine_table(group: Group) -> Any:
     """Return one engine's runs with their average, in the published form."""
     title = f"{group.label} ({group.form})" if group.form else group.label
+    score = content.SCORES[group.score]
     rows = [
-        [str(run.number), number_text(run.accuracy, 4), f"{run.seconds:.2f} s"]
+        [str(run.number), *content.run_cells(run, [score]), f"{run.seconds:.2f} s"]
         if run.done
         else [str(run.number), "failed", NOTHING]
         for run in group.runs
     ]
     average = ["average", *_result(group, [])[:2]]
-    return _table(title, ("run", "accuracy", "run time"), rows, [average])
+    return _table(title, ("run", score.head, "run time"), rows, [average])
 
 
 def summary(race: Race, width: int = terminal.WIDTH) -> list[Any]:
@@ -80,13 +80,14 @@ def summary(race: Race, width: int = terminal.WIDTH) -> list[Any]:
     costs = [_costs(race, group) for group in ranked]
     others = [[f"published: {name}", *rest] for name, *rest in content.published(race)]
     names = (*COSTS, *SIZES)
+    of_result = (content.SCORES[race.score].head, "run time", "ratio")
     if width >= WIDE:
         rows = [[*result, *other] for result, other in zip(results, costs, strict=True)]
-        head = ("engine", *RESULT, *names)
+        head = ("engine", *of_result, *names)
         return [_table(f"{title}; seconds and megabytes", head, rows, others, **look)]
     rows = [[group.label, *cost] for group, cost in zip(ranked, costs, strict=True)]
     return [
-        _table(title, ("engine", *RESULT), results, others, **look),
+        _table(title, ("engine", *of_result), results, others, **look),
         _table("seconds and megabytes", ("engine", *names), rows, **look),
     ]
 
@@ -115,7 +116,7 @@ def _result(group: Group, ranked: list[Group]) -> list[str]:
     if not group.done:
         return ["failed", NOTHING, NOTHING]
     return [
-        content.text(group.accuracy, 4),
+        content.text(group.result, 4),
         f"{content.text(group.time, 2)} s",
         number_text(figures.ratio(group, ranked), 2),
     ]

@@ -15,7 +15,7 @@
   // The points of a curve in one chart; those without a value are left out.
   function points(values, xs) {
     const found = [];
-    values.accuracy.forEach((y, i) => {
+    values.score.forEach((y, i) => {
       const x = xs ? values[xs][i] : i + 1;
       if (x !== null && y !== null) found.push({ x, y, epoch: i + 1 });
     });
@@ -243,7 +243,8 @@
           // Noise must not look like a difference, unless somebody looks for it.
           const least = plot.zoomed ? 0.0005 : 0.01;
           const room = Math.max((high - low) * 0.06, (least - (high - low)) / 2);
-          return [low - room, Math.min(high + room, Math.max(1, high))];
+          const most = view.score === "loss" ? Infinity : Math.max(1, high);
+          return [low - room, Math.min(high + room, most)];
         } },
       },
       series: [{}, ...made.map(seriesOf)],
@@ -254,7 +255,7 @@
           ...(view.log ? { filter: round } : { space: 60 }),
           ...(isTime ? {} : { incrs: WHOLE_STEPS }),
         },
-        { ...axis("test accuracy", plain), size: 62 },
+        { ...axis(`test ${view.score}`, plain), size: 62 },
       ],
       hooks: {
         draw: [marks],
@@ -272,7 +273,8 @@
       const held = line.points.filter((point) => point.x <= x + 1e-9);
       if (held.length) found.push({ curve: line.curve, point: held[held.length - 1] });
     }
-    return found.sort((a, b) => b.point.y - a.point.y);
+    const best = view.score === "loss" ? 1 : -1;
+    return found.sort((a, b) => best * (a.point.y - b.point.y));
   }
 
   function sign(place) {
@@ -367,7 +369,10 @@
       reading.hidden = true;
       target.append(reading);
       const kind = target.dataset.kind;
-      const view = { kind, target, reading, curves: chart.curves, isShown, clock: "run", log: false };
+      const view = {
+        kind, target, reading, isShown, score: chart.score, curves: chart.curves,
+        clock: "run", log: false,
+      };
       target.addEventListener("keydown", (event) => step(view, event));
       target.addEventListener("blur", () => view.plot.setCursor({ left: -10, top: -10 }));
       return view;

@@ -1,0 +1,71 @@
+"""What a recipe is: records, and the layer specifications that several recipes have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+LayerSpec = tuple[str, dict[str, Any]]
+PIXELS: LayerSpec = ("Rescaling", {"scale": 1 / 255})
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published result of a recipe."""
+
+    system: str
+    score: float  # on the test set: accuracy, or loss where a recipe has none
+    time: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment: the data, the network and the way it is trained.
+
+    Layers are those of Keras by name, or parts of several of them (`building.PARTS`).
+    """
+
+    name: str
+    title: str
+    dataset: str
+    input_shape: tuple[int, ...]
+    layers: tuple[LayerSpec, ...]
+    loss: str
+    optimizer: tuple[str, dict[str, Any]]
+    epochs: int
+    parameters: int
+    published: tuple[Published, ...]
+    one_hot: bool = False
+    reconstructs: bool = False  # the targets are the inputs, scaled
+    shuffle: bool = True
+    batch_size: int = 128
+    classes: int = 10
+    remark: str = ""
+    metrics: tuple[str, ...] = field(default=("accuracy",))
+    loss_weight: float = 1.0
+    augment: tuple[LayerSpec, ...] = ()  # what happens to images in training only
+    source: dict[str, Any] = field(default_factory=dict)  # of the data set "images"
+
+    @property
+    def score(self) -> str:
+        """What a test is judged by: "accuracy", or "loss" where there is none."""
+        return "accuracy" if "accuracy" in self.metrics else "loss"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether the inputs are whole numbers that stand for something."""
+        return self.layers[0][0] == "Embedding"
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the network draws random numbers: each engine has others."""
+        return any(
+            kind == "Sampling" and arguments.get("stddev", 1.0)
+            for kind, arguments in self.layers
+        )
+
+
+def dense(units: int, init: Any, activation: str | None = None) -> LayerSpec:
+    """Return a dense layer."""
+    arguments = {"units": units, "kernel_initializer": init, "activation": activation}
+    return "Dense", arguments

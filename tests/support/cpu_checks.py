@@ -66,7 +66,7 @@ def step_of_model(model, x, y, batch, rows):
     """Return a compiled model's training step, what it runs on, and its state."""
     table = Table(x, y)
     signature = table.signature(batch, rows, False)
-    step, _ = model._step_cache.step("train", table, signature)
+    step = model._step_cache.traced("train", table, signature)
     state = {name: v.numpy().copy() for name, v in step.variables.items()}
     arrays = table.arrays()
     return step.program, {name: arrays[name] for name in step.program.data}, state

@@ -337,7 +337,7 @@ def training(name, rows=12_800, batch=None):
     table = Table(x, y)
     model = recipes.build(recipe)
     signature = table.signature(size, rows, recipe.shuffle)
-    step, _ = model._step_cache.step("train", table, signature)
+    step = model._step_cache.traced("train", table, signature)
     state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
     arrays = table.arrays()
     return (

@@ -27,7 +27,7 @@ def step_of(name, rows=6, batch=4, kind="train", shuffle=True):
     table = Table(x, y)
     model = recipes.build(recipe)
     signature = table.signature(batch, rows, shuffle)
-    step, _ = model._step_cache.step(kind, table, signature)
+    step = model._step_cache.traced(kind, table, signature)
     state = {n: v.numpy() for n, v in step.variables.items()}
     assert state_arrays(step, {}).keys() == state.keys()
     return step.program, table.arrays(), state

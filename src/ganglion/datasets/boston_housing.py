@@ -11,7 +11,13 @@ from ganglion.datasets.decode import Reader, Record
 from ganglion.datasets.keras_files import KerasFile, check_copy
 from ganglion.datasets.loading import load
 from ganglion.datasets.sources import npm
-from ganglion.datasets.tables import FloatSplit, Table, from_keras, mixed_split
+from ganglion.datasets.tables import (
+    FloatSplit,
+    Table,
+    check_split,
+    from_keras,
+    mixed_split,
+)
 from ganglion.system import budget
 
 COLUMNS = ("crim", "zn", "indus", "chas", "nox", "rm", "age", "dis", "rad", "tax",
@@ -55,4 +61,5 @@ def load_data(
     >>> x_train.shape, y_train[:3].tolist()  # doctest: +SKIP
     ((404, 13), [15.2, 42.3, 50.0])
     """
+    check_split(test_split)
     return mixed_split(load(DATA_SET, path), test_split, seed)

@@ -9,6 +9,7 @@ from ganglion.datasets.sources import npm
 from ganglion.datasets.tables import (
     FloatSplit,
     Table,
+    check_split,
     from_csv,
     from_keras,
     mixed_split,
@@ -76,6 +77,7 @@ def load_data(
     >>> x_train.shape, y_train[:3].tolist()  # doctest: +SKIP
     ((16512, 8), [252300.0, 146900.0, 290900.0])
     """
+    check_split(test_split)
     if version not in ("small", "large"):
         raise ValueError(f"`version` is 'small' or 'large', not {version!r}.")
     table = load(DATA_SET, path)

@@ -42,15 +42,19 @@ def from_csv(data: bytes, columns: int) -> Floats:
     return numbers
 
 
-def mixed_split(
-    table: Table, test_split: float, seed: int | None
-) -> tuple[FloatSplit, FloatSplit]:
-    """Mix the rows of a table and hold some of them out, as Keras does."""
+def check_split(test_split: float) -> None:
+    """Refuse a share that leaves nothing to train on, before anything is fetched."""
     if not 0 <= test_split < 1:
         raise ValueError(
             f"`test_split` is the share of the test data, from 0 to below 1, not "
             f"{test_split}."
         )
+
+
+def mixed_split(
+    table: Table, test_split: float, seed: int | None
+) -> tuple[FloatSplit, FloatSplit]:
+    """Mix the rows of a table and hold some of them out, as Keras does."""
     order = np.arange(len(table.x))
     np.random.RandomState(seed).shuffle(order)
     count = int(len(order) * (1 - test_split))

@@ -207,7 +207,7 @@ def test_an_offset_makes_zeros_go_away():
 
         table = Table(np.zeros((16, 64), "uint8"))
         signature = table.signature(16, 16, False)
-        step, _ = model._step_cache.step("predict", table, signature)
+        step = model._step_cache.traced("predict", table, signature)
         return listed(build(step.program))
 
     assert first(0.0) == [(16, 32, 64)]

@@ -203,7 +203,7 @@ def shuffled_step(stack, rows, batch):
     x = rng.normal(size=(rows, *stack[0].shape[1:])).astype("float32")
     table = Table(x, rng.integers(0, 10, rows).astype("int32"))
     signature = table.signature(batch, rows, True)
-    step, _ = model._step_cache.step("train", table, signature)
+    step = model._step_cache.traced("train", table, signature)
     state = {name: variable.numpy() for name, variable in step.variables.items()}
     return step.program, {n: table.arrays()[n] for n in step.program.data}, state
 

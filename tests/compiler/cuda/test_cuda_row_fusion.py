@@ -42,7 +42,7 @@ def classifier(batch, features=24, classes=10):
     x = rng.normal(size=(3 * batch, features)).astype("float32")
     table = Table(x, rng.integers(0, classes, 3 * batch).astype("int32"))
     signature = table.signature(batch, len(x), False)
-    step, _ = model._step_cache.step("train", table, signature)
+    step = model._step_cache.traced("train", table, signature)
     state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
     arrays = table.arrays()
     return step.program, {key: arrays[key] for key in step.program.data}, state

@@ -12,7 +12,7 @@ DEVICE void KERNEL_body0(int block, int blocks, float* RESTRICT p0, float* RESTR
     const float v3 = p0[i2];
     const float v4 = p1[i1 * 12 + i2];
     const float v5 = v4 + v3;
-    const float v6 = tanhf(v5);
+    const float v6 = tanh_of(v5);
     p2_now[i1 * 12 + i2] = v6;
   }
 }

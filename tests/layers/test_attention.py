@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mini_gpt import mini_gpt
 
 import ganglion
 from ganglion import layers, ops
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.race.mini_gpt import mini_gpt
 
 RNG = np.random.default_rng(0)
 Q = RNG.normal(size=(2, 4, 8)).astype("float32")

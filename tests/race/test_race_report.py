@@ -10,16 +10,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import browser
 import pytest
 import race_made_up
+from rich.console import Console
 from typer.testing import CliRunner
 
-from ganglion.race import results
-from ganglion.race.report import charts, html
+from ganglion.race import figures, results
+from ganglion.race.report import charts, html, markdown, terminal_tables
 
 PAGE = Path(html.__file__).parent / "page"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;]]>$x"
@@ -120,6 +122,34 @@ def test_the_data_of_the_charts_is_what_was_measured() -> None:
         mean = sum(map(total, runs)) / 3
         assert average[clock][-1] == pytest.approx(mean, abs=1e-5)
     assert [len(series["score"]) for series in curves["jax"]["runs"]] == [4, 4, 4]
+
+
+def test_a_race_without_accuracies_is_judged_by_its_test_loss() -> None:
+    published = [{"system": "Keras", "loss": 41.72, "time": "11 s"}]
+    race = race_made_up.race(2, 3, score="loss", published=published)
+    last = [run.epochs[-1].test_loss for run in race.finished if run.engine == "jax"]
+    page, shown = html.page([race]), StringIO()
+    held = json.loads(re.search(r'id="curves">(.*?)</script>', page)[1])["charts"][0]
+    curves = {curve["engine"]: curve for curve in held["curves"]}
+    assert held["score"] == "loss"
+    assert curves["jax"]["average"]["score"][-1] == pytest.approx(sum(last) / 2)
+    assert "Test loss over time" in page
+    group = next(group for group in figures.groups(race) if group.engine == "jax")
+    Console(file=shown, width=60).print(terminal_tables.engine_table(group))
+    for text in (markdown.text(race), page, shown.getvalue()):
+        assert "test loss" in text
+        assert "ccuracy" not in text
+        assert f"{last[0]:.4f}" in text
+    assert "41.7200" in markdown.text(race)
+    better, worse = (replace(race, started=day) for day in ("2026-11-14", "2026-11-15"))
+    shrunk = tuple(
+        replace(
+            run, epochs=tuple(replace(e, test_loss=e.test_loss / 2) for e in run.epochs)
+        )
+        for run in race.finished
+    )
+    page = html.page([worse, replace(better, finished=shrunk, started="2026-11-16")])
+    assert "better" in rows_of(page, "Test loss")["jax"]
 
 
 def test_an_engine_keeps_its_sign_whoever_else_takes_part() -> None:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 from cpu_checks import step_of_model
+from mini_gpt import mini_gpt
 
 import ganglion
 from ganglion import layers, models, optimizers
 from ganglion.compiler.ir.program import Program
-from ganglion.race.mini_gpt import mini_gpt
 
 CLASSES, WORDS = 10, 2000
 Step = tuple[Program, dict[str, np.ndarray], dict[str, np.ndarray]]

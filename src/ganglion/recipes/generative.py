@@ -6,22 +6,33 @@ from ganglion.datasets import python_text
 from ganglion.recipes.records import PIXELS, LayerSpec, Published, Recipe, dense
 
 _GLOROT = "glorot_uniform"
-_WIDTH, _HEADS, _BLOCKS = 128, 4, 4
 _NORM: LayerSpec = ("LayerNormalization", {"epsilon": 1e-5})
-_SIZES = {"num_heads": _HEADS, "key_dim": _WIDTH // _HEADS}
-_BLOCK: tuple[LayerSpec, ...] = (
-    ("Residual", {"layers": [_NORM, ("CausalAttention", _SIZES)]}),
-    (
-        "Residual",
-        {
-            "layers": [
-                _NORM,
-                dense(4 * _WIDTH, _GLOROT, "gelu"),
-                dense(_WIDTH, _GLOROT),
-            ]
-        },
-    ),
-)
+
+
+def transformer(
+    vocabulary: int, length: int, width: int = 128, heads: int = 4, blocks: int = 4
+) -> tuple[LayerSpec, ...]:
+    """Return layers from tokens to the probabilities of each next one.
+
+    >>> len(transformer(96, 128))
+    12
+    """
+    sizes = {"num_heads": heads, "key_dim": width // heads}
+    attention: list[LayerSpec] = [_NORM, ("CausalAttention", sizes)]
+    wide = dense(4 * width, _GLOROT, "gelu")
+    perceptron: list[LayerSpec] = [_NORM, wide, dense(width, _GLOROT)]
+    block: tuple[LayerSpec, ...] = (
+        ("Residual", {"layers": attention}),
+        ("Residual", {"layers": perceptron}),
+    )
+    return (
+        ("Embedding", {"input_dim": vocabulary, "output_dim": width}),
+        ("Positions", {"input_dim": length, "output_dim": width}),
+        *block * blocks,
+        _NORM,
+        dense(vocabulary, _GLOROT, "softmax"),
+    )
+
 
 VAE = Recipe(
     name="mnist-vae",
@@ -56,13 +67,7 @@ GPT = Recipe(
     title="characters of Python's documentation: 4 blocks of causal attention of 128",
     dataset="python_text",
     input_shape=(python_text.LENGTH,),
-    layers=(
-        ("Embedding", {"input_dim": python_text.VOCABULARY, "output_dim": _WIDTH}),
-        ("Positions", {"input_dim": python_text.LENGTH, "output_dim": _WIDTH}),
-        *_BLOCK * _BLOCKS,
-        _NORM,
-        dense(python_text.VOCABULARY, _GLOROT, "softmax"),
-    ),
+    layers=transformer(python_text.VOCABULARY, python_text.LENGTH),
     loss="sparse_categorical_crossentropy",
     optimizer=(
         "AdamW",

@@ -360,17 +360,24 @@ class Contraction:
         def step(index: str, carried: list[Val]) -> list[Val]:
             left, right = self._moved(a, b, axis, index)
             if self.block:
-                self._prefetch(tile, right, CPU.prefetched_rows * axis.right)
+                self._prefetch(tile, left, right, axis)
             return self._inner(tile, depth + 1, left, right, carried)
 
         start, stop = self.block[:2] if self.block else ("0", str(axis.size))
         return self.text.carry(start, stop, 1, totals, step)
 
-    def _prefetch(self, tile: Tile, b: str, farther: int) -> None:
-        """Prefetch a row of the right operand: rows may lie a page apart."""
+    def _prefetch(self, tile: Tile, a: str, b: str, axis: Axis) -> None:
+        """Prefetch both operands a block ahead, the right one once more before use.
+
+        From one inner index to the next is too far for processors to do it themselves.
+        """
+        text, prefetch = self.text, self.emitter.prefetch
+        below = CPU.inner_block
+        prefetch(text.address(a, self.element, below * axis.left))
         for vector in range(len(tile.widths)):
-            index = farther + vector * WIDTH
-            self.emitter.prefetch(self.text.address(b, self.element, index), level=1)
+            for rows, level in ((below, 2), (CPU.prefetched_rows, 1)):
+                index = rows * axis.right + vector * WIDTH
+                prefetch(text.address(b, self.element, index), level)
 
     def _moved(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
         """Return the addresses in both operands at an index of an axis."""

@@ -22,7 +22,7 @@ class CpuTuning:
     tile_vectors: int = 4  # at most, side by side in a tile
     blocked_inner: int = 2048  # inner size from which products go block by block
     inner_block: int = 256  # of those: rows of the right operand that stay in the cache
-    prefetched_rows: int = 16  # of those: how far ahead of use one is fetched
+    prefetched_rows: int = 16  # of those: how far ahead one comes into the first cache
     halfway_vectors: int = 24  # between the transforms of a tile's columns and rows
     column_accumulators: int = 8  # vectors of column sums in one walk over the rows
     narrow_sum: int = 32  # elements that are added up in their own type

@@ -34,6 +34,7 @@ TOO_SLOW = ("XLA loop", "scan")  # XLA takes minutes over a loop of convolutions
 
 # Without `--all`, the forms in which an engine differs most from the others, each with
 # one recipe: how steps are compiled and repeated shows in the smaller one as well.
+# `torch.compile` is not among them: it takes 15 to 30 s for either.
 SAMPLE = {
     ("ganglion-precise", "fit"): "mnist-cnn",
     ("ganglion-numpy", "numpy"): "mnist-mlp",
@@ -42,7 +43,6 @@ SAMPLE = {
     ("tensorflow", "loop"): "mnist-cnn",
     ("torch", "eager"): "mnist-cnn",
     ("torch-optimized", "eager"): "mnist-cnn",
-    ("torch-optimized", "compiled"): "mnist-mlp",
     ("jax", "jitted step"): "mnist-cnn",
 }
 CASES = [
@@ -242,8 +242,8 @@ def test_the_command_for_real(tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, str(SUPPORT / "cli_small.py"), "race"),
-            *("mnist-perceptron", "--engines", "ganglion,ganglion-numpy,torch"),
-            *("--runs", "2", "--epochs", "2", "--threads", "1", "--out", "here"),
+            *("mnist-perceptron", "--engines", "ganglion,torch"),
+            *("--runs", "1", "--epochs", "2", "--threads", "1", "--out", "here"),
         ],
         cwd=tmp_path,
         capture_output=True,
@@ -254,11 +254,10 @@ def test_the_command_for_real(tmp_path):
     assert done.returncode == 0, done.stderr
     loaded = results.load(tmp_path / "here")
     assert loaded.complete
-    assert len(loaded.finished) == 6
-    assert all(run.done for run in loaded.finished)
-    for number in (1, 2):
-        accuracies = [run.accuracy for run in loaded.finished if run.number == number]
-        assert accuracies == pytest.approx([accuracies[0]] * 3, abs=1e-6)
+    ours, theirs = loaded.finished
+    assert ours.done
+    assert theirs.done
+    assert theirs.accuracy == pytest.approx(ours.accuracy, abs=1e-6)
     assert loaded.versions["torch"] in (tmp_path / "here" / "results.md").read_text()
     assert "<html" in (tmp_path / "here" / "report.html").read_text()
     assert "torch: eager" in done.stdout

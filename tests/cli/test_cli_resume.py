@@ -135,7 +135,7 @@ def test_the_command_that_is_told_goes_on_with_the_same_run(tmp_path):
         "train", "cifar10-cam", "--no-augment", "--batch-size", 20, "--epochs", 12,
         "--seed", 3, "--log", "json", "--threads", 1, "--save",
     )  # fmt: skip
-    env = {"SMALL_ROWS": "100"}
+    env = {"SMALL_ROWS": "60"}
     ended(start(*words, full_path, **env))
     again = interrupted(*words, part, **env)
     for option in ("--no-augment", "--batch-size 20", "--seed 3", "--log json"):
@@ -146,8 +146,9 @@ def test_the_command_that_is_told_goes_on_with_the_same_run(tmp_path):
 
 def test_a_run_with_augmentation_is_not_continued_without(tmp_path):
     part = tmp_path / "part.keras"
-    words = ("train", "cifar10-cam", "--log", "json", "--epochs", 1, "--save", part)
-    ended(start(*words, SMALL_ROWS="100"))
+    words = ("train", "cifar10-cam", "--log", "json", "--batch-size", 20)
+    words += ("--threads", 1, "--epochs", 1, "--save", part)
+    ended(start(*words, SMALL_ROWS="60"))
     more = ("--resume", part, "--epochs", 2, "--no-augment")
     told = ended(start("train", "cifar10-cam", *more, COLUMNS="300"), 2)
     assert "keeps what it was begun with" in told

@@ -17,6 +17,9 @@
 #define BLOCK emulated_block
 #define BARRIER wait_at(emulated_all)
 
+// Kernels are left as they are; what they call most often is worth optimising.
+#pragma GCC push_options
+#pragma GCC optimize("O1")
 static int emulated_thread;
 
 extern "C" void switch_stack(void** old, void* fresh);
@@ -310,3 +313,4 @@ DEVICE void multiply_bf16(float (&c)[4], const unsigned (&a)[4],
                           const unsigned (&b)[2]) {
   multiply_parts<true>(c, a, b);
 }
+#pragma GCC pop_options

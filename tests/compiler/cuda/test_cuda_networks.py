@@ -3,10 +3,11 @@
 import cuda_host
 import numpy as np
 import pytest
+from cpu_checks import step_of_model
 from cuda_checks import check
 from cuda_networks import CLASSES, NETWORKS, step_of
 
-from ganglion import config, utils
+from ganglion import config, layers, models, utils
 from ganglion.compiler.cuda.launches import fused_kernels_of
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
@@ -25,9 +26,17 @@ def small_windows_are_written_out(tmp_path, monkeypatch):
     utils.set_random_seed(0)
 
 
-@pytest.mark.parametrize("batch", [3, 16])  # too few for a block each, and enough
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.sampled(2)
+# Too few rows for a block each, and enough: without `--all`, by turns.
+BATCHES = [
+    pytest.param(
+        *(name, batch), marks=() if number % 2 == (batch > 3) else pytest.mark.more
+    )
+    for number, name in enumerate(NETWORKS)
+    for batch in (3, 16)
+]
+
+
+@pytest.mark.parametrize(("name", "batch"), BATCHES)
 def test_a_step_is_what_it_means(name, batch):
     program, data, state = step_of(name, batch, side=8)
     check(program, data, state, steps=2, tolerance=2e-3, precise="float32")
@@ -78,9 +87,16 @@ def test_products_of_equal_layers_update_their_own_weights():
     ]
 
 
-def test_parts_of_sums_are_not_rounded():
+def test_parts_of_sums_are_not_rounded(monkeypatch):
     """A product is cut into parts: those of bf16 results are kept as floats."""
-    program, data, state = step_of("dense", batch=8, side=32)
+    monkeypatch.setattr(TUNING, "bf16_elements", 1)
+    inner = [layers.Dense(64, "relu"), layers.Dense(64, "relu"), layers.Dense(3)]
+    model = models.Sequential([layers.Input((3072,)), *inner])
+    model.compile("sgd", "mse")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(8, 3072)).astype("float32")
+    y = rng.normal(size=(8, 3)).astype("float32")
+    program, data, state = step_of_model(model, x, y, 8, 8)
     launches = build(program, GpuSpec(precision="bf16")).every
     parts = {
         buffer.dtype

@@ -57,7 +57,7 @@ def test_convolutions_by_patches(name, patches_are_cheap):
     check(program, data, state, steps=2, tolerance=LOST["tf32"], precise="tf32")
 
 
-@pytest.mark.parametrize("rows", [3, 17])
+@pytest.mark.parametrize("rows", [3, 9])
 def test_convolutions_by_patches_of_bf16(rows, patches_are_cheap):
     program, data, state = convolution(rows, 32)
     text = text_of(program, "bf16")
@@ -75,7 +75,7 @@ def test_tiles_of_an_odd_number_of_columns(filters, precise, monkeypatch):
     monkeypatch.setattr(conv_tiling, "CONV_TILES", tuple(odd))
     monkeypatch.setattr(conv_tiling, "_fprop_cost", lambda *args: 0.0)
     monkeypatch.setattr(TUNING, "fewest_summed", 1)
-    program, data, state = training_step(Stack((4, 8, 8, 16), filters), "float32")
+    program, data, state = training_step(Stack((1, 8, 8, 16), filters), "float32")
     text = text_of(program, precise)
     assert f"BN = {filters}" in text
     assert "add_columns<" in text

@@ -144,6 +144,8 @@ def _apply(expr: Apply, args: list[str]) -> str:
             return f"{args[0]} * {number(1 / value, source)}"
         if expr.op == "power" and value in _POWERS:
             return _POWERS[value].format(args[0], number(1, source))
+    if expr.op == "negative" and args[0].startswith("-"):
+        args = [f"({args[0]})"]  # two signs side by side would be another operator
     text = _OPS[expr.op].format(*args, f="f" * (dtype.itemsize == 4))
     # Small integers overflow where their type ends.
     if expr.op in _OVERFLOWING and dtype.kind in "iu" and dtype.itemsize < 4:

@@ -142,6 +142,25 @@ def test_a_model_of_a_recipe_is_saved_and_loaded(tmp_path):
         np.testing.assert_allclose(after, before, rtol=1e-6)
 
 
+def test_a_model_is_loaded_where_no_recipe_was_built(tmp_path, monkeypatch):
+    from ganglion import saving, serialization
+    from ganglion.recipes import building
+
+    path = tmp_path / "model.keras"
+    recipes.build(small("mnist-lstm")).save(path)
+    monkeypatch.setattr(serialization, "_custom", {})
+    building._own.cache_clear()
+    with pytest.raises(ValueError, match="Unknown object"):
+        saving.load_model(path)
+    assert saving.load_model(path, recipes.custom_objects()).count_params()
+    building._own.cache_clear()
+
+
+def test_momentum_is_swept_over_where_there_is_some():
+    with pytest.raises(ValueError, match="trained by Adam, which has none"):
+        settings.choose("mnist-vae", threads=1, sweep={"momentum": [0.5]})
+
+
 def test_optimizers_that_no_rival_knows_are_refused():
     recipe = replace(recipes.get("mnist-rnn"), optimizer=("Lion", {}))
     with pytest.raises(NotImplementedError, match="no translation of the optimizer"):

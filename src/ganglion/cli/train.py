@@ -217,7 +217,7 @@ def _resumed(
     wants_plain = bool(recipe.augment) and not augment
     if wants_plain and not resume.exists():
         raise _begun_otherwise(resume, "--no-augment")
-    model = saving.load_model(resume)
+    model = saving.load_model(resume, recipe_book.custom_objects())
     if model.name != recipe.name:
         raise ValueError(
             f"{resume} holds the model {model.name!r}, not {recipe.name!r}."

@@ -109,6 +109,11 @@ def choose(
     if device not in DEVICES:
         raise ValueError(f"Unknown device {device!r}: choose {' or '.join(DEVICES)}.")
     sweep = _with_precisions(sweep or {}, device)
+    if "momentum" in sweep and chosen.optimizer[0] != "SGD":
+        raise ValueError(
+            f"--sweep momentum: {chosen.name} is trained by {chosen.optimizer[0]}, "
+            "which has none; sweep over lr."
+        )
     fixed = {"epochs": epochs, "batch-size": batch_size, "threads": threads,
              "seed": seed}  # fmt: skip
     for name, value in fixed.items():

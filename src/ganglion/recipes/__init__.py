@@ -13,7 +13,7 @@ import numpy as np
 
 from ganglion.config import closest
 from ganglion.images import networks
-from ganglion.recipes.building import build, loss_weights, network
+from ganglion.recipes.building import build, custom_objects, loss_weights, network
 from ganglion.recipes.classifiers import CAM, CNN, FOLDER, MLP, PERCEPTRON
 from ganglion.recipes.generative import GPT, VAE
 from ganglion.recipes.records import LayerSpec, Published, Recipe
@@ -27,6 +27,7 @@ __all__ = [
     "Published",
     "Recipe",
     "build",
+    "custom_objects",
     "from_data",
     "get",
     "load",

@@ -29,6 +29,13 @@ def build(recipe: Recipe) -> Any:
     return model
 
 
+def custom_objects() -> dict[str, Any]:
+    """Return what a saved model of a recipe may need to be loaded."""
+    import ganglion
+
+    return _own(ganglion)
+
+
 def loss_weights(recipe: Recipe) -> list[float] | None:
     """Return the weight of a recipe's loss as `compile` takes it."""
     return None if recipe.loss_weight == 1 else [recipe.loss_weight]

@@ -12,7 +12,9 @@ from ganglion.datasets import glyphs
 
 def small(recipe):
     rows = int(os.environ.get("SMALL_ROWS", "600"))
-    (x, y), (x_test, y_test) = glyphs.load_data(train=min(rows, 600), test=min(rows, 200))
+    (x, y), (x_test, y_test) = glyphs.load_data(
+        train=min(rows, 600), test=min(rows, 200)
+    )
     again = np.arange(rows) % len(x)  # to draw many takes longer than to learn them
     x, y = x[again], y[again]
     if recipe.input_shape == (32, 32, 3):

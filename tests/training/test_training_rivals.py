@@ -198,15 +198,15 @@ def watcher(callbacks: Any) -> Any:
 
 
 # With SGD 0.5 the first steps of mnist-cnn are chaotic: in float32 Keras and PyTorch
-# part from each other, and from float64, by 1 % within ten steps. So its whole epoch is
-# compared in float64, and in float32 only the steps before rounding shows.
+# part from each other, and from float64, by 1 % within ten steps. So it takes fewer in
+# float32: those before rounding shows.
 @pytest.mark.parametrize(
     ("name", "float_type", "steps"),
     [
         ("mnist-perceptron", "float32", 16),
         ("mnist-mlp", "float32", 16),
         ("mnist-mlp", "float64", 16),
-        ("mnist-cnn", "float64", 16),
+        ("mnist-cnn", "float64", 6),
         ("mnist-cnn", "float32", 3),
     ],
     indirect=["float_type"],
@@ -217,7 +217,8 @@ def test_first_epoch_of_the_recipes_equals_keras(
     recipe = recipes.get(name)
     # Keras multiplies by a float32 1/255 even in float64: scale the pixels before.
     recipe = dataclasses.replace(recipe, layers=recipe.layers[1:])
-    (x, y), _ = glyphs.load_data(train=2000, test=10)
+    # The last batch is smaller.
+    (x, y), _ = glyphs.load_data(train=128 * steps - 48, test=10)
     x, y = recipes.prepared(recipe, x, y)
     x = x.astype(float_type) / 255
     ours, theirs = recipes.build(recipe), keras_recipe(keras, recipe)
@@ -227,7 +228,7 @@ def test_first_epoch_of_the_recipes_equals_keras(
     for model, api in ((ours, ganglion), (theirs, keras)):
         watch = watcher(api.callbacks)
         model.fit(x, y, batch_size=128, shuffle=False, verbose=0, callbacks=[watch])
-        courses.append(watch.losses[:steps])
+        courses.append(watch.losses)
     assert len(courses[0]) == steps
     tolerance = 1e-9 if float_type == "float64" else 1e-3
     np.testing.assert_allclose(*courses, rtol=tolerance, err_msg=name)

@@ -120,7 +120,11 @@ def function_cases():
 def parameters(thing):
     """Return names, kinds and defaults; defaults that are objects by their type."""
     rows = []
-    for parameter in inspect.signature(thing).parameters.values():
+    listed = list(inspect.signature(thing).parameters.values())
+    if [item.name for item in listed] == ["args", "kwargs"] and isinstance(thing, type):
+        # Before Python 3.11.3 an inherited `__new__` goes before an inherited `__init__`.
+        listed = list(inspect.signature(thing.__init__).parameters.values())[1:]
+    for parameter in listed:
         default = parameter.default
         plain = default is inspect.Parameter.empty or isinstance(
             default, (str, int, float, bool, tuple, list, dict, type(None))

@@ -122,7 +122,7 @@ def parameters(thing):
     rows = []
     listed = list(inspect.signature(thing).parameters.values())
     if [item.name for item in listed] == ["args", "kwargs"] and isinstance(thing, type):
-        # Before Python 3.11.3 an inherited `__new__` goes before an inherited `__init__`.
+        # Of old Pythons: an inherited `__new__` hides an inherited `__init__`.
         listed = list(inspect.signature(thing.__init__).parameters.values())[1:]
     for parameter in listed:
         default = parameter.default

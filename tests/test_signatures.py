@@ -121,7 +121,8 @@ def parameters(thing):
     """Return names, kinds and defaults; defaults that are objects by their type."""
     rows = []
     listed = list(inspect.signature(thing).parameters.values())
-    if [item.name for item in listed] == ["args", "kwargs"] and isinstance(thing, type):
+    hidden = [item.name for item in listed] == ["args", "kwargs"]
+    if hidden and isinstance(thing, type) and thing.__module__.startswith("ganglion"):
         # Of old Pythons: an inherited `__new__` hides an inherited `__init__`.
         listed = list(inspect.signature(thing.__init__).parameters.values())[1:]
     for parameter in listed:

@@ -11,8 +11,7 @@ import numpy as np
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Op, Value
-from ganglion.compiler.ir.shaping import is_float
-from ganglion.compiler.ir.simplify import splat
+from ganglion.compiler.ir.shaping import is_float, splat
 from ganglion.ops.dispatch import (
     astype,
     broadcast_all,

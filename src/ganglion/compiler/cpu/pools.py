@@ -12,8 +12,7 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import Graph, Node, Op, Value, rewritten
 from ganglion.compiler.ir.pointwise import less, maximum, where
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back
-from ganglion.compiler.ir.shaping import fill
-from ganglion.compiler.ir.simplify import splat
+from ganglion.compiler.ir.shaping import fill, splat
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,

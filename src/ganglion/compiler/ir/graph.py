@@ -115,7 +115,7 @@ class Op:
     kind: str
     infer: Callable[..., tuple[Shape, np.dtype]]
     meaning: Callable[..., np.ndarray]
-    domain: Callable[[np.random.Generator], Case]
+    domain: Callable[[np.random.Generator], Case] | None = None
     gradient: Callable[[Node, Value], Sequence[Value | None]] | None = None
 
     def __call__(self, *inputs: Value, **attrs: Any) -> Node:

@@ -20,7 +20,6 @@ from ganglion.compiler.ir.arrays import slice_
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import (
     RECORD,
-    Case,
     Constant,
     Graph,
     Input,
@@ -30,6 +29,7 @@ from ganglion.compiler.ir.graph import (
     Value,
     evaluate,
     rebuild,
+    rewritten,
     toposort,
 )
 from ganglion.compiler.ir.shaping import Typed, broadcast, reshape, transpose
@@ -89,11 +89,7 @@ def _meaning(
     return record
 
 
-def _no_domain(rng: np.random.Generator) -> Case:
-    raise NotImplementedError("a body cannot be drawn; see the tests of scan")
-
-
-scan: Op = Op("scan", "loop", _infer, _meaning, _no_domain)
+scan: Op = Op("scan", "loop", _infer, _meaning)
 
 
 def field_type(node: Value, name: str) -> Typed:
@@ -114,7 +110,6 @@ field: Op = Op(
     "loop",
     lambda record, name: field_type(record, name),
     lambda record, name: record.item()[name],
-    _no_domain,
 )
 
 
@@ -232,16 +227,6 @@ def _repeats(value: Value) -> bool:
     if not isinstance(value, Node) or value.op is not broadcast:
         return False
     return value.size > value.inputs[0].size
-
-
-def is_splat(value: Value) -> bool:
-    """Return whether a value is one number, repeated."""
-    return (
-        isinstance(value, Node)
-        and value.op is broadcast
-        and isinstance(value.inputs[0], Constant)
-        and value.inputs[0].size == 1
-    )
 
 
 def instantiated(roots: Iterable[Value], known: Mapping[Value, Value]) -> list[Value]:
@@ -395,23 +380,18 @@ def merge_scans(graph: Graph) -> Graph:
             name, value = _asked(node)
             asked.setdefault(_key(node.inputs[0]), {})[name] = value
     merged: dict[Any, Node] = {}
-    new: dict[Value, Value] = {}
-    for value in toposort(graph.outputs.values()):
-        new[value] = value
-        if not isinstance(value, Node):
-            continue
-        inputs = tuple(new[x] for x in value.inputs)
-        if value.op is scan:
-            key = _key(value)
-            if key not in merged:
-                merged[key] = _asked_for(value, inputs, asked.get(key, {}))
-            new[value] = merged[key]
-        elif value.op is field:
-            new[value] = field(*inputs, name=_asked(value)[0])
-        else:
-            new[value] = rebuild(value, inputs)
-    outputs = {name: new[value] for name, value in graph.outputs.items()}
-    return Graph.of(graph.name, graph.inputs, outputs)
+
+    def rule(old: Node, new: Node) -> Value:
+        if old.op is field:
+            return field(new.inputs[0], name=_asked(old)[0])
+        if old.op is not scan:
+            return new
+        key = _key(old)
+        if key not in merged:
+            merged[key] = _asked_for(new, asked.get(key, {}))
+        return merged[key]
+
+    return rewritten(graph, rule)
 
 
 def _asked(node: Node) -> tuple[str, Value]:
@@ -432,9 +412,7 @@ def _key(node: Value) -> Any:
     return node.inputs, attrs["body"].inputs, attrs["length"], attrs["reverse"]
 
 
-def _asked_for(
-    node: Node, inputs: tuple[Value, ...], asked: Mapping[str, Value]
-) -> Node:
+def _asked_for(node: Node, asked: Mapping[str, Value]) -> Node:
     """Return a loop with no other outputs than are asked for, nor inputs it needs."""
     attrs, body, carries = node.attrs, node.attrs["body"], node.attrs["carries"]
     names = [carry_name(number) for number in range(carries)]
@@ -447,7 +425,7 @@ def _asked_for(
     smaller = replace(smaller, inputs=tuple(smaller.inputs[i] for i in kept))
     return Node(
         scan,
-        tuple(inputs[i] for i in kept),
+        tuple(node.inputs[i] for i in kept),
         {**attrs, "body": smaller, "stacked": stacked},
         (),
         RECORD,
@@ -455,24 +433,16 @@ def _asked_for(
     )
 
 
-def with_bodies(graph: Graph, rule: Callable[[Graph], Graph]) -> Graph:
-    """Return a graph whose loops have other bodies, as a rule has them."""
+def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """Return a graph whose loops have changed bodies."""
 
-    def changed(node: Node) -> Node:
-        body = node.attrs["body"]
-        other = rule(body)
-        if other is body:
-            return node
-        attrs = {**node.attrs, "body": other}
-        return Node(scan, node.inputs, attrs, (), RECORD, node.origin)
+    def rule(old: Node, new: Node) -> Value:
+        if old.op is not scan:
+            return new
+        body = change(new.attrs["body"])
+        if body is new.attrs["body"]:
+            return new
+        attrs = {**new.attrs, "body": body}
+        return Node(scan, new.inputs, attrs, (), RECORD, new.origin)
 
-    if not graph.has_loops:
-        return graph
-    new: dict[Value, Value] = {}
-    for value in toposort(graph.outputs.values()):
-        new[value] = value
-        if isinstance(value, Node):
-            fresh = rebuild(value, tuple(new[x] for x in value.inputs))
-            new[value] = changed(fresh) if value.op is scan else fresh
-    outputs = {name: new[value] for name, value in graph.outputs.items()}
-    return Graph.of(graph.name, graph.inputs, outputs)
+    return rewritten(graph, rule) if graph.has_loops else graph

@@ -21,11 +21,10 @@ from ganglion.compiler.ir.scan import (
     carry_name,
     field,
     instantiated,
-    is_splat,
     make_scan,
     scan,
 )
-from ganglion.compiler.ir.shaping import fill, is_float, reshape, sum_, transpose
+from ganglion.compiler.ir.shaping import fill, is_float, reshape, splat, sum_, transpose
 
 Backpropagate = Callable[..., dict[Value, Value]]
 # Pointwise ops that cost no more than reading what they return.
@@ -170,7 +169,7 @@ class _Kept:
     def _is_read_back(self, value: Value) -> bool:
         if isinstance(value, Input):
             return value not in self._constants
-        return isinstance(value, Node) and not is_splat(value)
+        return isinstance(value, Node) and splat(value) is None
 
     def _find_cheap(self) -> None:
         """Find what is computed again: where reading takes as many bytes, or more."""
@@ -183,7 +182,7 @@ class _Kept:
                 continue
             op = value.op
             cheap = op.kind == "pointwise" and op.name not in _EXPENSIVE
-            if is_splat(value) or cheap or op.name in _MOVEMENT:
+            if splat(value) is not None or cheap or op.name in _MOVEMENT:
                 inputs = sum(bytes_of[x] for x in set(value.inputs))
                 if inputs <= nbytes:
                     bytes_of[value] = inputs

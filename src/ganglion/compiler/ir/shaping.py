@@ -151,3 +151,12 @@ transpose: Op = Op(
         transpose(g, axes=tuple(int(i) for i in np.argsort(node.attrs["axes"])))
     ],
 )
+
+
+def splat(value: Value) -> np.ndarray | None:
+    """Return the one number that fills a constant value, None if there is none."""
+    if isinstance(value, Node) and value.op is broadcast:
+        value = value.inputs[0]
+    if isinstance(value, Constant) and value.size == 1:
+        return value.array.reshape(())
+    return None

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from ganglion.compiler.ir import arrays, pointwise, shaping
 from ganglion.compiler.ir.graph import (
     Constant,
@@ -24,6 +22,7 @@ from ganglion.compiler.ir.graph import (
     verify,
 )
 from ganglion.compiler.ir.scan import merge_scans, with_bodies
+from ganglion.compiler.ir.shaping import splat
 
 FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
@@ -91,15 +90,6 @@ def _fold(node: Node) -> Value | None:
             small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
             number = Constant(evaluate([small])[0])
             return _like(node, shaping.broadcast, number, shape=node.shape)
-    return None
-
-
-def splat(value: Value) -> np.ndarray | None:
-    """Return the one number that fills a constant value, None if there is none."""
-    if isinstance(value, Node) and value.op is shaping.broadcast:
-        value = value.inputs[0]
-    if isinstance(value, Constant) and value.size == 1:
-        return value.array.reshape(())
     return None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ganglion.compiler.ir.graph import Node, Op, Value
 from ganglion.compiler.ir.pointwise import less, where
-from ganglion.compiler.ir.simplify import splat
+from ganglion.compiler.ir.shaping import splat
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,

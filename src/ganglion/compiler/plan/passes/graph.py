@@ -22,8 +22,14 @@ from ganglion.compiler.ir.pointwise import (
     subtract,
 )
 from ganglion.compiler.ir.scan import instantiated, scan
-from ganglion.compiler.ir.shaping import broadcast, is_float, reshape, sum_, transpose
-from ganglion.compiler.ir.simplify import splat
+from ganglion.compiler.ir.shaping import (
+    broadcast,
+    is_float,
+    reshape,
+    splat,
+    sum_,
+    transpose,
+)
 from ganglion.compiler.plan.lowering import LONG_SUM, thread_split
 
 NARROW, MANY_ROWS = 16, 32  # columns and rows of a product that is transposed
